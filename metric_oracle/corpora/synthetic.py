@@ -1,0 +1,533 @@
+"""Synthetic chest X-ray impressions with gold RadGraph graphs and gold CheXbert labels.
+
+Credentialed report collections cannot be shipped, so demos, tests and benchmarks use this corpus. It has the shape
+that matters for retrieval: a few impressions repeated massively, many said once, Zipf-like sentences, short texts.
+Graphs and labels are not predicted but follow from the grammar in :mod:`metric_oracle.corpora.synthetic_grammar`.
+
+A report is either drawn from a *stock* of whole impressions, with Zipf-like frequencies, or composed afresh. Stock
+items depend on the seed alone, so train and test share them; everything else also depends on the split.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import accumulate, islice
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from metric_oracle.corpora.synthetic_grammar import COMMON_IMPRESSIONS, LABEL_CODES, LABELS, NUMBER_TABLES, TABLES
+from metric_oracle.errors import InputError
+
+FIRST_ID = 50_000_000
+BLOCK_SIZE = 10_000
+
+# CheXbert's classes and how its CSV files write them.
+_BLANK, _POSITIVE, _NEGATIVE, _UNCERTAIN = range(4)
+_CELLS = ("", "1.0", "0.0", "-1.0")
+_PRIORITY = (0, 3, 1, 2)  # positive > uncertain > negative > blank
+_SUPPORT_DEVICES = LABEL_CODES.index("SD")
+
+_GRAPH_LABELS = {"A": "ANAT-DP", "O": "OBS-DP", "U": "OBS-U", "N": "OBS-DA"}
+# A certainty mark turns the present findings of a table into uncertain or absent ones.
+_MARKED_KINDS = {"": "Oo", "?": "Uu", "!": "Nn"}
+_MARKED_CLASSES = {"": _POSITIVE, "?": _UNCERTAIN, "!": _NEGATIVE}
+
+# The shape of the corpus. The stock holds the hand-written impressions first, then composed ones.
+_STOCK_SHARE = 0.40
+_STOCK_SIZE = 40_000
+_COMMONEST_SHARE = 0.06
+_STOCK_EXPONENT = 1.0
+_TABLE_EXPONENT = 0.75
+_TABLE_SLOTS = 2048
+_STOCK_LENGTHS = (0.16, 0.32, 0.30, 0.16, 0.06)  # share of reports with 1, 2, ... sentences
+_FREE_LENGTHS = (0.08, 0.24, 0.27, 0.20, 0.11, 0.06, 0.03, 0.01)
+# Sentence tables with their share of the sentences and their place in a report.
+_SECTIONS = (
+    ("compare", 0.08, 1),
+    ("airway", 0.035, 0),
+    ("gastric", 0.035, 0),
+    ("venous", 0.045, 0),
+    ("drained", 0.03, 0),
+    ("implanted", 0.03, 1),
+    ("finding", 0.385, 1),
+    ("uncertain", 0.10, 2),
+    ("negative", 0.15, 3),
+    ("normal", 0.06, 3),
+    ("advice", 0.035, 4),
+    ("notice", 0.015, 5),
+)
+_REPEATABLE_SECTIONS = ("finding", "uncertain", "negative")
+_NUMBERED_SHARE = 0.13
+_WRAPPED_SHARE = 0.30
+_UPPER_SHARE = 0.01
+_UNSTOPPED_SHARE = 0.03
+_TYPO_SHARE = 0.02
+_LINE_WIDTH = 79
+
+
+@dataclass(frozen=True)
+class SyntheticReport:
+    """One impression with its gold graph (PhysioNet schema) and its 14 CheXbert classes."""
+
+    study_id: str
+    text: str
+    graph: dict
+    labels: tuple[int, ...]
+
+
+class _Word(NamedTuple):
+    """One word of the notation, resolved: its text, its RadGraph tokens and its role."""
+
+    text: str
+    tokens: str
+    n_tokens: int
+    kind: str  # one of "OoUuNnAa", or "" for a word that is no entity
+    entity: str  # start of the entity's JSON, up to the number of its first token
+
+
+class _Sentence(NamedTuple):
+    """One compiled sentence, without its full stop; entity keys and token numbers count from 0."""
+
+    text: str
+    tokens: str
+    n_tokens: int
+    n_entities: int
+    entities: str  # JSON with one %d for each number
+    numbers: tuple[tuple[int, bool], ...]  # the numbers, and whether each is a key (else a token number)
+    labels: tuple[int, ...]
+    topics: frozenset[int]  # labels spoken of; devices may be spoken of twice
+
+
+class _Draft(NamedTuple):
+    """One report before it has an id; the graph lacks only its split."""
+
+    text: str
+    graph: str
+    labels: tuple[int, ...]
+
+
+# ---- the grammar -----------------------------------------------------------------------------------------------------
+
+_Part = str | list  # a word of the notation, or the table to draw the next words from
+
+
+@cache
+def _table(name: str, mark: str) -> list[tuple[_Part, ...]]:
+    """Return the alternatives of a table, each repeated in proportion to its frequency."""
+    if name in NUMBER_TABLES:
+        return [_parse(text, mark) for text in NUMBER_TABLES[name]]
+    alternatives = [_parse(text, mark) for text in _split(TABLES[name])]
+    weights = [(rank + 1) ** -_TABLE_EXPONENT for rank in range(len(alternatives))]
+    unit = _TABLE_SLOTS / sum(weights)
+    return [a for a, weight in zip(alternatives, weights, strict=True) for _ in range(max(1, round(weight * unit)))]
+
+
+def _split(table: str) -> list[str]:
+    return " ".join(table.split()).split(" ; ")
+
+
+def _parse(text: str, mark: str) -> tuple[_Part, ...]:
+    """Split an alternative into words and tables, and apply the certainty mark of the table that it stands in."""
+    parts: list[_Part] = []
+    for word in text.split():
+        slot = re.fullmatch(r"\{(\w+)([?!]?)\}", word)
+        if slot:
+            parts.append(_table(slot[1], slot[2] or mark))
+        elif word.startswith("#") and word[-1] not in "?!":
+            parts.append(word + mark)
+        elif word.endswith((":O", ":o")):
+            parts.append(word[:-1] + _MARKED_KINDS[mark][word[-1] == "o"])
+        elif word != "-":
+            parts.append(word)
+    return tuple(parts)
+
+
+def _expand(parts: tuple[_Part, ...], draw: Callable[[], float], words: list[str]) -> None:
+    """Append the words of an alternative, drawing from each table on the way."""
+    for part in parts:
+        if isinstance(part, str):
+            words.append(part)
+        else:
+            _expand(part[int(draw() * len(part))], draw, words)
+
+
+@lru_cache(1 << 14)
+def _word(raw: str) -> _Word:
+    text, kind = (raw[:-2], raw[-1]) if raw[-2:-1] == ":" and raw[-1] in "OoUuNnAa" else (raw, "")
+    text = text.replace("+", " ")
+    tokens = _tokenize(text)
+    label = _GRAPH_LABELS[kind.upper()] if kind else ""
+    entity = f'{{"tokens": {json.dumps(" ".join(tokens))}, "label": "{label}", "start_ix": '.replace("%", "%%")
+    return _Word(text, " ".join(tokens), len(tokens), kind, entity)
+
+
+def _tokenize(text: str) -> list[str]:
+    return re.sub(r"([/,:.!?()])", r" \1 ", text).split()
+
+
+@lru_cache(1 << 14)
+def _compile(notation: str) -> _Sentence:
+    """Turn a row of words into a sentence with its entities, relations and labels."""
+    labels = [_BLANK] * len(LABELS)
+    entities: list[tuple[_Word, int]] = []  # word and its first token
+    relations: list[list[tuple[str, int]]] = []  # of each entity: kind and target
+    group: list[tuple[int, str]] = []  # entities since the last divider, with their kinds
+    cause_of: int | None = None  # the observation before "=>"
+    text: list[str] = []
+    tokens: list[str] = []
+    n_tokens = 0
+    for raw in [*notation.split(" "), "|"]:
+        if raw in ("|", "=>"):
+            head = _link(group, relations)
+            if cause_of is not None and head is not None:
+                relations[cause_of].append(("suggestive_of", head))
+            cause_of = head if raw == "=>" else None
+            group = []
+            continue
+        if raw[0] == "#":
+            label, state = LABEL_CODES.index(raw[1:3]), _MARKED_CLASSES[raw[3:]]
+            labels[label] = max(labels[label], state, key=_PRIORITY.__getitem__)
+            continue
+        word = _word(raw if text else _capitalize(raw))
+        if word.kind:
+            group.append((len(entities), word.kind))
+            entities.append((word, n_tokens))
+            relations.append([])
+        text.append(word.text if word.text == "," or not text else " " + word.text)
+        tokens.append(word.tokens)
+        n_tokens += word.n_tokens
+
+    items: list[str] = []
+    numbers: list[tuple[int, bool]] = []
+    for e, ((word, start), links) in enumerate(zip(entities, relations, strict=True)):
+        pairs = ", ".join(f'["{kind}", "%d"]' for kind, _ in links)
+        items.append(f'"%d": {word.entity}%d, "end_ix": %d, "relations": [{pairs}]}}')
+        numbers += [(e, True), (start, False), (start + word.n_tokens - 1, False)]
+        numbers += [(target, True) for _, target in links]
+    topics = frozenset(label for label, state in enumerate(labels) if state and label != _SUPPORT_DEVICES)
+    return _Sentence(
+        "".join(text),
+        " ".join(tokens),
+        n_tokens,
+        len(entities),
+        ", ".join(items),
+        tuple(numbers),
+        tuple(labels),
+        topics,
+    )
+
+
+def _capitalize(raw: str) -> str:
+    return raw[0].upper() + raw[1:]
+
+
+def _link(group: list[tuple[int, str]], relations: list[list[tuple[str, int]]]) -> int | None:
+    """Relate the entities of one group as RadGraph does, and return its first observation.
+
+    Modifiers go to the next observation or anatomy of their sort (else to the last one), observations to every anatomy.
+    """
+    anatomies = [e for e, kind in group if kind == "A"]
+    observations = [e for e, kind in group if kind in "OUN"]
+    # "left pneumothorax" has no anatomy but its modifier, which then is the place.
+    places = anatomies or [e for e, kind in group if kind == "a"]
+    for e, kind in group:
+        if kind in "OUN":
+            relations[e] += [("located_at", place) for place in places]
+        elif kind == "a":
+            _modify(e, anatomies, relations)
+        elif kind != "A":
+            _modify(e, observations or anatomies, relations)
+    return observations[0] if observations else None
+
+
+def _modify(entity: int, targets: list[int], relations: list[list[tuple[str, int]]]) -> None:
+    if targets:
+        target = next((target for target in targets if target > entity), targets[-1])
+        relations[entity].append(("modify", target))
+
+
+# ---- reports ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _common_impressions() -> list[list[str]]:
+    """Return the hand-written impressions as lists of sentence notations."""
+    return [impression.split(" . ") for impression in _split(COMMON_IMPRESSIONS)]
+
+
+@cache
+def _section_tables() -> tuple[list[float], list[tuple[str, int, list[tuple[_Part, ...]]]]]:
+    shares = list(accumulate(share for _, share, _ in _SECTIONS))
+    return shares, [(name, place, _table(name, "")) for name, _, place in _SECTIONS]
+
+
+@cache
+def _stock_shares() -> list[float]:
+    """Return the cumulative share of each stock item among all reports."""
+    tail = [(rank + 2) ** -_STOCK_EXPONENT for rank in range(_STOCK_SIZE - 1)]
+    unit = (_STOCK_SHARE - _COMMONEST_SHARE) / sum(tail)
+    return list(accumulate([_COMMONEST_SHARE, *(unit * weight for weight in tail)]))
+
+
+def _drafts(seed: int, split: str) -> Iterator[_Draft]:
+    """Yield the endless row of reports of one seed and split."""
+    draw = Random(f"{seed}/{split}").random
+    shares = _stock_shares()
+    stock: dict[int, _Draft] = {}  # at most _STOCK_SIZE items, made when first drawn
+    while True:
+        rank = bisect(shares, draw())
+        if rank >= _STOCK_SIZE:
+            yield _compose(draw, _FREE_LENGTHS)
+            continue
+        if rank not in stock:
+            stock[rank] = _stock_item(seed, rank)
+        yield stock[rank]
+
+
+def _stock_item(seed: int, rank: int) -> _Draft:
+    common = _common_impressions()
+    if rank < len(common):
+        return _assemble([_compile(notation) for notation in common[rank]])
+    return _compose(Random(f"{seed}/stock/{rank}").random, _STOCK_LENGTHS)
+
+
+def _compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> _Draft:
+    """Compose a report: draw sentences that speak of different things, then its typography."""
+    u = draw()
+    length = 1
+    for share in lengths[:-1]:
+        u -= share
+        if u < 0:
+            break
+        length += 1
+    is_upper, has_typo = draw() < _UPPER_SHARE, draw() < _TYPO_SHARE
+    shares, sections = _section_tables()
+    chosen: list[tuple[int, _Sentence]] = []
+    used: set[str | int] = set()  # sections, and labels spoken of
+    for _ in range(4 * length):
+        name, place, table = sections[bisect(shares, draw() * shares[-1])]
+        if name in used:
+            continue
+        words: list[str] = []
+        _expand(table[int(draw() * len(table))], draw, words)
+        if has_typo:
+            has_typo = not _misspell(words, draw)
+        sentence = _compile(" ".join(_shout(words) if is_upper else words))
+        if not sentence.topics.isdisjoint(used):
+            continue
+        used |= sentence.topics
+        if name not in _REPEATABLE_SECTIONS:
+            used.add(name)
+        chosen.append((place, sentence))
+        if len(chosen) == length:
+            break
+    chosen.sort(key=lambda item: item[0])
+    sentences = [sentence for _, sentence in chosen]
+    return _assemble(
+        sentences,
+        is_numbered=len(sentences) > 1 and draw() < _NUMBERED_SHARE,
+        is_wrapped=draw() < _WRAPPED_SHARE,
+        is_stopped=draw() >= _UNSTOPPED_SHARE,
+    )
+
+
+def _misspell(words: list[str], draw: Callable[[], float]) -> bool:
+    """Swap two inner letters of one long word in place, as typists do; say whether a word was long enough."""
+    w = int(draw() * len(words))
+    word = words[w]
+    letters = word.partition(":")[0]
+    if len(letters) < 6 or not letters.isalpha():
+        return False
+    i = 1 + int(draw() * (len(letters) - 3))
+    words[w] = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+    return True
+
+
+def _shout(words: list[str]) -> list[str]:
+    """Return the words in capitals; the kind after a colon keeps its case."""
+    return [word[:-2].upper() + word[-2:] if word[-2:-1] == ":" else word.upper() for word in words]
+
+
+def _assemble(
+    sentences: list[_Sentence], *, is_numbered: bool = False, is_wrapped: bool = False, is_stopped: bool = True
+) -> _Draft:
+    """Join sentences to a report: shift their token numbers and entity keys, combine their labels."""
+    texts: list[str] = []
+    tokens: list[str] = []
+    entities: list[str] = []
+    labels = list(sentences[0].labels)
+    n_tokens, next_key = 0, 1
+    for i, sentence in enumerate(sentences):
+        number = f"{i + 1}. " if is_numbered else ""
+        if number:
+            tokens.append(f"{i + 1} .")
+            n_tokens += 2
+        texts.append(number + sentence.text)
+        if sentence.n_entities:
+            numbers = tuple([n + (next_key if is_key else n_tokens) for n, is_key in sentence.numbers])
+            entities.append(sentence.entities % numbers)
+        tokens.append(sentence.tokens)
+        n_tokens += sentence.n_tokens + 1
+        next_key += sentence.n_entities
+        if i:
+            labels = [a if _PRIORITY[a] >= _PRIORITY[b] else b for a, b in zip(labels, sentence.labels, strict=True)]
+        # "a.m." at the end of a sentence needs no second full stop.
+        if sentence.text.endswith("."):
+            n_tokens -= 1
+        elif is_stopped or i + 1 < len(sentences):
+            texts[-1] += "."
+            tokens.append(".")
+    has_finding = any(state in (_POSITIVE, _UNCERTAIN) for state in labels[:_SUPPORT_DEVICES])
+    labels[-1] = _BLANK if has_finding else _POSITIVE
+    text = ("\n" if is_numbered and is_wrapped else " ").join(texts)
+    graph = f'{{"text": {json.dumps(" ".join(tokens))}, "entities": {{{", ".join(entities)}}}, "data_source": null, '
+    return _Draft(_wrap(text) if is_wrapped else text, graph, tuple(labels))
+
+
+def _wrap(text: str) -> str:
+    """Break each line at the last blank before the margin; no word of the grammar is longer than a line."""
+    lines = []
+    for line in text.split("\n"):
+        while len(line) > _LINE_WIDTH:
+            cut = line.rfind(" ", 0, _LINE_WIDTH + 1)
+            lines.append(line[:cut])
+            line = line[cut + 1 :]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+# ---- the public functions --------------------------------------------------------------------------------------------
+
+
+def synthesize(
+    n_reports: int, *, seed: int = 0, split: str = "train", first_id: int = FIRST_ID
+) -> Iterator[SyntheticReport]:
+    """Return the first reports of the synthetic corpus of one seed and split, one at a time.
+
+    Parameters
+    ----------
+    n_reports
+        Number of reports, at least 1. A shorter corpus is the beginning of a longer one.
+    seed
+        Chooses the corpus; train and test of one seed share their common impressions.
+    split
+        ``"train"`` or ``"test"``: independent draws from the same distribution.
+    first_id
+        Study id of the first report; the others count up from it.
+
+    Returns
+    -------
+    Iterator[SyntheticReport]
+        Reports with text, gold graph and gold labels.
+
+    Raises
+    ------
+    InputError
+        If `n_reports` or `split` is out of range.
+    """
+    _check_count("n_reports", n_reports)
+    if split not in ("train", "test"):
+        msg = f'synthesize: split must be "train" or "test"; got {split!r}. Name one of the two.'
+        raise InputError(msg)
+    drafts = islice(_drafts(seed, split), n_reports)
+    return (
+        SyntheticReport(str(study_id), draft.text, json.loads(_graph_json(draft, split)), draft.labels)
+        for study_id, draft in enumerate(drafts, start=first_id)
+    )
+
+
+def write_synthetic(
+    out: Path, n_reports: int, n_tests: int, *, seed: int = 0, progress: Callable[[int], None] | None = None
+) -> dict[str, Path]:
+    """Write a synthetic corpus: reports, gold graphs and gold labels of a train and a test split.
+
+    The files appear in `out` all at once, when the last one is complete; memory does not grow with the corpus.
+
+    Parameters
+    ----------
+    out
+        A new or empty folder.
+    n_reports, n_tests
+        Number of train and of test reports, at least 1 each.
+    seed
+        Chooses the corpus; the same seed gives the same bytes.
+    progress
+        Called with the number of reports written since the last call.
+
+    Returns
+    -------
+    dict[str, Path]
+        ``train``, ``test``, ``train_graphs``, ``test_graphs``, ``train_labels``, ``test_labels`` -> file.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range, or `out` exists and is not an empty folder.
+    """
+    _check_count("n_reports", n_reports)
+    _check_count("n_tests", n_tests)
+    out = Path(out)
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        msg = f"write_synthetic: out must be a new or empty folder; got {out}. Name another folder."
+        raise InputError(msg)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
+    unfinished.mkdir()
+    try:
+        files = _write_split(unfinished, "train", n_reports, seed, FIRST_ID, progress)
+        files |= _write_split(unfinished, "test", n_tests, seed, FIRST_ID + n_reports, progress)
+        if out.exists():
+            out.rmdir()
+        unfinished.rename(out)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return {name: out / file for name, file in files.items()}
+
+
+def _write_split(
+    folder: Path, split: str, n_reports: int, seed: int, first_id: int, progress: Callable[[int], None] | None
+) -> dict[str, str]:
+    files = {split: f"{split}.csv", f"{split}_graphs": f"{split}_graphs.json", f"{split}_labels": f"{split}_labels.csv"}
+    drafts = _drafts(seed, split)
+    with (
+        open(folder / files[split], "w", encoding="utf-8", newline="") as report_file,
+        open(folder / files[f"{split}_graphs"], "w", encoding="utf-8", newline="") as graph_file,
+        open(folder / files[f"{split}_labels"], "w", encoding="utf-8", newline="") as label_file,
+    ):
+        report_rows = csv.writer(report_file, lineterminator="\n")
+        report_rows.writerow(["study_id", "report"])
+        label_rows = csv.writer(label_file, lineterminator="\n")
+        label_rows.writerow(["study_id", *LABELS])
+        graph_file.write("{")
+        for start in range(0, n_reports, BLOCK_SIZE):
+            block = list(islice(drafts, min(BLOCK_SIZE, n_reports - start)))
+            ids = range(first_id + start, first_id + start + len(block))
+            pairs = list(zip(ids, block, strict=True))
+            report_rows.writerows((study_id, draft.text) for study_id, draft in pairs)
+            label_rows.writerows((study_id, *[_CELLS[state] for state in draft.labels]) for study_id, draft in pairs)
+            graph_file.write(",\n" if start else "\n")
+            graph_file.write(",\n".join([f'"{study_id}": {_graph_json(draft, split)}' for study_id, draft in pairs]))
+            if progress is not None:
+                progress(len(block))
+        graph_file.write("\n}\n")
+    return files
+
+
+def _graph_json(draft: _Draft, split: str) -> str:
+    return f'{draft.graph}"data_split": "{split}"}}'
+
+
+def _check_count(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        msg = f"synthesize: {name} must be an int of at least 1; got {value!r}. Pass the number of reports wanted."
+        raise InputError(msg)

@@ -1,0 +1,29 @@
+"""Every error that a user can cause, as one line: *function: argument must be rule; got value. Next step.*
+
+The command line turns any :class:`MetricOracleError` into that one line and exit code 2. Report text is patient data and
+never part of a message: messages name files, lines, columns and ids.
+"""
+
+
+class MetricOracleError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(MetricOracleError, ValueError):
+    """An argument or an input file breaks a rule."""
+
+
+class DtypeError(MetricOracleError, TypeError):
+    """An array has the wrong dtype or shape."""
+
+
+class IndexFormatError(MetricOracleError):
+    """An index is absent, incomplete, altered, foreign or of another format version."""
+
+
+class BackendError(MetricOracleError):
+    """A named backend, extra or device cannot be used here."""
+
+
+class ExactnessError(MetricOracleError):
+    """A proven bound was broken: the answer would not be exact, so there is none."""
