@@ -1,0 +1,142 @@
+"""Sets of features, laid out for the overlap kernels: distinct units, postings, forward lists, rows of each unit."""
+
+import numpy as np
+
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._overlap import Features, Queries
+
+
+@jit
+def _invert(fwd_ptr, fwd_id, n_features):
+    """Turn forward lists into posting lists by counting sort; units ascend within a list."""
+    post_ptr = np.zeros(n_features + 1, np.int64)
+    for p in range(len(fwd_id)):
+        post_ptr[fwd_id[p] + 1] += 1
+    for v in range(n_features):
+        post_ptr[v + 1] += post_ptr[v]
+    cursor = post_ptr[:-1].copy()
+    post_unit = np.empty(len(fwd_id), np.int32)
+    for u in range(len(fwd_ptr) - 1):
+        for p in range(fwd_ptr[u], fwd_ptr[u + 1]):
+            v = fwd_id[p]
+            post_unit[cursor[v]] = u
+            cursor[v] += 1
+    return post_ptr, post_unit
+
+
+def group_rows(unit_of_row: np.ndarray, n_units: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of each unit.
+
+    Parameters
+    ----------
+    unit_of_row : int64[N]
+        -1 for a row that has no representation.
+    n_units : int
+
+    Returns
+    -------
+    row_ptr : int64[D + 1]
+    row_id : int64[...]
+        Ascending within a unit.
+    """
+    row_ptr = np.zeros(n_units + 1, np.int64)
+    np.cumsum(np.bincount(unit_of_row[unit_of_row >= 0], minlength=n_units), out=row_ptr[1:])
+    order = np.argsort(unit_of_row, kind="stable")
+    return row_ptr, order[np.count_nonzero(unit_of_row < 0) :].astype(np.int64)
+
+
+def pack(unit: np.ndarray, feature: np.ndarray, n_units: int, family_ptr: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Sort (unit, feature) pairs into forward lists and count the families of each unit.
+
+    Parameters
+    ----------
+    unit, feature : int64[P]
+        Pairs without repetition.
+    n_units : int
+    family_ptr : int64[F + 1]
+        First feature id of each family, and the number of features.
+
+    Returns
+    -------
+    fwd_ptr : int64[D + 1]
+    fwd_id : int32[P]
+    sizes : int32[F, D]
+    """
+    n_features = int(family_ptr[-1])
+    key = np.sort(unit * n_features + feature)
+    unit, feature = np.divmod(key, max(n_features, 1))
+    fwd_ptr = np.zeros(n_units + 1, np.int64)
+    np.cumsum(np.bincount(unit, minlength=n_units), out=fwd_ptr[1:])
+    family = np.searchsorted(family_ptr, feature, side="right") - 1
+    n_families = len(family_ptr) - 1
+    sizes = np.bincount(family * n_units + unit, minlength=n_families * n_units).reshape(n_families, n_units)
+    return fwd_ptr, feature.astype(np.int32), sizes.astype(np.int32)
+
+
+def reorder(fwd_ptr: np.ndarray, fwd_id: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the forward lists of the units `order`, in that order."""
+    lengths = np.diff(fwd_ptr)[order]
+    new_ptr = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths, out=new_ptr[1:])
+    source = np.repeat(fwd_ptr[:-1][order] - new_ptr[:-1], lengths) + np.arange(new_ptr[-1])
+    return new_ptr, fwd_id[source]
+
+
+def invert(
+    fwd_ptr: np.ndarray, fwd_id: np.ndarray, sizes: np.ndarray, unit_of_row: np.ndarray, n_features: int
+) -> Features:
+    """Add posting lists and rows to forward lists whose units are in their final order."""
+    post_ptr, post_unit = _invert(fwd_ptr, fwd_id, n_features)
+    row_ptr, row_id = group_rows(unit_of_row, len(fwd_ptr) - 1)
+    return Features(post_ptr, post_unit, fwd_ptr, fwd_id, np.ascontiguousarray(sizes), row_ptr, row_id)
+
+
+def cells_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray) -> np.ndarray:
+    """Return the runs of units with equal sort keys, and the least and greatest sizes in each.
+
+    Parameters
+    ----------
+    sort_key : int[D] or int[S, D]
+        What the units are sorted by.
+    size_a, size_b : int32[D]
+
+    Returns
+    -------
+    int64[C, 6]
+        First unit, end unit, least and greatest size_a, least and greatest size_b.
+    """
+    key = np.atleast_2d(sort_key)
+    if key.shape[1] == 0:
+        return np.empty((0, 6), np.int64)
+    first = np.flatnonzero(np.r_[True, np.any(key[:, 1:] != key[:, :-1], axis=0)])
+    ranges = [reduce.reduceat(size, first) for size in (size_a, size_b) for reduce in (np.minimum, np.maximum)]
+    return np.stack([first, np.r_[first[1:], key.shape[1]], *ranges], axis=1).astype(np.int64)
+
+
+def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return the position of each wanted key in the ascending `keys`, -1 where it is not there or negative."""
+    if len(keys) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((keys[position] == wanted) & (wanted >= 0), position, -1)
+
+
+def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, family_ptr: np.ndarray) -> Queries:
+    """Lay out the features of a batch of queries.
+
+    Parameters
+    ----------
+    query, feature : int64[P]
+        Pairs without repetition; features of -1 (not in the corpus) are left out.
+    sizes : int32[Q, F]
+        Sizes with the unknown features counted.
+    family_ptr : int64[F + 1]
+    """
+    known = feature >= 0
+    query, feature = query[known], feature[known]
+    n_families = len(family_ptr) - 1
+    slot = query * n_families + np.searchsorted(family_ptr, feature, side="right") - 1
+    order = np.lexsort((feature, slot))
+    ptr = np.zeros(sizes.shape[0] * n_families + 1, np.int64)
+    np.cumsum(np.bincount(slot, minlength=sizes.shape[0] * n_families), out=ptr[1:])
+    return Queries(ptr, feature[order].astype(np.int32), np.ascontiguousarray(sizes, dtype=np.int32))

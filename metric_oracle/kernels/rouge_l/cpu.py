@@ -1,0 +1,205 @@
+"""ROUGE-L search with Numba: word-overlap screen, bit-parallel longest common subsequence, one thread a call."""
+
+import numpy as np
+
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._overlap import (
+    FIRST_SEED,
+    FULL,
+    MAX_SEEDS,
+    SEED_GROWTH,
+    SLACK,
+    by_rarity,
+    close_lengths,
+    contains,
+    next_at_least,
+    promising,
+    scan,
+)
+from metric_oracle.kernels.rouge_l.score import rouge_l
+from metric_oracle.kernels.topk.cpu import expand, offer, reset, threshold
+
+ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@jit
+def _zeros(x):
+    """Count the zero bits of a uint64."""
+    x = ~x
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@jit
+def count_lcs(sequence, begin, end, slot, masks, state):
+    """Return the length of the longest common subsequence of ``sequence[begin:end]`` and the query.
+
+    Parameters
+    ----------
+    sequence : int32[...]
+        Word ids.
+    begin, end : int
+    slot : int32[V]
+        Row of `masks` for each word id, 0 for words that the query lacks.
+    masks : uint64[S, B]
+        Bit i of block j is set where the query's word 64 j + i is the slot's word.
+    state : uint64[B]
+        Work space.
+
+    Cost
+    ----
+    B steps of six operations for each word that the query has.
+
+    Source
+    ------
+    Hyyrö, Bit-parallel LCS-length computation revisited (AWOCA 2004).
+    """
+    n_blocks = len(state)
+    if n_blocks == 1:
+        v = ONES
+        for p in range(begin, end):
+            s = slot[sequence[p]]
+            if s > 0:
+                u = v & masks[s, 0]
+                v = (v + u) | (v - u)
+        return _zeros(v)
+    state[:] = ONES
+    for p in range(begin, end):
+        s = slot[sequence[p]]
+        if s > 0:
+            carry = np.uint64(0)
+            for j in range(n_blocks):
+                v = state[j]
+                u = v & masks[s, j]
+                total = v + u
+                overflow = np.uint64(total < v)
+                total += carry
+                overflow |= np.uint64(total < carry)
+                carry = overflow
+                state[j] = total | (v - u)
+    zeros = np.int64(0)
+    for j in range(n_blocks):
+        zeros += _zeros(state[j])
+    return zeros
+
+
+@jit
+def _fill_masks(words, slot):
+    """Give each distinct known word of the query a slot and build its position masks."""
+    n = len(words)
+    masks = np.zeros((n + 1, (n + 63) // 64), np.uint64)
+    n_slots = 0
+    for i in range(n):
+        w = words[i]
+        if w >= 0:
+            if slot[w] == 0:
+                n_slots += 1
+                slot[w] = n_slots
+            masks[slot[w], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+    return masks
+
+
+@jit
+def _raise_need(theta, reference_length, known, cells, need):
+    """Raise, for each length, the least number of shared words with which a unit reaches theta; known + 1 for never."""
+    limit = theta * SLACK
+    for i in range(len(cells)):
+        while need[i] <= known and rouge_l(min(need[i], cells[i, 2]), cells[i, 2], reference_length) < limit:
+            need[i] += 1
+
+
+@jit
+def search_rouge_l(
+    queries, words, words_ptr, first, last, index, sequence, sequence_ptr, cells, k, scratch, slot, best, rows, scores,
+    ties, totals
+):  # fmt: skip
+    """Find the k best rows of the corpus for the queries first .. last - 1.
+
+    Parameters
+    ----------
+    queries : Queries
+        One family: words (with occurrence).
+    words, words_ptr : int64[...], int64[Q + 1]
+        Word ids of the queries in order, -1 for words that the corpus lacks.
+    first, last : int
+        Block of queries.
+    index : Features
+        Units by ascending length.
+    sequence, sequence_ptr : int32[...], int64[D + 1]
+        Word ids of the units in order.
+    cells : int64[C, 6]
+        Runs of units of equal length: first and end unit, then the length.
+    k : int
+    scratch, slot, best : Scratch, int32[V], Best
+        Work space of this thread; `slot` all zero.
+
+    Writes
+    ------
+    rows, scores, ties : int64[Q, k], float64[Q, k], int64[Q, k], rows first .. last - 1
+    totals : int64[Q], rows with a score at or above the last one listed
+
+    Exactness
+    ---------
+    The screen bounds the common subsequence by the clipped word matches; finalists get the true length.
+
+    Source
+    ------
+    Lin, ROUGE (2004), as computed by the rouge-score package.
+    """
+    need = np.empty(len(cells), np.int64)
+    left = np.empty(len(cells), np.int64)
+    count = scratch.count[0]
+    for q in range(first, last):
+        reset(best)
+        reference_length = np.int64(queries.sizes[q, 0])
+        ids = by_rarity(queries.id[queries.ptr[q] : queries.ptr[q + 1]], index.post_ptr)
+        known = len(ids)
+        text = words[words_ptr[q] : words_ptr[q + 1]]
+        masks = _fill_masks(text, slot)
+        state = np.empty(masks.shape[1], np.uint64)
+        lo, hi = 0, len(cells)
+        theta = 0.0
+        need[:] = 1
+        n_scanned = np.int64(0)
+        next_seed = np.int64(FIRST_SEED)
+        seeds = np.full(MAX_SEEDS, -1, np.int64)
+        n_seeds = 0
+        for i in range(known + 1):
+            if i == known or n_scanned + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
+                # Score the most promising unit, so that theta rises before the long lists are reached.
+                u = promising(count, cells, lo, hi, reference_length)
+                if u >= 0 and n_seeds < MAX_SEEDS:
+                    lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, masks, state)
+                    offer(u, rouge_l(lcs, np.int64(index.sizes[0, u]), reference_length), index.row_ptr, k, best)
+                    seeds[n_seeds] = u
+                    n_seeds += 1
+                    count[u] = 0
+                    if threshold(best, k) > theta:
+                        theta = threshold(best, k)
+                        _raise_need(theta, reference_length, known, cells, need)
+                next_seed = max(next_seed, n_scanned) * SEED_GROWTH
+            lo, hi = close_lengths(need, left, known - i, lo, hi)
+            if lo == hi or i == known:
+                break
+            n_scanned += scan(ids[i], cells[lo, 0], cells[hi - 1, 1], index, count)
+        left[lo:hi] = 0
+        for j in range(len(cells)):
+            u = cells[j, 0]
+            while need[j] <= known:
+                u = next_at_least(count, u, cells[j, 1], min(max(need[j] - left[j], 1), FULL))
+                if u == cells[j, 1]:
+                    break
+                if not contains(seeds, u):
+                    lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, masks, state)
+                    offer(u, rouge_l(lcs, cells[j, 2], reference_length), index.row_ptr, k, best)
+                    if threshold(best, k) > theta:
+                        theta = threshold(best, k)
+                        _raise_need(theta, reference_length, known, cells, need)
+                u += 1
+        count[:] = 0
+        for i in range(len(text)):
+            if text[i] >= 0:
+                slot[text[i]] = 0
+        totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
