@@ -6,11 +6,15 @@ matches of two texts are then the size of a set intersection.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.indexes.features import invert, lookup, pack, pack_queries
+from metric_oracle.indexes.features import cells_of, invert, lookup, pack, pack_queries
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels._overlap import Features, Queries
 
 _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
@@ -26,11 +30,18 @@ def tokenize_rouge(text: str) -> list[str]:
     return _NOT_ALNUM.sub(" ", text.lower()).split()
 
 
-class NgramIndex(NamedTuple):
+TOKENIZERS = {"ngrams": tokenize_bleu, "words": tokenize_rouge}
+MAX_ORDER = {"ngrams": 4, "words": 1}
+
+
+@dataclass(frozen=True)
+class NgramIndex:
     """n-gram features of the distinct token sequences of a corpus, units by ascending length.
 
     Attributes
     ----------
+    kind : str
+        Folder of the index: "ngrams" (BLEU tokens, orders 1 to 4) or "words" (ROUGE tokens, order 1).
     features : Features
         Family n - 1 holds the n-grams of order n.
     words : list of str
@@ -49,6 +60,7 @@ class NgramIndex(NamedTuple):
     sequence_ptr : int64[D + 1]
     """
 
+    kind: str
     features: Features
     words: list[str]
     gram_key: np.ndarray
@@ -58,6 +70,64 @@ class NgramIndex(NamedTuple):
     family_ptr: np.ndarray
     sequence: np.ndarray
     sequence_ptr: np.ndarray
+
+    @cached_property
+    def word_id(self) -> dict[str, int]:
+        """The vocabulary as a dictionary, made at the first query."""
+        return {word: i for i, word in enumerate(self.words)}
+
+    @cached_property
+    def cells(self) -> np.ndarray:
+        """Runs of units of equal length, see :func:`metric_oracle.indexes.features.cells_of`."""
+        length = self.features.sizes[0]
+        return cells_of(length, length, length)
+
+    def item(self, unit: int) -> tuple[str, ...]:
+        """Return the tokens of a unit."""
+        return tuple(self.words[w] for w in self.sequence[self.sequence_ptr[unit] : self.sequence_ptr[unit + 1]])
+
+    def encode(self, inputs: Inputs) -> "NgramQueries":
+        """Tokenize queries and look up their features."""
+        sequences, which = distinct_sequences(inputs.texts, TOKENIZERS[self.kind])
+        return NgramQueries(which, sequences, *encode_ngrams(sequences, self))
+
+    def save(self, folder: Path) -> None:
+        """Write the representation into a folder."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("kind", "features")}
+        write_arrays(folder / "features.arrow", {**self.features._asdict(), **arrays})
+
+    @classmethod
+    def load(cls, folder: Path) -> "NgramIndex":
+        """Open a saved representation."""
+        columns = read_arrays(folder / "features.arrow")
+        words = columns.pop("words").to_pylist()
+        features = Features(**{name: columns.pop(name) for name in Features._fields})
+        return cls(kind=folder.name, features=features, words=words, **columns)
+
+
+@dataclass(frozen=True)
+class NgramQueries:
+    """Distinct token sequences of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+        Distinct sequence of each query.
+    items : list of tuple of str
+    queries : Queries
+    words, words_ptr : int64[...], int64[len(items) + 1]
+        Word ids in order, -1 for words that the corpus lacks.
+    """
+
+    which: np.ndarray
+    items: list[tuple[str, ...]]
+    queries: Queries
+    words: np.ndarray
+    words_ptr: np.ndarray
+
+    def item(self, q: int) -> tuple[str, ...]:
+        """Return the tokens of a distinct query."""
+        return self.items[q]
 
 
 def _positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,21 +168,19 @@ def _flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> t
     return flat, ptr
 
 
-def build_ngrams(
-    texts: Sequence[str], row_text: np.ndarray, tokenize: Callable[[str], list[str]], max_order: int
-) -> NgramIndex:
-    """Index the n-grams of order 1 to `max_order`.
+def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> NgramIndex:
+    """Index the n-grams of a corpus.
 
     Parameters
     ----------
+    kind : {"ngrams", "words"}
     texts : sequence of str
         Distinct texts.
     row_text : int64[N]
         Which text each corpus row has.
-    tokenize : function
-    max_order : int
     """
-    sequences, unit_of_text = distinct_sequences(texts, tokenize)
+    max_order = MAX_ORDER[kind]
+    sequences, unit_of_text = distinct_sequences(texts, TOKENIZERS[kind])
     by_length = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
     sequences = [sequences[i] for i in by_length]
     rank = np.empty(len(by_length), np.int64)
@@ -147,6 +215,7 @@ def build_ngrams(
     family = np.array(family_ptr, np.int64)
     fwd_ptr, fwd_id, sizes = pack(np.concatenate(units), np.concatenate(features), len(sequences), family)
     return NgramIndex(
+        kind,
         invert(fwd_ptr, fwd_id, sizes, rank[unit_of_text][row_text], int(family[-1])),
         words,
         np.concatenate(gram_keys),
@@ -159,9 +228,7 @@ def build_ngrams(
     )
 
 
-def encode_ngrams(
-    sequences: Sequence[tuple[str, ...]], index: NgramIndex, word_id: dict[str, int]
-) -> tuple[Queries, np.ndarray, np.ndarray]:
+def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tuple[Queries, np.ndarray, np.ndarray]:
     """Look up the features of tokenized queries.
 
     Returns
@@ -171,7 +238,7 @@ def encode_ngrams(
         Word ids in order, -1 unknown.
     ptr : int64[Q + 1]
     """
-    flat, ptr = _flatten(sequences, word_id)
+    flat, ptr = _flatten(sequences, index.word_id)
     max_order = len(index.family_ptr) - 1
     n_words = len(index.words)
     queries, features = [], []

@@ -10,19 +10,34 @@ Four families of features, each a set of a graph (stack.md and formats.md of the
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import invert, lookup, pack, pack_queries, reorder
+from metric_oracle.indexes.features import cells_of, invert, lookup, pack, pack_queries, reorder
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels._overlap import Features, Queries
 
 FAMILIES = ("entities", "relations", "partial", "complete")
 
 
-class GraphIndex(NamedTuple):
+class Graph(NamedTuple):
+    """The sets that the metrics compare, with their strings; see the families above."""
+
+    entities: frozenset
+    relations: frozenset
+    partial: frozenset
+    complete: frozenset
+
+
+@dataclass(frozen=True)
+class GraphIndex:
     """Graph features of a corpus; units are distinct graphs by ascending entities + relations, then entities.
 
     Attributes
@@ -44,6 +59,117 @@ class GraphIndex(NamedTuple):
     keys: np.ndarray
     family_ptr: np.ndarray
     schema: str
+    kind: ClassVar[str] = "radgraph"
+
+    @cached_property
+    def _cells(self) -> dict[tuple[int, int], np.ndarray]:
+        return {}
+
+    def cells(self, family_a: int, family_b: int) -> np.ndarray:
+        """Runs of units of similar sizes for a metric of these families (family_b -1: of one)."""
+        if (family_a, family_b) not in self._cells:
+            sizes = self.features.sizes
+            total = sizes[0] + sizes[1]
+            key = np.stack([total, sizes[0]]) if family_b >= 0 else total
+            self._cells[family_a, family_b] = cells_of(key, sizes[family_a], sizes[max(family_b, family_a)])
+        return self._cells[family_a, family_b]
+
+    def item(self, unit: int) -> Graph:
+        """Return the sets of a unit, spelled out."""
+        ids = self.features.fwd_id[self.features.fwd_ptr[unit] : self.features.fwd_ptr[unit + 1]]
+        family = np.searchsorted(self.family_ptr, ids, side="right") - 1
+        keys = self.keys[ids]
+        return Graph(*(frozenset(self._spell(f, int(k)) for k in keys[family == f]) for f in range(len(FAMILIES))))
+
+    def _entity(self, key: int) -> tuple[str, str]:
+        return self.tokens[key >> 5], self.labels[key & 31]
+
+    def _spell(self, family: int, key: int) -> tuple:
+        """Undo the packing of :func:`_pairs`."""
+        if family == 0:
+            return self._entity(key)
+        if family == 1:
+            source, target = self._entity(key >> 33), self._entity(key >> 4 & (1 << 29) - 1)
+            return source, target, self.relation_types[key & 15]
+        if family == 2:
+            return (*self._entity(key >> 1), bool(key & 1))
+        if not key & 1:
+            return self._entity(key >> 1)
+        key >>= 1
+        return (*self._entity(key >> 28), self.relation_types[key >> 24 & 15], self.tokens[key & (1 << 24) - 1])
+
+    def encode(self, inputs: Inputs) -> "GraphQueries":
+        """Look up the features of the queries' graphs; every query has one."""
+        assert inputs.graphs is not None
+        assert inputs.graph_of_row is not None
+        chosen, which = np.unique(inputs.graph_of_row, return_inverse=True)
+        return GraphQueries(which, inputs.graphs, chosen, encode_graphs(inputs.graphs, chosen, self))
+
+    def save(self, folder: Path) -> None:
+        """Write the representation into a folder."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("features", "schema")}
+        write_arrays(folder / "features.arrow", {**self.features._asdict(), **arrays, "schema": [self.schema]})
+
+    @classmethod
+    def load(cls, folder: Path) -> "GraphIndex":
+        """Open a saved representation."""
+        columns = read_arrays(folder / "features.arrow")
+        strings = {name: columns.pop(name).to_pylist() for name in ("tokens", "labels", "relation_types", "schema")}
+        schema = strings.pop("schema")[0]
+        features = Features(**{name: columns.pop(name) for name in Features._fields})
+        return cls(features=features, schema=schema, **strings, **columns)
+
+
+@dataclass(frozen=True)
+class GraphQueries:
+    """Distinct graphs of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+        Distinct graph of each query.
+    graphs : GraphTable
+    chosen : int64[n]
+        Position of each distinct graph in the table.
+    queries : Queries
+    """
+
+    which: np.ndarray
+    graphs: GraphTable
+    chosen: np.ndarray
+    queries: Queries
+
+    def item(self, q: int) -> Graph:
+        """Return the sets of a distinct graph, straight from its mentions and relations."""
+        return spell_graph(self.graphs, int(self.chosen[q]))
+
+
+def spell_graph(graphs: GraphTable, g: int) -> Graph:
+    """Return the sets of one graph, straight from its mentions and relations."""
+    begin, end = graphs.entity_ptr[g], graphs.entity_ptr[g + 1]
+    entities = [
+        (graphs.tokens[t], graphs.labels[label])
+        for t, label in zip(graphs.entity_token[begin:end], graphs.entity_label[begin:end], strict=True)
+    ]
+    begin, end = graphs.relation_ptr[g], graphs.relation_ptr[g + 1]
+    relations = [
+        (int(s), int(t), graphs.relation_types[k])
+        for s, t, k in zip(
+            graphs.relation_source[begin:end],
+            graphs.relation_target[begin:end],
+            graphs.relation_type[begin:end],
+            strict=True,
+        )
+    ]
+    related = {source for source, _, _ in relations}
+    plain = [entity for i, entity in enumerate(entities) if i not in related]
+    return Graph(
+        frozenset(entities),
+        frozenset((entities[s], entities[t], kind) for s, t, kind in relations),
+        frozenset((*entity, i in related) for i, entity in enumerate(entities)),
+        frozenset(plain)
+        | {(entities[s][0].lower(), entities[s][1], kind, entities[t][0].lower()) for s, t, kind in relations},
+    )
 
 
 def _positions(strings: Sequence[str], sorted_strings: Sequence[str]) -> np.ndarray:

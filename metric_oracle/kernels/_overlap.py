@@ -97,9 +97,7 @@ BLOCK = 64  # one AVX-512 register of counts
 
 def new_scratch(features: Features) -> Scratch:
     """Allocate the work space of one thread for `features`."""
-    return Scratch(
-        np.zeros((2, len(features.fwd_ptr) - 1), np.uint8), np.zeros(len(features.post_ptr) - 1, np.uint8)
-    )
+    return Scratch(np.zeros((2, len(features.fwd_ptr) - 1), np.uint8), np.zeros(len(features.post_ptr) - 1, np.uint8))
 
 
 @jit

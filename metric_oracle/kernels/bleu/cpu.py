@@ -10,16 +10,17 @@ from metric_oracle.kernels._overlap import (
     SEED_GROWTH,
     SLACK,
     by_rarity,
-    count_marked,
     close_lengths,
     contains,
+    count_marked,
+    new_scratch,
     next_at_least,
     promising,
     scan,
     set_marks,
 )
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean
-from metric_oracle.kernels.topk.cpu import expand, offer, reset, threshold
+from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
 
 @jit
@@ -33,9 +34,7 @@ def _bound(m1, m2, length, penalty, order, coco):
     if m1 <= 0:
         return 0.0
     m2 = max(min(m2, length - 1), 0)
-    value = geometric_mean(
-        m1, m2, max(min(m2, length - 2), 0), max(min(m2, length - 3), 0), length, order, coco
-    )
+    value = geometric_mean(m1, m2, max(min(m2, length - 2), 0), max(min(m2, length - 3), 0), length, order, coco)
     return value * penalty[length] if length < len(penalty) else value
 
 
@@ -65,7 +64,9 @@ def _reachable(theta, known1, lengths, penalty, order, coco):
 
 
 @jit
-def _pass(family, ids, known1, reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best, need, left):
+def _pass(
+    family, ids, known1, reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best, need, left
+):
     """Score every unit that may enter the list and shares a bigram (family 2), or a unigram but no bigram (family 1).
 
     Lists are read from the rarest on. A unit of some length that was in none of the lists read so far can match only the
@@ -189,11 +190,56 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
             penalty[length] = brevity(length, reference_length, coco)
         if order > 1:
             ids2 = by_rarity(queries.id[queries.ptr[base + 1] : queries.ptr[base + 2]], index.post_ptr)
-            _pass(2, ids2, len(ids1), reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best, need, left)
+            _pass(
+                2,
+                ids2,
+                len(ids1),
+                reference_length,
+                lengths,
+                penalty,
+                order,
+                coco,
+                index,
+                cells,
+                k,
+                scratch,
+                best,
+                need,
+                left,
+            )
         if order == 1 or _reachable(threshold(best, k), len(ids1), lengths, penalty, order, coco):
-            _pass(1, ids1, len(ids1), reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best, need, left)
+            _pass(
+                1,
+                ids1,
+                len(ids1),
+                reference_length,
+                lengths,
+                penalty,
+                order,
+                coco,
+                index,
+                cells,
+                k,
+                scratch,
+                best,
+                need,
+                left,
+            )
             scratch.count[0] = 0
         if order > 1:
             scratch.count[1] = 0
         set_marks(marked, scratch.mark, 0)
         totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
+
+
+def search(index, encoded, first, last, k, found, work, *, order, coco):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_bleu`."""
+    search_bleu(
+        encoded.queries, first, last, order, coco, index.features, index.cells, k, *work,
+        found.rows, found.scores, found.ties, found.totals,
+    )  # fmt: skip
+
+
+def new_work(index):
+    """Allocate the work space of one thread."""
+    return new_scratch(index.features), new_best(len(index.features.fwd_ptr) - 1)

@@ -13,11 +13,12 @@ from metric_oracle.kernels._overlap import (
     by_rarity,
     contains,
     count_marked,
+    new_scratch,
     scan,
     set_marks,
 )
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
-from metric_oracle.kernels.topk.cpu import expand, offer, reset, threshold
+from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
 EXTRA = 1  # as in _overlap, for each of the two families
 UNIT = 1 << 16  # fixed-point one: weighted counts stay within int32
@@ -110,7 +111,9 @@ def _score_unit(u, family_a, family_b, two, n_a, n_b, index, k, scratch, best):
 
 
 @jit
-def search_radgraph(queries, first, last, family_a, family_b, index, cells, k, scratch, best, rows, scores, ties, totals):
+def search_radgraph(
+    queries, first, last, family_a, family_b, index, cells, k, scratch, best, rows, scores, ties, totals
+):
     """Find the k best rows of the corpus for the queries first .. last - 1.
 
     Parameters
@@ -176,14 +179,10 @@ def search_radgraph(queries, first, last, family_a, family_b, index, cells, k, s
                     count[1, u] = 0
                     theta = threshold(best, k)
                 next_seed = max(next_seed, n_scanned) * SEED_GROWTH
-            while lo < hi and _bound(
-                left_a + EXTRA, left_b + EXTRA, cells[lo], n_a, n_b, two
-            ) < theta * SLACK:
+            while lo < hi and _bound(left_a + EXTRA, left_b + EXTRA, cells[lo], n_a, n_b, two) < theta * SLACK:
                 left[0, lo], left[1, lo] = left_a, left_b
                 lo += 1
-            while lo < hi and _bound(
-                left_a + EXTRA, left_b + EXTRA, cells[hi - 1], n_a, n_b, two
-            ) < theta * SLACK:
+            while lo < hi and _bound(left_a + EXTRA, left_b + EXTRA, cells[hi - 1], n_a, n_b, two) < theta * SLACK:
                 hi -= 1
                 left[0, hi], left[1, hi] = left_a, left_b
             if lo == hi or i == len(ids):
@@ -215,3 +214,16 @@ def search_radgraph(queries, first, last, family_a, family_b, index, cells, k, s
         set_marks(ids_a, scratch.mark, 0)
         set_marks(ids_b, scratch.mark, 0)
         totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
+
+
+def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_radgraph`."""
+    search_radgraph(
+        encoded.queries, first, last, family_a, family_b, index.features, index.cells(family_a, family_b), k, *work,
+        found.rows, found.scores, found.ties, found.totals,
+    )  # fmt: skip
+
+
+def new_work(index):
+    """Allocate the work space of one thread."""
+    return new_scratch(index.features), new_best(len(index.features.fwd_ptr) - 1)

@@ -12,12 +12,13 @@ from metric_oracle.kernels._overlap import (
     by_rarity,
     close_lengths,
     contains,
+    new_scratch,
     next_at_least,
     promising,
     scan,
 )
 from metric_oracle.kernels.rouge_l.score import rouge_l
-from metric_oracle.kernels.topk.cpu import expand, offer, reset, threshold
+from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -203,3 +204,17 @@ def search_rouge_l(
             if text[i] >= 0:
                 slot[text[i]] = 0
         totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
+
+
+def search(index, encoded, first, last, k, found, work):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
+    search_rouge_l(
+        encoded.queries, encoded.words, encoded.words_ptr, first, last, index.features, index.sequence,
+        index.sequence_ptr, index.cells, k, *work, found.rows, found.scores, found.ties, found.totals,
+    )  # fmt: skip
+
+
+def new_work(index):
+    """Allocate the work space of one thread."""
+    slot = np.zeros(len(index.words), np.int32)
+    return new_scratch(index.features), slot, new_best(len(index.features.fwd_ptr) - 1)

@@ -1,0 +1,161 @@
+"""The public functions: files in, answers out. The command line calls these and nothing else."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from metric_oracle.corpora.reports import Reports, read_reports
+from metric_oracle.errors import InputError
+from metric_oracle.indexes import index as _index
+from metric_oracle.indexes.index import Index, open_index
+from metric_oracle.indexes.inputs import Inputs, load_inputs
+from metric_oracle.retrieval import search as _search
+from metric_oracle.retrieval import verification as _verification
+from metric_oracle.retrieval.results import Results, read_results
+
+__all__ = ["build_index", "load_queries", "open_index", "retrieve", "verify"]
+
+
+def build_index(
+    reports: str | Path | Reports,
+    out: str | Path,
+    *,
+    metrics: Sequence[str] | None = None,
+    radgraph: str | Path | None = None,
+    chexbert: str | Path | None = None,
+    chexbert_ids: str | Path | None = None,
+    chexbert_labels: str | Path | None = None,
+    uncertain: str | None = None,
+    progress: Callable[[str], None] | None = None,
+    **reading: Any,
+) -> Index:
+    """Build an index of a corpus of reports.
+
+    Parameters
+    ----------
+    reports : path or Reports
+        A file or folder that :func:`metric_oracle.corpora.reports.read_reports` knows.
+    out : path
+        New folder.
+    metrics : sequence of str
+        Metrics to build for; by default all that the given files allow.
+    radgraph : path
+        RadGraph JSON of the reports.
+    chexbert, chexbert_ids : path
+        CheXbert embeddings, and the file of their ids where they carry none.
+    chexbert_labels : path
+        CheXbert labels.
+    uncertain : {"positive", "negative", "blank"}
+        What an uncertain label counts as; required with labels.
+    progress : function
+        Called with the name of each part before it is built.
+    **reading
+        Keyword arguments of ``read_reports``.
+    """
+    corpus = reports if isinstance(reports, Reports) else read_reports(reports, **reading)
+    inputs = load_inputs(
+        corpus.ids,
+        corpus.texts,
+        "build_index",
+        radgraph=radgraph,
+        chexbert=chexbert,
+        chexbert_ids=chexbert_ids,
+        labels=chexbert_labels,
+        uncertain=uncertain,
+    )
+    states = {name: corpus.counts.get(name, 0) for name in ("missing", "empty", "tokenless")}
+    return _index.build_index(inputs, out, metrics=metrics, source=corpus.source, states=states, progress=progress)
+
+
+def load_queries(
+    queries: str | Path | Sequence[str] | Reports,
+    *,
+    radgraph: str | Path | None = None,
+    chexbert: str | Path | None = None,
+    chexbert_ids: str | Path | None = None,
+    chexbert_labels: str | Path | None = None,
+    uncertain: str | None = None,
+    **reading: Any,
+) -> Inputs:
+    """Read test reports and what belongs to them.
+
+    Parameters
+    ----------
+    queries : path, list of texts, or Reports
+        A path is a file; a list holds the reports themselves, whose ids become "0", "1", ...
+    radgraph, chexbert, chexbert_ids, chexbert_labels, uncertain, **reading
+        As in :func:`build_index`.
+    """
+    if isinstance(queries, Reports):
+        ids, texts = queries.ids, queries.texts
+    elif isinstance(queries, str | Path):
+        read = read_reports(queries, **reading)
+        ids, texts = read.ids, read.texts
+    else:
+        texts = list(queries)
+        if not all(isinstance(text, str) for text in texts):
+            msg = "load_queries: queries must be texts, a path or Reports; got a list with other values. Drop missing ones."
+            raise InputError(msg)
+        ids = [str(i) for i in range(len(texts))]
+    return load_inputs(
+        ids,
+        texts,
+        "retrieve",
+        radgraph=radgraph,
+        chexbert=chexbert,
+        chexbert_ids=chexbert_ids,
+        labels=chexbert_labels,
+        uncertain=uncertain,
+    )
+
+
+def retrieve(
+    index: str | Path | Index,
+    queries: str | Path | Sequence[str] | Reports | Inputs,
+    metric: str,
+    *,
+    k: int = 1,
+    backend: str = "auto",
+    threads: int | None = None,
+    text: bool = True,
+    progress: Callable[[int], None] | None = None,
+    **loading: Any,
+) -> Results:
+    """Find, for every test report, the k reports of the corpus that score best under a metric.
+
+    Parameters
+    ----------
+    index : path or Index
+    queries : path, list of texts, Reports or Inputs
+    metric : str
+        Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``.
+    k, backend, threads, text, progress
+        See :func:`metric_oracle.retrieval.search.retrieve`.
+    **loading
+        Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
+    """
+    opened = index if isinstance(index, Index) else open_index(index)
+    batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
+    return _search.retrieve(opened, batch, metric, k=k, backend=backend, threads=threads, text=text, progress=progress)
+
+
+def verify(
+    index: str | Path | Index,
+    results: str | Path | Results,
+    queries: str | Path | Sequence[str] | Reports | Inputs,
+    *,
+    sample: int = 20,
+    seed: int = 0,
+    **loading: Any,
+) -> dict[str, int]:
+    """Score a result file again with the reference and search a sample of its queries by brute force.
+
+    Returns
+    -------
+    dict
+        ``pairs`` scored again and ``queries`` searched; a difference raises ExactnessError.
+    """
+    opened = index if isinstance(index, Index) else open_index(index)
+    batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
+    found = results if isinstance(results, Results) else read_results(results)
+    return _verification.verify(opened, found, batch, sample=sample, seed=seed)

@@ -1,0 +1,312 @@
+"""RadGraph JSON in every layout in circulation, as columns, without holding the parsed file.
+
+Layouts: an object keyed by report path (PhysioNet), by study id (CXR-Report-Metric's cache) or by position (the
+`radgraph` package), a list of one-key objects (CheXpert Plus), and the two-annotator `test.json`.
+"""
+
+import json
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metric_oracle.corpora.tables import canonical_ids, check_unique, existing_file, read_text, shown_names
+from metric_oracle.errors import InputError
+
+_SCHEMAS = {
+    "radgraph": re.compile(r"(?:ANAT|OBS)-(?:DP|U|DA)"),
+    "radgraph-xl": re.compile(
+        r"(?:Anatomy|Observation)::(?:measurement::)?(?:definitely present|definitely absent|uncertain)"
+    ),
+}
+_skip_blanks = re.compile(r"[ \t\n\r]*").match
+# Below these shares of equal texts, a join by study id (by position) is one to other sections (other reports).
+_MIN_STUDY_AGREEMENT = 0.5
+_MIN_POSITION_AGREEMENT = 0.99
+
+
+@dataclass(frozen=True)
+class GraphTable:
+    """Graphs in file order; the mentions and relations of graph `g` lie at `ptr[g]:ptr[g + 1]`.
+
+    Attributes
+    ----------
+    keys : study ids, or positions "0", "1", ... (a report that the package failed on is left out)
+    keyed_by : "study" or "position"
+    schema : "radgraph" (labels such as ANAT-DP) or "radgraph-xl" (such as Anatomy::definitely present)
+    texts : the tokenised text of each graph, None where the file has none
+    tokens, labels, relation_types : the distinct strings that the ids below point to
+    entity_ptr : int64[n + 1]
+    entity_token, entity_label : int32[m], mentions in the order of the file
+    relation_ptr : int64[n + 1]
+    relation_source, relation_target : int32[r], places among the mentions of the same graph
+    relation_type : int32[r]
+    n_dangling : relations whose target does not exist; they are left out
+    """
+
+    keys: list[str]
+    keyed_by: str
+    schema: str
+    texts: list[str | None]
+    tokens: list[str]
+    labels: list[str]
+    relation_types: list[str]
+    entity_ptr: npt.NDArray[np.int64]
+    entity_token: npt.NDArray[np.int32]
+    entity_label: npt.NDArray[np.int32]
+    relation_ptr: npt.NDArray[np.int64]
+    relation_source: npt.NDArray[np.int32]
+    relation_target: npt.NDArray[np.int32]
+    relation_type: npt.NDArray[np.int32]
+    n_dangling: int
+
+
+class _Numbers(dict[Any, int]):
+    """String -> number, given in order of first use; a look-up of a known string stays in C."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable:
+    """Read a RadGraph JSON file.
+
+    Parameters
+    ----------
+    path : the file, .json or .json.gz
+    annotator : the annotator to read where each graph has several
+    """
+    path = existing_file(Path(path), "read_graphs")
+    text, _ = read_text(path, "read_graphs")
+    keys: list[str] = []
+    texts: list[str | None] = []
+    tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
+    same_text: dict[str | None, str | None] = {}
+    entity_ptr, relation_ptr = array("q", [0]), array("q", [0])
+    entity_token, entity_label = array("i"), array("i")
+    relation_source, relation_target, relation_type = array("i"), array("i"), array("i")
+    n_dangling = 0
+    is_list = text.lstrip().startswith("[")
+
+    for key, graph in _items(text, path):
+        try:
+            graph_text = graph.get("text")
+            if annotator is not None or "entities" not in graph:
+                graph = _of_annotator(graph, annotator, key, path)
+                graph_text = graph.get("text", graph_text)
+            entities = graph["entities"]
+            mentions = entities.values()
+            entity_token.extend([tokens[entity["tokens"]] for entity in mentions])
+            entity_label.extend([labels[entity["label"]] for entity in mentions])
+            place_of = dict(zip(entities, range(len(entities)), strict=True))
+            for source, entity in enumerate(mentions):
+                for kind, target_key in entity["relations"]:
+                    target = place_of.get(target_key)
+                    if target is None:
+                        n_dangling += 1
+                        continue
+                    relation_source.append(source)
+                    relation_target.append(target)
+                    relation_type.append(relation_types[kind])
+            texts.append(same_text.setdefault(graph_text, graph_text))
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError):
+            msg = (
+                f"read_graphs: each graph must have entities with tokens, label and relations; got another form for "
+                f"{shown_names([key])} in {path}. Pass a RadGraph file."
+            )
+            raise InputError(msg) from None
+        keys.append(key)
+        entity_ptr.append(len(entity_token))
+        relation_ptr.append(len(relation_source))
+
+    if not keys:
+        msg = f"read_graphs: path must hold at least one graph; got none in {path}. Check the file."
+        raise InputError(msg)
+    for column, strings in (
+        ("tokens", tokens),
+        ("label", labels),
+        ("relation type", relation_types),
+        ("text", same_text),
+    ):
+        if not all(isinstance(string, str) or (string is None and column == "text") for string in strings):
+            msg = f"read_graphs: {column} must be text everywhere; got another type in {path}. Pass a RadGraph file."
+            raise InputError(msg)
+    by_position = is_list or _are_positions(keys)
+    if is_list:
+        # One-key objects all carry the key "0"; the place in the list is what they mean.
+        keys = [str(place) for place in range(len(keys))]
+    else:
+        keys = keys if by_position else canonical_ids(keys, "read_graphs", f"the keys of {path}")
+        check_unique(keys, "read_graphs", f"the keys of {path}")
+    return GraphTable(
+        keys=keys,
+        keyed_by="position" if by_position else "study",
+        schema=_schema(labels, path),
+        texts=texts,
+        tokens=list(tokens),
+        labels=list(labels),
+        relation_types=list(relation_types),
+        entity_ptr=np.array(entity_ptr, np.int64),
+        entity_token=np.array(entity_token, np.int32),
+        entity_label=np.array(entity_label, np.int32),
+        relation_ptr=np.array(relation_ptr, np.int64),
+        relation_source=np.array(relation_source, np.int32),
+        relation_target=np.array(relation_target, np.int32),
+        relation_type=np.array(relation_type, np.int32),
+        n_dangling=n_dangling,
+    )
+
+
+def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return for each report the position of its graph, -1 where there is none.
+
+    Graphs keyed by study join on ids, graphs keyed by position on order where the texts agree, else on text. Texts are
+    compared without blanks, which is all that the RadGraph tokenisers add or drop.
+    """
+    if len(ids) != len(texts):
+        msg = (
+            f"align_graphs: texts must be as many as ids; got {len(texts)} texts and {len(ids)} ids. "
+            "Pass both of one corpus."
+        )
+        raise InputError(msg)
+    graph_texts = [text if text is None else _without_blanks(text) for text in graphs.texts]
+    report_texts = [_without_blanks(text) for text in texts]
+
+    if graphs.keyed_by == "study":
+        place_of = {key: place for place, key in enumerate(graphs.keys)}
+        joined = [place_of.get(study, -1) for study in canonical_ids(ids, "align_graphs", "ids")]
+        equal = [
+            graph_texts[place] == text
+            for place, text in zip(joined, report_texts, strict=True)
+            if place >= 0 and graph_texts[place] is not None
+        ]
+        if max(joined, default=-1) < 0:
+            msg = (
+                f"align_graphs: ids must occur among the graphs' study ids; got none of {len(ids)} reports there. "
+                "Pass the graphs of this corpus."
+            )
+            raise InputError(msg)
+        if sum(equal) < _MIN_STUDY_AGREEMENT * len(equal):
+            msg = (
+                "align_graphs: graphs must describe the reports' own text; "
+                f"got {sum(equal)} equal texts among {len(equal)} "
+                "joined by study id, so the graphs describe other sections of these studies. "
+                "Pass graphs made from the same section."
+            )
+            raise InputError(msg)
+        return np.array(joined, np.int64)
+
+    if len(graph_texts) == len(report_texts):
+        equal = [graph == report for graph, report in zip(graph_texts, report_texts, strict=True)]
+        if sum(equal) >= _MIN_POSITION_AGREEMENT * len(equal):
+            return np.arange(len(report_texts), dtype=np.int64)
+    first_of: dict[str | None, int] = {}
+    for place, text in enumerate(graph_texts):
+        first_of.setdefault(text, place)
+    joined = [first_of.get(text, -1) for text in report_texts]
+    if max(joined, default=-1) < 0:
+        msg = (
+            "align_graphs: graphs keyed by position must carry the reports' texts; "
+            f"got no equal text among {len(graph_texts)} "
+            f"graphs and {len(report_texts)} reports. Pass graphs made from the same section."
+        )
+        raise InputError(msg)
+    return np.array(joined, np.int64)
+
+
+def _items(text: str, path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield key and graph of a top-level object or list of one-key objects, one parsed item at a time."""
+    decode = json.JSONDecoder().raw_decode
+
+    def blanks_end(place: int) -> int:
+        return _skip_blanks(text, place).end()  # type: ignore[union-attr]
+
+    number = 0
+    try:
+        place = blanks_end(0)
+        opening = text[place]
+        closing = {"{": "}", "[": "]"}[opening]
+        place = blanks_end(place + 1)
+        more = text[place] != closing
+        while more:
+            item, place = decode(text, place)
+            if opening == "{":
+                place = blanks_end(place)
+                if not isinstance(item, str) or text[place] != ":":
+                    raise ValueError
+                key = item
+                item, place = decode(text, blanks_end(place + 1))
+            else:
+                (key, item), *others = item.items()
+                if others:
+                    raise ValueError
+            yield key, item
+            number += 1
+            place = blanks_end(place)
+            more = text[place] == ","
+            if not more and text[place] != closing:
+                raise ValueError
+            place = blanks_end(place + 1)
+        if number and place != len(text):
+            raise ValueError
+    except (ValueError, LookupError, AttributeError):
+        msg = (
+            f"read_graphs: path must be a whole JSON object of graphs or list of one-key objects; got {path}, "
+            f"broken after {number} graphs. Fetch or make it again."
+        )
+        raise InputError(msg) from None
+
+
+def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: Path) -> dict[str, Any]:
+    names = [name for name, value in graph.items() if isinstance(value, dict) and "entities" in value]
+    if annotator in names:
+        return graph[annotator]
+    if not names and annotator is None:
+        raise KeyError
+    listed = shown_names(names) or "no annotator level"
+    msg = (
+        "read_graphs: annotator must be one of those in the file; "
+        f"got {annotator!r} where {shown_names([key])} in {path} has "
+        f"{listed}. Pass one of these, or none where there is no such level."
+    )
+    raise InputError(msg)
+
+
+def _are_positions(keys: list[str]) -> bool:
+    """Tell whether keys ascend from "0"; study ids of that form are told apart by the texts at the join."""
+    if keys[0] != "0" or not all(re.fullmatch(r"[0-9]{1,18}", key) for key in keys):
+        return False
+    numbers = list(map(int, keys))
+    return all(here < after for here, after in pairwise(numbers))
+
+
+def _schema(labels: _Numbers, path: Path) -> str:
+    schemas = set()
+    for label in labels:
+        schema = next((name for name, pattern in _SCHEMAS.items() if pattern.fullmatch(label)), None)
+        if schema is None:
+            msg = (
+                f"read_graphs: labels must be those of RadGraph or RadGraph-XL; got others in {path}. "
+                "Pass a RadGraph file."
+            )
+            raise InputError(msg)
+        schemas.add(schema)
+    if len(schemas) > 1:
+        msg = (
+            f"read_graphs: labels must be of one schema; got {' and '.join(sorted(schemas))} in {path}. Split the file."
+        )
+        raise InputError(msg)
+    return next(iter(schemas), "radgraph")
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,100 @@
+"""The two published rules that cut a MIMIC-CXR report into sections; they disagree, so results name the one used.
+
+`yu2023` is CXR-RePaiR's `extract_impressions.py`, the rule behind the counts of Yu et al. (2023). `mit` is the rule of
+MIT-LCP/mimic-cxr's `section_parser.py`, written anew with a subset of its header dictionary. The 54 studies whose
+sections its authors corrected by hand are not covered: their list is part of that repository, not of a rule.
+"""
+
+import re
+
+_MIT_HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
+
+# Typing errors and synonyms seen in MIMIC-CXR; "ndication" is an impression in the published dictionary.
+_MIT_NAMES = {
+    "conclusion": "impression",
+    "conclusions": "impression",
+    "findings and impression": "impression",
+    "findings/impression": "impression",
+    "findings-impression": "impression",
+    "impresson": "impression",
+    "impresion": "impression",
+    "imression": "impression",
+    "opinion": "impression",
+    "ndication": "impression",
+    "finding": "findings",
+    "fidings": "findings",
+    "findins": "findings",
+    "findgings": "findings",
+    "chest": "findings",
+    "portable chest": "findings",
+    "chest, two views": "findings",
+    "comparisons": "comparison",
+    "comparision": "comparison",
+    "clinical history": "history",
+    "reason for exam": "indication",
+    "reason for examination": "indication",
+    "indications": "indication",
+}
+_MIT_SUBSTRINGS = ("impression", "findings", "history", "comparison", "addendum")
+_MIT_VIEWS = re.compile(
+    r"\b(?:chest|radiograph|x-ray|frontal|lateral|portable|upright|ap|pa)\b.*\b(?:views?|radiographs?|chest|ap|pa|lateral)\b"
+)
+
+
+def extract_yu2023(report: str, section: str = "impression") -> str:
+    """Return the impression by the rule of CXR-RePaiR, "" where there is none.
+
+    From the first line that begins with one blank and `IMPRESSION` (else ` FINDINGS AND IMPRESSION:`) to the end of the
+    report, lines joined with nothing between, the header deleted wherever it occurs. No rule was published for other
+    sections, so `section` is "impression"; :func:`read_reports` checks it.
+    """
+    lines = report.splitlines()
+    for start, header in ((" IMPRESSION", "IMPRESSION:"), (" FINDINGS AND IMPRESSION:", "FINDINGS AND IMPRESSION:")):
+        for place, line in enumerate(lines):
+            if line.startswith(start):
+                return "".join(lines[place:]).replace(header, "").strip()
+    return ""
+
+
+def extract_mit(report: str) -> dict[str, str]:
+    """Return section name -> stripped text by the rule of the MIMIC-CXR section parser.
+
+    Of several sections with one name the last wins. A report without header is one "full report"; text before the
+    first header is the "preamble"; with neither impression nor findings, the text after the first blank-line break of
+    the last section is the "last_paragraph".
+    """
+    names, texts = ["preamble"], []
+    header = _MIT_HEADER.search(report)
+    if header is None:
+        names = ["full report"]
+    start = 0
+    while header is not None:
+        texts.append(report[start : header.start()])
+        names.append(_mit_name(header[1]))
+        start = header.end()
+        # A header cannot begin on the line of another one.
+        line_end = report.find("\n", start)
+        header = _MIT_HEADER.search(report, start if line_end < 0 else line_end)
+    texts.append(report[start:])
+
+    sections = [
+        (name, text)
+        for name, text in zip(names, texts, strict=True)
+        if text.strip() or name not in ("impression", "findings")
+    ]
+    if not any(name in ("impression", "findings") for name, _ in sections):
+        last_name, last_text = sections[-1]
+        kept, blank_line, rest = last_text.partition("\n \n")
+        if blank_line:
+            sections[-1:] = [(last_name, kept), ("last_paragraph", rest)]
+    return {name: text.strip() for name, text in sections}
+
+
+def _mit_name(header: str) -> str:
+    name = header.lower().strip()
+    if name in _MIT_NAMES:
+        return _MIT_NAMES[name]
+    for part in _MIT_SUBSTRINGS:
+        if part in name:
+            return part
+    return "findings" if _MIT_VIEWS.search(name) else name

@@ -1,0 +1,348 @@
+"""Tables that people have (CSV, TSV, Parquet, JSON, JSON Lines) as named columns of cells, with nothing guessed.
+
+CSV cells stay text (`NA`, `None` and `nan` are words); only the empty cell is missing. Error messages name files, rows,
+columns and ids and never quote a cell.
+"""
+
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from metric_oracle.errors import InputError
+
+STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id")
+IMAGE_ID_NAMES = ("dicom_id", "image_id", "path_to_image")
+ENDINGS = {
+    ".csv": "CSV",
+    ".tsv": "TSV",
+    ".parquet": "Parquet",
+    ".json": "JSON",
+    ".jsonl": "JSON Lines",
+    ".ndjson": "JSON Lines",
+}
+
+_MIMIC_ID = re.compile(r"(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?")
+_CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
+_SHOWABLE = re.compile(r"[\w./:+-]{0,79}\w|Unnamed: \d+|Report (?:Impression|Generated)")
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+_MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1")
+_END_OF_FILE = "end-of-file"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns in file order.
+
+    Attributes
+    ----------
+    path : the file, for messages
+    kind : "CSV", "TSV", "Parquet", "JSON" or "JSON Lines"
+    names : the header; names may be empty or repeated
+    columns : Arrow columns or lists, parallel to `names`
+    keys : the keys of a JSON object, one a row, else None
+    note : "" or "read as latin-1"
+    """
+
+    path: Path
+    kind: str
+    names: list[str]
+    columns: Sequence[pa.ChunkedArray | list[Any]]
+    n_rows: int
+    keys: list[str] | None = None
+    note: str = ""
+
+    def column(self, name: str, function: str, argument: str) -> list[Any]:
+        """Return the cells of the one column called `name`; missing cells are None."""
+        places = [place for place, other in enumerate(self.names) if other == name]
+        if len(places) != 1:
+            rule = "a column of the file" if not places else "a column that occurs once"
+            msg = (
+                f"{function}: {argument} must be {rule}; got {name!r} for {self.path}. "
+                f"Columns: {shown_names(self.names)}."
+            )
+            raise InputError(msg)
+        cells = self.columns[places[0]]
+        return cells if isinstance(cells, list) else cells.to_pylist()
+
+    def id_cells(self, function: str, id_column: str | None = None) -> tuple[list[Any], str] | None:
+        """Return the id cells and their column's name, or None where no column has an id name.
+
+        Study-level names win over image-level ones, because the unit of analysis is the study.
+        """
+        if id_column is not None:
+            return self.column(id_column, function, "id_column"), id_column
+        if self.keys is not None:
+            return list(self.keys), "object key"
+        for known in (STUDY_ID_NAMES, IMAGE_ID_NAMES):
+            found = [name for name in self.names if name.lower() in known]
+            if len(found) > 1:
+                msg = (
+                    f"{function}: id_column must be given where several columns can hold the ids; "
+                    f"got {shown_names(found)} in {self.path}. Pass --id-column NAME."
+                )
+                raise InputError(msg)
+            if found:
+                return self.column(found[0], function, "id_column"), found[0]
+        return None
+
+
+def shown_names(names: Iterable[str]) -> str:
+    """List column names or ids for a message; one that may be a sentence (a file without header) is withheld."""
+    return ", ".join(repr(name) if _SHOWABLE.fullmatch(name) else "(withheld)" for name in names if name)
+
+
+def is_missing(cell: object) -> bool:
+    """Tell whether a cell is missing: None, or the NaN that JSON and Parquet writers leave."""
+    return cell is None or (isinstance(cell, float) and cell != cell)
+
+
+def canonical_ids(cells: Iterable[object], function: str, where: str) -> list[str]:
+    """Turn id cells into strings; every row must have one.
+
+    MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`); in a column of
+    numbers only, a trailing `.0` goes too. All other ids stay as they are.
+    """
+    ids = []
+    for row, cell in enumerate(cells):
+        text = "" if is_missing(cell) else str(cell).strip()
+        if not text or isinstance(cell, (bool, list, dict)):
+            msg = (
+                f"{function}: {where} must have a text or number as id in every row; got none in row {row + 1}. "
+                "Complete it."
+            )
+            raise InputError(msg)
+        mimic = _MIMIC_ID.fullmatch(text)
+        ids.append(mimic[1] if mimic else text)
+    if all(re.fullmatch(r"\d+(?:\.0)?", text) for text in ids):
+        ids = [text.removesuffix(".0") for text in ids]
+    return ids
+
+
+def chexpert_studies(images: Sequence[str], function: str, where: str) -> tuple[list[str], list[int]]:
+    """Return the study of each CheXpert Plus image path, and for each study the row of its first image in path order.
+
+    Labels and texts of one study can differ between its images (dates were drawn anew for each), so one must be chosen.
+    """
+    studies = []
+    first: dict[str, int] = {}
+    for row, image in enumerate(images):
+        parts = _CHEXPERT_PATH.fullmatch(image)
+        if parts is None:
+            msg = (
+                f"{function}: {where} must be like train/patient1/study1/view1.jpg; got another form in row {row + 1}. "
+                "Repair it."
+            )
+            raise InputError(msg)
+        study = f"{parts[1]}_{parts[2]}"
+        studies.append(study)
+        if image < images[first.setdefault(study, row)]:
+            first[study] = row
+    return studies, list(first.values())
+
+
+def check_unique(ids: Sequence[str], function: str, where: str) -> None:
+    """Raise where an id occurs twice."""
+    seen: set[str] = set()
+    doubled = list(dict.fromkeys(text for text in ids if text in seen or seen.add(text)))  # type: ignore[func-returns-value]
+    if doubled:
+        msg = (
+            f"{function}: {where} must have unique ids; got {shown_names(doubled[:3])} more than once. "
+            "Keep one row each."
+        )
+        raise InputError(msg)
+
+
+def existing_file(path: Path, function: str, argument: str = "path") -> Path:
+    """Return `path` if it is a file."""
+    if not path.is_file():
+        msg = f"{function}: {argument} must be an existing file; got {path}. Check the name."
+        raise InputError(msg)
+    return path
+
+
+def read_bytes(path: Path, function: str) -> bytes:
+    """Read a whole file, unpacked where its name ends with `.gz`; an empty one is an error."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        msg = f"{function}: path must be a whole gzip file; got a damaged or cut one, {path}. Fetch it again."
+        raise InputError(msg) from None
+    if not raw.strip():
+        msg = f"{function}: path must be a file with content; got an empty file, {path}. Fetch it again."
+        raise InputError(msg)
+    return raw
+
+
+def read_text(path: Path, function: str) -> tuple[str, str]:
+    """Read a text file as UTF-8 (a byte-order mark is dropped), else as latin-1, and say which in a note."""
+    raw = read_bytes(path, function)
+    try:
+        text, note = raw.decode("utf-8-sig"), ""
+    except UnicodeDecodeError:
+        text, note = raw.decode("latin-1"), "read as latin-1"
+    # Latin-1 decodes anything, so there a binary file is recognised by its control characters.
+    if raw.startswith(_MAGIC) or b"\0" in raw or (note and _BINARY.search(raw)):
+        msg = (
+            f"{function}: path must be the file type that its ending says; got binary content in {path}. "
+            "Rename or convert it."
+        )
+        raise InputError(msg)
+    return text, note
+
+
+def file_ending(path: Path) -> str:
+    """Return the lower-case ending without `.gz`."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def read_table(path: Path, function: str) -> Table:
+    """Read a table by its ending: .csv, .tsv, .json, .jsonl, .ndjson (each also with .gz) or .parquet."""
+    kind = ENDINGS.get(file_ending(path))
+    if kind is None or (kind == "Parquet" and path.suffix.lower() == ".gz"):
+        msg = f"{function}: path must end with one of {', '.join(ENDINGS)}; got {path}. Convert or rename the file."
+        raise InputError(msg)
+    if kind == "Parquet":
+        return _read_parquet(path, function)
+    text, note = read_text(path, function)
+    if kind == "JSON":
+        return _read_json(path, text, note, function)
+    if kind == "JSON Lines":
+        return _read_json_lines(path, text, note, function)
+    return _read_csv(path, kind, text, note, function)
+
+
+def _read_parquet(path: Path, function: str) -> Table:
+    try:
+        table = pa.parquet.ParquetFile(path).read()
+    except (pa.ArrowException, OSError):
+        msg = (
+            f"{function}: path must be a whole Parquet file; got a damaged, cut or foreign one, {path}. Fetch it again."
+        )
+        raise InputError(msg) from None
+    return Table(path, "Parquet", table.column_names, table.columns, table.num_rows)
+
+
+def _read_csv(path: Path, kind: str, text: str, note: str, function: str) -> Table:
+    delimiter = "\t" if kind == "TSV" else ","
+    text = text.lstrip("\r\n")
+    try:
+        names = next(csv.reader(io.StringIO(text[: 1 << 16], newline=""), delimiter=delimiter))
+    except csv.Error:
+        names = []
+    places = [str(place) for place in range(len(names))]
+    bad_rows: list[pa.csv.InvalidRow] = []
+
+    def note_bad_row(row: pa.csv.InvalidRow) -> str:
+        bad_rows.append(row)
+        return "error"
+
+    # A quote that is never closed (a file cut short) would swallow the rest without a word: the row added at the end
+    # must come out again.
+    whole = f"{text}\n{delimiter.join([_END_OF_FILE] * len(names))}\n".encode()
+    try:
+        table = pa.csv.read_csv(
+            pa.BufferReader(whole),
+            # One thread, so that Arrow counts the rows for the message; one block, so that no cell is too long.
+            read_options=pa.csv.ReadOptions(
+                column_names=places, skip_rows_after_names=1, use_threads=False, block_size=min(len(whole) + 1, 1 << 30)
+            ),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note_bad_row
+            ),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(places, pa.large_string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowInvalid:
+        if bad_rows and bad_rows[0].number is not None:
+            got = f"{bad_rows[0].actual_columns} in row {bad_rows[0].number} (the header is row 1)"
+        else:
+            got = "rows that do not parse"
+        msg = (
+            f"{function}: every row of {path} must have the {len(names)} cells of the header; got {got}. "
+            "Repair the file."
+        )
+        raise InputError(msg) from None
+    if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:
+        msg = (
+            f"{function}: every quote in {path} must be closed; got an open one at the end. "
+            "The file is cut short or damaged."
+        )
+        raise InputError(msg)
+    table = table.slice(0, table.num_rows - 1)
+    return Table(path, kind, names, table.columns, table.num_rows, note=note)
+
+
+def _read_json(path: Path, text: str, note: str, function: str) -> Table:
+    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            check_unique([key for key, _ in pairs], function, f"objects in {path}")
+        return found
+
+    try:
+        data = json.loads(text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError as error:
+        # CheXpert Plus calls JSON Lines .json: one value, then more.
+        if error.msg == "Extra data":
+            return _read_json_lines(path, text, note, function)
+        msg = (
+            f"{function}: path must be valid JSON; got {path}, broken at line {error.lineno} column {error.colno}. "
+            "Repair it."
+        )
+        raise InputError(msg) from None
+    if isinstance(data, dict) and data:
+        keys, items = list(data), list(data.values())
+        if all(isinstance(item, dict) for item in items):
+            return _from_records(path, "JSON", items, keys, note)
+        if all(isinstance(item, str) or is_missing(item) for item in items):
+            return Table(path, "JSON", ["text"], [items], len(items), keys, note)
+    elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
+        return _from_records(path, "JSON", data, None, note)
+    msg = (
+        f"{function}: path must be a JSON object of texts, an object of objects or a list of objects; "
+        f"got another layout in {path}. Convert it."
+    )
+    raise InputError(msg)
+
+
+def _read_json_lines(path: Path, text: str, note: str, function: str) -> Table:
+    records = []
+    # Not splitlines: a JSON string may hold U+2028 as it is.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            record = None
+        if not isinstance(record, dict):
+            msg = (
+                f"{function}: every line of {path} must be one JSON object; got something else in line {number}. "
+                "Repair it."
+            )
+            raise InputError(msg)
+        records.append(record)
+    return _from_records(path, "JSON Lines", records, None, note)
+
+
+def _from_records(path: Path, kind: str, records: list[dict[str, Any]], keys: list[str] | None, note: str) -> Table:
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return Table(
+        path, kind, names, [[record.get(name) for record in records] for name in names], len(records), keys, note
+    )

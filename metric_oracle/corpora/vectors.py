@@ -1,0 +1,300 @@
+"""Embeddings and CheXbert labels that other tools wrote, as arrays with ids."""
+
+import pickle
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from metric_oracle.corpora.tables import (
+    canonical_ids,
+    check_unique,
+    chexpert_studies,
+    existing_file,
+    is_missing,
+    read_table,
+    read_text,
+    shown_names,
+)
+from metric_oracle.errors import BackendError, DtypeError, InputError
+
+LABELS = (
+    "Enlarged Cardiomediastinum",
+    "Cardiomegaly",
+    "Lung Opacity",
+    "Lung Lesion",
+    "Edema",
+    "Consolidation",
+    "Pneumonia",
+    "Atelectasis",
+    "Pneumothorax",
+    "Pleural Effusion",
+    "Pleural Other",
+    "Fracture",
+    "Support Devices",
+    "No Finding",
+)
+_SNAKE_LABELS = tuple(label.lower().replace(" ", "_") for label in LABELS)
+_CLASS_OF_VALUE = {1.0: 1, 0.0: 2, -1.0: 3}
+_CLASS_OF_INDEX = {0.0: 0, 1.0: 1, 2.0: 2, 3.0: 3}
+# CheXbert's head for No Finding has two classes; some tools write its blank as 0.
+_NO_FINDING_CLASS = {1.0: 1, 0.0: 0}
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """One finite vector other than zero for each id: float32[n, d]."""
+
+    ids: list[str]
+    values: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """CheXbert classes in the order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain; ids None: by row."""
+
+    ids: list[str] | None
+    values: npt.NDArray[np.uint8]
+
+
+def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vectors:
+    """Read embeddings.
+
+    Parameters
+    ----------
+    path : `.npy`; `.npz` with one 2-d array and maybe an array `ids`; `.parquet` with an id column and one column of
+        lists; `.pt` with a tensor or with CXR-Report-Metric's object row -> vector
+    ids : the file of ids where `path` has none: `.txt` with one a line, or a table with an id column
+    """
+    path = existing_file(Path(path), "read_embeddings")
+    readers = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet, ".pt": _read_pt}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        msg = f"read_embeddings: path must end with one of {', '.join(readers)}; got {path}. Convert the file."
+        raise InputError(msg)
+    own_ids, array = reader(path)
+    if (own_ids is None) == (ids is None):
+        rule = "given where the file holds no ids" if ids is None else "left out where the file holds ids"
+        msg = f"read_embeddings: ids must be {rule}; got {ids} for {path}. Pass ids once."
+        raise InputError(msg)
+    if ids is not None:
+        where = str(ids)
+        id_list = _read_ids(existing_file(Path(ids), "read_embeddings", "ids"))
+    else:
+        where = f"the ids of {path}"
+        id_list = canonical_ids(own_ids or [], "read_embeddings", where)
+    return Vectors(id_list, _checked_vectors(array, id_list, path, where))
+
+
+def read_labels(path: str | Path) -> Labels:
+    """Read CheXbert labels, matched by name in any order.
+
+    Columns called as in `LABELS` hold 1, 0, -1 and empty (CheXbert, MIMIC-CXR-JPG, CheXpert Plus); columns in snake
+    case hold class indices 0 to 3 (CvT2DistilGPT2). Images of one CheXpert Plus study become the first in path order.
+    """
+    path = existing_file(Path(path), "read_labels")
+    table = read_table(path, "read_labels")
+    is_snake = _SNAKE_LABELS[0] in table.names
+    names = _SNAKE_LABELS if is_snake else LABELS
+    absent = [name for name in names if name not in table.names]
+    if absent:
+        msg = (
+            f"read_labels: path must have the 14 CheXbert columns; got none called {', '.join(absent)} in {path}. "
+            "Rename them."
+        )
+        raise InputError(msg)
+    values = np.empty((table.n_rows, len(LABELS)), np.uint8)
+    for place, name in enumerate(names):
+        class_of = _CLASS_OF_INDEX if is_snake else _CLASS_OF_VALUE
+        if LABELS[place] == "No Finding":
+            class_of = _NO_FINDING_CLASS
+        values[:, place] = _classes(
+            table.column(name, "read_labels", "path"), class_of, name, path, may_miss=not is_snake
+        )
+
+    found = table.id_cells("read_labels")
+    if found is None:
+        return Labels(None, values)
+    cells, id_name = found
+    where = f"{id_name!r} in {path}"
+    ids = canonical_ids(cells, "read_labels", where)
+    if id_name == "path_to_image":
+        studies, rows = chexpert_studies(ids, "read_labels", where)
+        ids, values = [studies[row] for row in rows], values[rows]
+    check_unique(ids, "read_labels", where)
+    return Labels(ids, values)
+
+
+def _classes(cells: list[Any], class_of: dict[float, int], name: str, path: Path, *, may_miss: bool) -> list[int]:
+    classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
+    found = [classes[cell] for cell in cells]
+    if None in found:
+        allowed = ", ".join(f"{value:g}" for value in class_of) + (" or empty" if may_miss else "")
+        msg = (
+            f"read_labels: column {name!r} of {path} must hold {allowed}; "
+            f"got another cell in row {found.index(None) + 1}. Repair it."
+        )
+        raise InputError(msg)
+    return found  # type: ignore[return-value]
+
+
+def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | None:
+    if is_missing(cell):
+        return 0 if may_miss else None
+    try:
+        return class_of.get(float(cell))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def _read_ids(path: Path) -> list[str]:
+    if path.suffix.lower() == ".txt":
+        text, _ = read_text(path, "read_embeddings")
+        return canonical_ids(text.rstrip("\r\n").split("\n"), "read_embeddings", str(path))
+    table = read_table(path, "read_embeddings")
+    found = table.id_cells("read_embeddings")
+    if found is None:
+        msg = (
+            f"read_embeddings: ids must have a column with a usual id name; got {path}. "
+            f"Columns: {shown_names(table.names)}."
+        )
+        raise InputError(msg)
+    return canonical_ids(found[0], "read_embeddings", f"{found[1]!r} in {path}")
+
+
+def _checked_vectors(array: Any, ids: Sequence[str], path: Path, where: str) -> npt.NDArray[np.float32]:
+    """Return the vectors as float32 after all checks; a zero vector has no cosine."""
+    if array.ndim != 2 or array.dtype.kind != "f":
+        msg = (
+            "read_embeddings: vectors must be a floating 2-d array; "
+            f"got shape {array.shape} and dtype {array.dtype} in {path}. "
+            "Save one row a report."
+        )
+        raise DtypeError(msg)
+    if not array.size:
+        msg = f"read_embeddings: vectors must be at least one; got shape {array.shape} in {path}. Check the file."
+        raise InputError(msg)
+    if len(ids) != len(array):
+        msg = (
+            f"read_embeddings: ids must be as many as vectors; got {len(ids)} in {where} and {len(array)} in {path}. "
+            "Pass its ids."
+        )
+        raise InputError(msg)
+    check_unique(ids, "read_embeddings", where)
+    with np.errstate(over="ignore"):
+        values = np.ascontiguousarray(array, np.float32)
+    for rule, is_bad in (("finite", ~np.isfinite(values).all(axis=1)), ("other than zero", ~values.any(axis=1))):
+        if is_bad.any():
+            row = int(is_bad.argmax())
+            msg = (
+                f"read_embeddings: every vector must be {rule}; "
+                f"got row {row + 1} (id {shown_names([ids[row]])}) in {path}. "
+                "Repair or drop it."
+            )
+            raise InputError(msg)
+    return values
+
+
+def _damaged(path: Path, kind: str) -> InputError:
+    msg = (
+        f"read_embeddings: path must be a whole {kind} without pickled objects; got a damaged or foreign one, {path}. "
+        "Save it anew."
+    )
+    return InputError(msg)
+
+
+def _read_npy(path: Path) -> tuple[None, Any]:
+    try:
+        with path.open("rb") as file:
+            return None, np.lib.format.read_array(file, allow_pickle=False)
+    except (ValueError, EOFError, OSError):
+        raise _damaged(path, ".npy file") from None
+
+
+def _read_npz(path: Path) -> tuple[list[Any] | None, Any]:
+    # np.load would take any NumPy file whatever its ending.
+    if not zipfile.is_zipfile(path):
+        raise _damaged(path, ".npz file")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+        raise _damaged(path, ".npz file") from None
+    ids = arrays.pop("ids", None)
+    if len(arrays) != 1:
+        msg = (
+            "read_embeddings: an .npz file must hold ids and one array of vectors; "
+            f"got {len(arrays)} arrays in {path}. Save it anew."
+        )
+        raise InputError(msg)
+    return None if ids is None else ids.astype(str).ravel().tolist(), next(iter(arrays.values()))
+
+
+def _read_parquet(path: Path) -> tuple[list[Any], Any]:
+    table = read_table(path, "read_embeddings")
+    found = table.id_cells("read_embeddings")
+    lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
+    if found is None or len(lists) != 1:
+        msg = (
+            "read_embeddings: a Parquet file must have an id column and one column of lists; "
+            f"got {len(lists)} columns of lists "
+            f"in {path}. Columns: {shown_names(table.names)}."
+        )
+        raise InputError(msg)
+    column = lists[0].combine_chunks()  # type: ignore[union-attr]
+    # flatten() heeds the offset of a slice and drops missing lists; .values does neither.
+    flat = column.flatten()
+    widths = set(pa.compute.list_value_length(column).to_pylist())
+    if len(widths) != 1 or None in widths or flat.null_count:
+        msg = (
+            f"read_embeddings: vectors must have one width and no missing value; got others in {path}. Repair the file."
+        )
+        raise InputError(msg)
+    return found[0], flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _read_pt(path: Path) -> tuple[None, Any]:
+    try:
+        import torch
+    except ImportError:
+        msg = (
+            f'read_embeddings: path must not be a .pt file without PyTorch; got {path}. Install "metric-oracle[torch]".'
+        )
+        raise BackendError(msg) from None
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, OSError, KeyError):
+        raise _damaged(path, ".pt file") from None
+    if isinstance(data, dict) and data:
+        if sorted(data, key=str) != sorted(range(len(data)), key=str):
+            msg = (
+                f"read_embeddings: keys of a .pt object must be the rows 0 to {len(data) - 1}; got others in {path}. "
+                "Save it anew."
+            )
+            raise InputError(msg)
+        rows = [data[row] for row in range(len(data))]
+        if not all(isinstance(row, torch.Tensor) and row.shape == rows[0].shape for row in rows):
+            msg = (
+                f"read_embeddings: a .pt object must hold tensors of one shape; got other values in {path}. "
+                "Run encode.py without the logits flag."
+            )
+            raise DtypeError(msg)
+        data = torch.stack(rows)
+    if not isinstance(data, torch.Tensor):
+        msg = (
+            "read_embeddings: a .pt file must hold a tensor or an object row -> tensor; "
+            f"got {type(data).__name__} in {path}. Convert it."
+        )
+        raise DtypeError(msg)
+    # NumPy has no bfloat16.
+    return None, (data.float() if data.is_floating_point() else data).detach().numpy()

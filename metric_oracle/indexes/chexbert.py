@@ -1,0 +1,191 @@
+"""CheXbert embeddings and CheXbert labels -> distinct vectors.
+
+Embeddings lie in FAISS (a flat inner-product index, memory-mapped) as unit vectors in float32; that rounding is part of
+the representation, so every backend scores the same numbers. Labels become vectors of 14 small integers.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metric_oracle.errors import BackendError
+from metric_oracle.indexes.features import group_rows
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.store import read_arrays, write_arrays
+
+# Value of the classes 0 blank, 1 positive, 2 negative, 3 uncertain in a label vector.
+_VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1, -1, 0)}
+
+
+def import_faiss(function: str) -> Any:
+    """Import FAISS or say which extra is lacking."""
+    try:
+        import faiss
+    except ImportError as error:
+        msg = (
+            f'{function}: metric "chexbert" must have FAISS installed; got no module faiss. '
+            'Install the extra: pip install "metric-oracle[cpu]".'
+        )
+        raise BackendError(msg) from error
+    return faiss
+
+
+def _distinct_rows(values: np.ndarray, of_row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of distinct vectors among those used, and each row's (-1 for none)."""
+    seen: dict[bytes, int] = {}
+    position: list[int] = []
+    unit = np.full(len(of_row), -1, np.int64)
+    unit_of_vector: dict[int, int] = {}
+    for row, v in enumerate(of_row.tolist()):
+        if v < 0:
+            continue
+        if v not in unit_of_vector:
+            u = seen.setdefault(values[v].tobytes(), len(position))
+            if u == len(position):
+                position.append(v)
+            unit_of_vector[v] = u
+        unit[row] = unit_of_vector[v]
+    return np.array(position, np.int64), unit
+
+
+def unit_vectors(values: np.ndarray) -> np.ndarray:
+    """Return the directions of the rows in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes."""
+    wide = values.astype(np.float64)
+    return (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32) + np.float32(0)
+
+
+@dataclass(frozen=True)
+class EmbeddingIndex:
+    """Distinct CheXbert embeddings of a corpus.
+
+    Attributes
+    ----------
+    vectors : float32[D, d]
+        Unit vectors.
+    row_ptr, row_id : int64[D + 1], int64[...]
+    faiss_index : IndexFlatIP over `vectors`, None before it was saved and opened
+    """
+
+    vectors: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+    faiss_index: Any = None
+    kind: ClassVar[str] = "chexbert"
+
+    @classmethod
+    def build(cls, inputs: Inputs) -> "EmbeddingIndex":
+        """Index the embeddings of a corpus."""
+        assert inputs.embeddings is not None
+        assert inputs.embedding_of_row is not None
+        directions = unit_vectors(inputs.embeddings)
+        position, unit = _distinct_rows(directions, inputs.embedding_of_row)
+        return cls(directions[position], *group_rows(unit, len(position)))
+
+    def encode(self, inputs: Inputs) -> "VectorQueries":
+        """Normalise the queries' embeddings."""
+        assert inputs.embeddings is not None
+        assert inputs.embedding_of_row is not None
+        if inputs.embeddings.shape[1] != self.vectors.shape[1]:
+            msg = (
+                f"retrieve: embeddings must have the index's width {self.vectors.shape[1]}; got "
+                f"{inputs.embeddings.shape[1]}. Encode queries and corpus with one model."
+            )
+            raise BackendError(msg)
+        directions = unit_vectors(inputs.embeddings)
+        position, which = _distinct_rows(directions, inputs.embedding_of_row)
+        return VectorQueries(which, directions[position])
+
+    def item(self, unit: int) -> np.ndarray:
+        """Return the vector of a unit."""
+        return self.vectors[unit]
+
+    def save(self, folder: Path) -> None:
+        """Write the representation into a folder."""
+        faiss = import_faiss("build_index")
+        index = faiss.IndexFlatIP(self.vectors.shape[1])
+        index.add(self.vectors)
+        faiss.write_index(index, str(folder / "vectors.faiss"))
+        write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
+
+    @classmethod
+    def load(cls, folder: Path) -> "EmbeddingIndex":
+        """Open a saved representation; the vectors stay in the mapped file."""
+        faiss = import_faiss("open_index")
+        index = faiss.read_index(str(folder / "vectors.faiss"), faiss.IO_FLAG_MMAP_IFC)
+        vectors = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
+        return cls(vectors=vectors, faiss_index=index, **read_arrays(folder / "rows.arrow"))
+
+
+@dataclass(frozen=True)
+class LabelIndex:
+    """Distinct CheXbert label vectors of a corpus.
+
+    Attributes
+    ----------
+    vectors : int8[D, 14]
+        Positive 1, negative -1, blank 0, uncertain as recorded.
+    row_ptr, row_id : int64[D + 1], int64[...]
+    uncertain : str
+    """
+
+    vectors: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+    uncertain: str
+    kind: ClassVar[str] = "labels"
+
+    @classmethod
+    def build(cls, inputs: Inputs) -> "LabelIndex":
+        """Index the labels of a corpus."""
+        assert inputs.label_of_row is not None
+        assert inputs.uncertain is not None
+        vectors = _label_vectors(inputs, inputs.uncertain)
+        position, unit = _distinct_rows(vectors, inputs.label_of_row)
+        return cls(vectors[position], *group_rows(unit, len(position)), inputs.uncertain)
+
+    def encode(self, inputs: Inputs) -> "VectorQueries":
+        """Give the queries' labels the values that the index uses."""
+        assert inputs.label_of_row is not None
+        vectors = _label_vectors(inputs, self.uncertain)
+        position, which = _distinct_rows(vectors, inputs.label_of_row)
+        return VectorQueries(which, vectors[position])
+
+    def item(self, unit: int) -> np.ndarray:
+        """Return the vector of a unit."""
+        return self.vectors[unit]
+
+    def save(self, folder: Path) -> None:
+        """Write the representation into a folder."""
+        arrays = {"vectors": self.vectors, "row_ptr": self.row_ptr, "row_id": self.row_id}
+        write_arrays(folder / "labels.arrow", {**arrays, "uncertain": [self.uncertain]})
+
+    @classmethod
+    def load(cls, folder: Path) -> "LabelIndex":
+        """Open a saved representation."""
+        columns = read_arrays(folder / "labels.arrow")
+        uncertain = columns.pop("uncertain").to_pylist()[0]
+        return cls(uncertain=uncertain, **columns)
+
+
+def _label_vectors(inputs: Inputs, uncertain: str) -> np.ndarray:
+    return np.array(_VALUES[uncertain], np.int8)[inputs.labels]
+
+
+@dataclass(frozen=True)
+class VectorQueries:
+    """Distinct vectors of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+    vectors : float32[n, d] or int8[n, 14]
+    """
+
+    which: np.ndarray
+    vectors: np.ndarray
+
+    def item(self, q: int) -> np.ndarray:
+        """Return the vector of a distinct query."""
+        return self.vectors[q]

@@ -1,0 +1,340 @@
+"""Build an index from reports, and open it again."""
+
+import fcntl
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.indexes import manifest
+from metric_oracle.indexes.store import read_table, write_table
+from metric_oracle.metrics import METRICS, Metric, get_metric
+
+# Representation -> module, class. Imported when needed, so that an index without embeddings opens without FAISS.
+_REPRESENTATIONS = {
+    "ngrams": ("metric_oracle.indexes.ngrams", "NgramIndex"),
+    "words": ("metric_oracle.indexes.ngrams", "NgramIndex"),
+    "radgraph": ("metric_oracle.indexes.radgraph", "GraphIndex"),
+    "chexbert": ("metric_oracle.indexes.chexbert", "EmbeddingIndex"),
+    "labels": ("metric_oracle.indexes.chexbert", "LabelIndex"),
+}
+_NEEDS = {
+    "radgraph": ("graphs", "--radgraph GRAPHS.json"),
+    "chexbert": ("embeddings", "--chexbert FILE"),
+    "labels": ("labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
+}
+
+
+def _representation(kind: str) -> Any:
+    module, name = _REPRESENTATIONS[kind]
+    return getattr(import_module(module), name)
+
+
+class Index:
+    """An opened index: memory-mapped, read-only.
+
+    Attributes
+    ----------
+    folder : Path
+    manifest : dict
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = manifest.read_manifest(folder)
+        manifest.check_files(folder, self.content["files"])
+        self._opened: dict[str, Any] = {}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What the fingerprint covers."""
+        return self.manifest["content"]
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the index."""
+        return self.manifest["fingerprint"]
+
+    @property
+    def n_reports(self) -> int:
+        """Number of corpus rows."""
+        return self.content["counts"]["reports"]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics that can be searched."""
+        return [m.name for m in METRICS.values() if m.representation in self.content["representations"]]
+
+    @cached_property
+    def reports(self) -> pa.Table:
+        """Columns row, study_id, text, distinct_id."""
+        return read_table(self.folder / "reports.arrow")
+
+    @cached_property
+    def distinct(self) -> pa.Table:
+        """Columns text, first_row, multiplicity."""
+        return read_table(self.folder / "distinct.arrow")
+
+    def representation(self, metric: Metric) -> Any:
+        """Return the opened representation that a metric reads."""
+        kind = metric.representation
+        if kind not in self.content["representations"]:
+            option = f" {_NEEDS[kind][1]}" if kind in _NEEDS else ""
+            msg = (
+                f"retrieve: metric must be one of {', '.join(self.metrics)} (what {self.folder} holds); got "
+                f"{metric.name!r}. Build an index with --metrics {metric.name}{option}."
+            )
+            raise InputError(msg)
+        if kind not in self._opened:
+            self._opened[kind] = _representation(kind).load(self.folder / kind)
+        return self._opened[kind]
+
+    def verify_files(self) -> None:
+        """Read every file and compare it with its checksum."""
+        manifest.check_files(self.folder, self.content["files"], full=True)
+
+
+def open_index(path: str | Path) -> Index:
+    """Open an index that :func:`build_index` made.
+
+    Parameters
+    ----------
+    path : path
+        Folder.
+
+    Raises
+    ------
+    IndexFormatError
+        If the folder is no index, unfinished, of another format version, or one of its files was cut or altered.
+    """
+    return Index(Path(path))
+
+
+def build_index(
+    inputs: Any,
+    out: str | Path,
+    *,
+    metrics: Sequence[str] | None = None,
+    source: str = "",
+    states: dict[str, int] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Index:
+    """Build an index beside `out` and rename it; a killed build resumes.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The corpus, see :func:`metric_oracle.indexes.inputs.load_inputs`.
+    out : path
+        New folder.
+    metrics : sequence of str
+        What to build for; by default everything that the inputs allow.
+    source : str
+        What was read, for people.
+    states : dict
+        Counts of missing, empty and token-less reports.
+    progress : function
+        Called with the name of each part before it is built.
+
+    Raises
+    ------
+    InputError
+        If `out` exists, the inputs lack what a metric needs, or the disk is full.
+    """
+    out = Path(out)
+    kinds = _kinds(inputs, metrics)
+    if out.exists():
+        msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
+        raise InputError(msg)
+    if not inputs.ids:
+        msg = "build_index: reports must be at least one; got 0. Check the file and the section."
+        raise InputError(msg)
+    building = out.with_name(out.name + ".building")
+    try:
+        building.mkdir(parents=True, exist_ok=True)
+        with _alone(building):
+            _build(inputs, building, kinds, source, states or {}, progress or (lambda part: None))
+            building.rename(out)
+    except OSError as error:
+        msg = (
+            f"build_index: out must be a place with room to write; got {out} ({error.strerror or error}). "
+            "Make room and run the same command again: finished parts are kept."
+        )
+        raise InputError(msg) from error
+    (out / ".lock").unlink(missing_ok=True)
+    return open_index(out)
+
+
+def _kinds(inputs: Any, metrics: Sequence[str] | None) -> list[str]:
+    """Return the representations to build."""
+    if metrics is None:
+        return [kind for kind in _REPRESENTATIONS if kind not in _NEEDS or getattr(inputs, _NEEDS[kind][0]) is not None]
+    kinds = {get_metric(name, "build_index").representation: name for name in metrics}
+    for kind, name in kinds.items():
+        if kind in _NEEDS and getattr(inputs, _NEEDS[kind][0]) is None:
+            what, option = _NEEDS[kind]
+            msg = f"build_index: {what} must be given for metric {name!r}; got none. Add {option}."
+            raise InputError(msg)
+    return [kind for kind in _REPRESENTATIONS if kind in kinds]
+
+
+@contextmanager
+def _alone(building: Path) -> Iterator[None]:
+    """Hold the build folder; the system lets go of it when the process ends, however it ends."""
+    with (building / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            msg = f"build_index: {building} must not be in use; got another build at work there. Wait for it to end."
+            raise InputError(msg) from error
+        yield
+
+
+def _build(
+    inputs: Any, building: Path, kinds: list[str], source: str, states: dict[str, int], progress: Callable[[str], None]
+) -> None:
+    digest = _digest(inputs)
+    done = _resume(building, digest)
+
+    def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
+        """Build one part unless an earlier, killed build finished it."""
+        if name in done:
+            return
+        progress(name)
+        folder = building / name if name in _REPRESENTATIONS else building
+        folder.mkdir(exist_ok=True)
+        before = set(_files(building))
+        counts = make(folder)
+        done[name] = {"counts": counts, "files": manifest.describe(building, set(_files(building)) - before)}
+        manifest.write_json(building / "build.json", {"inputs": digest, "done": done})
+
+    distinct: dict[str, int] = {}
+    distinct_id = np.fromiter((distinct.setdefault(t, len(distinct)) for t in inputs.texts), np.int64, len(inputs.ids))
+    texts = list(distinct)
+    part("reports", lambda folder: _write_reports(folder, inputs, texts, distinct_id))
+    for kind in kinds:
+        part(kind, lambda folder, kind=kind: _write_representation(kind, folder, inputs, texts, distinct_id))
+    content = {
+        "counts": {**done["reports"]["counts"], **{state: states[state] for state in sorted(states)}},
+        "source": source,
+        "representations": {kind: done[kind]["counts"] for kind in kinds},
+        "files": {
+            name: entry for part_name in ("reports", *kinds) for name, entry in sorted(done[part_name]["files"].items())
+        },
+    }
+    manifest.write_json(
+        building / manifest.STAMPS,
+        {name: [s.st_size, s.st_mtime_ns] for name in content["files"] for s in [(building / name).stat()]},
+    )
+    manifest.write_json(
+        building / manifest.NAME,
+        {
+            "format": manifest.FORMAT,
+            "format_version": manifest.FORMAT_VERSION,
+            "fingerprint": manifest.fingerprint(content),
+            "built_by": f"metric-oracle {version('metric-oracle')}",
+            "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "content": content,
+        },
+    )
+    (building / "build.json").unlink()
+
+
+def _files(building: Path) -> list[str]:
+    """Return the data files of an index, relative to it."""
+    paths = [*building.glob("*.arrow"), *building.glob("*/*")]
+    return [path.relative_to(building).as_posix() for path in paths]
+
+
+def _resume(building: Path, digest: str) -> dict[str, Any]:
+    """Return the finished parts of an earlier build of the same inputs; clear away everything else."""
+    try:
+        state = manifest.json.loads((building / "build.json").read_text(encoding="utf-8"))
+        done = state["done"] if state["inputs"] == digest else {}
+        for entry in done.values():
+            manifest.check_files(building, entry["files"], full=True)
+    except (OSError, ValueError, KeyError, IndexFormatError):
+        done = {}
+    kept = {name for entry in done.values() for name in entry["files"]}
+    for name in _files(building):
+        if name not in kept:
+            (building / name).unlink()
+    if not done:
+        for path in building.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != ".lock":
+                path.unlink()
+    return done
+
+
+def _digest(inputs: Any) -> str:
+    """Return a hash of everything that goes into an index."""
+    hasher = hashlib.sha256(version("metric-oracle").encode())
+    for strings in (inputs.ids, inputs.texts):
+        for s in strings:
+            hasher.update(b"%d:" % len(s))
+            hasher.update(s.encode("utf-8", "surrogatepass"))
+    graphs = inputs.graphs
+    arrays = [inputs.graph_of_row, inputs.embeddings, inputs.embedding_of_row, inputs.labels, inputs.label_of_row]
+    if graphs is not None:
+        hasher.update(repr((graphs.tokens, graphs.labels, graphs.relation_types, graphs.schema)).encode())
+        arrays += [graphs.entity_ptr, graphs.entity_token, graphs.entity_label]
+        arrays += [graphs.relation_ptr, graphs.relation_source, graphs.relation_target, graphs.relation_type]
+    for array in arrays:
+        hasher.update(b"none" if array is None else np.ascontiguousarray(array).data)
+    hasher.update(repr(inputs.uncertain).encode())
+    return hasher.hexdigest()
+
+
+def _write_reports(folder: Path, inputs: Any, texts: list[str], distinct_id: np.ndarray) -> dict[str, int]:
+    rows = np.arange(len(inputs.ids))
+    first = np.zeros(len(texts), np.int64)
+    first[distinct_id[::-1]] = rows[::-1]
+    multiplicity = np.bincount(distinct_id, minlength=len(texts))
+    ids = pa.array(inputs.ids, pa.large_string())
+    columns = {
+        "row": rows,
+        "study_id": ids,
+        "text": pa.array(inputs.texts, pa.large_string()),
+        "distinct_id": distinct_id,
+    }
+    write_table(folder / "reports.arrow", pa.table(columns))
+    distinct = {"text": pa.array(texts, pa.large_string()), "first_row": first, "multiplicity": multiplicity}
+    write_table(folder / "distinct.arrow", pa.table(distinct))
+    return {"reports": len(inputs.ids), "distinct_texts": len(texts)}
+
+
+def _write_representation(
+    kind: str, folder: Path, inputs: Any, texts: list[str], distinct_id: np.ndarray
+) -> dict[str, Any]:
+    if kind in ("ngrams", "words"):
+        from metric_oracle.indexes.ngrams import build_ngrams
+
+        built: Any = build_ngrams(kind, texts, distinct_id)
+    elif kind == "radgraph":
+        from metric_oracle.indexes.radgraph import build_graphs
+
+        built = build_graphs(inputs.graphs, inputs.graph_of_row)
+    else:
+        built = _representation(kind).build(inputs)
+    built.save(folder)
+    row_id = built.features.row_id if hasattr(built, "features") else built.row_id
+    row_ptr = built.features.row_ptr if hasattr(built, "features") else built.row_ptr
+    counts = {"units": len(row_ptr) - 1, "rows": len(row_id)}
+    if kind == "radgraph":
+        counts["dangling_relations"] = inputs.graphs.n_dangling
+        counts["schema"] = inputs.graphs.schema
+    if kind == "labels":
+        counts["uncertain"] = inputs.uncertain
+    return counts

@@ -1,0 +1,54 @@
+"""Arrays and strings <-> Arrow IPC files, memory-mapped on the way back.
+
+Arrays of different lengths share a file as one row of large lists, so that a representation is one file and its arrays
+reach the kernels without a copy.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+
+def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
+    """Write arrays (any shape, fixed-width dtypes) and lists of strings into one Arrow IPC file."""
+    arrays, fields = [], []
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray):
+            flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+            shape = ",".join(map(str, values.shape))
+        else:
+            flat = pa.array(values, pa.large_string())
+            shape = "strings"
+        column = pa.LargeListArray.from_arrays(pa.array([0, len(flat)], pa.int64()), flat)
+        arrays.append(column)
+        fields.append(pa.field(name, column.type, metadata={"shape": shape}))
+    schema = pa.schema(fields)
+    with ipc.new_file(str(path), schema) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray | pa.Array]:
+    """Return the columns of :func:`write_arrays`: read-only views of the mapped file, strings as an Arrow array."""
+    batch = ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    columns: dict[str, np.ndarray | pa.Array] = {}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        shape = field.metadata[b"shape"].decode()
+        if shape == "strings":
+            columns[field.name] = column.values
+        else:
+            columns[field.name] = column.values.to_numpy().reshape([int(n) for n in shape.split(",")])
+    return columns
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table into one Arrow IPC file."""
+    with ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_table(path: Path) -> pa.Table:
+    """Return a table that is a view of the mapped file."""
+    return ipc.open_file(pa.memory_map(str(path))).read_all()

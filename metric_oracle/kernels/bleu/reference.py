@@ -1,0 +1,31 @@
+"""BLEU, slow and obvious."""
+
+from collections import Counter
+
+from metric_oracle.kernels.bleu.score import bleu, brevity, precision
+
+
+def score(candidate, reference, *, order, coco):
+    """Return BLEU of a candidate against one reference, and its components.
+
+    Parameters
+    ----------
+    candidate, reference : tuple of str
+        Tokens.
+    order : int
+        1 to 4.
+    coco : bool
+        pycocoevalcap's form instead of fast_bleu's.
+    """
+    matches = [sum((_ngrams(candidate, n) & _ngrams(reference, n)).values()) if n <= order else 0 for n in (1, 2, 3, 4)]
+    length = len(candidate)
+    components = {
+        f"precision_{n}": precision(matches[n - 1], max(length - n + 1, 0), coco) if matches[0] else 0.0
+        for n in range(1, order + 1)
+    }
+    components["brevity_penalty"] = brevity(length, len(reference), coco) if length else 0.0
+    return bleu(*matches, length, len(reference), order, coco), components
+
+
+def _ngrams(tokens, n):
+    return Counter(tokens[i : i + n] for i in range(len(tokens) - n + 1))

@@ -1,0 +1,36 @@
+"""The tie rule, slow and obvious: sort all rows by score, then by row."""
+
+import numpy as np
+
+
+def select(units, scores, row_ptr, row_id, k):
+    """Return the k best rows of scored units: best score first, equal scores by ascending row.
+
+    Parameters
+    ----------
+    units : int64[n]
+        Distinct units.
+    scores : float64[n]
+    row_ptr, row_id : int64[D + 1], int64[N]
+        Rows of each unit.
+    k : int
+
+    Returns
+    -------
+    rows : int64[m], m = min(k, rows of the units)
+    scores : float64[m]
+    ties : int64[m]
+        Rows of the given units with that very score.
+    total : int
+        Rows of the units whose score reaches the last one returned.
+    """
+    sizes = row_ptr[units + 1] - row_ptr[units]
+    row = np.concatenate([row_id[row_ptr[u] : row_ptr[u + 1]] for u in units]) if len(units) else np.empty(0, np.int64)
+    score = np.repeat(scores, sizes)
+    order = np.lexsort((row, -score))
+    row, score = row[order], score[order]
+    _, first, count = np.unique(-score, return_index=True, return_counts=True)
+    ties = np.repeat(count, count)
+    m = min(k, len(row))
+    total = int(first[np.searchsorted(first, m - 1, side="right") - 1] + ties[m - 1]) if m else 0
+    return row[:m], score[:m], ties[:m], total

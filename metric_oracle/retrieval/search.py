@@ -1,0 +1,348 @@
+"""The oracle: for every query the best rows of the corpus under a metric, exactly."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.kernels.topk.reference import select
+from metric_oracle.metrics import BACKENDS, Metric, get_metric
+from metric_oracle.retrieval.results import Results
+
+BLOCK = 32  # queries a task: small enough to share the work evenly, large enough to cost nothing
+
+
+class Found(NamedTuple):
+    """Answers for the distinct queries of a batch.
+
+    Attributes
+    ----------
+    rows : int64[n, k]
+        -1 where there are fewer rows with a positive score than k.
+    scores : float64[n, k]
+    ties : int64[n, k]
+    totals : int64[n]
+        Rows whose score reaches the last one listed.
+    """
+
+    rows: np.ndarray
+    scores: np.ndarray
+    ties: np.ndarray
+    totals: np.ndarray
+
+
+def n_threads() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def retrieve(
+    index: Index,
+    queries: Inputs,
+    metric: str,
+    *,
+    k: int = 1,
+    backend: str = "auto",
+    threads: int | None = None,
+    text: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> Results:
+    """Find, for every query, the k corpus reports that score best.
+
+    Parameters
+    ----------
+    index : Index
+    queries : Inputs
+        Test reports (the references; corpus reports are the candidates), with graphs, embeddings or labels where the
+        metric reads them.
+    metric : str
+        A name of the registry, such as ``"bleu"`` or ``"radgraph:rg_e"``.
+    k : int
+        Answers a query, at most the number of corpus rows that the metric can score.
+    backend : {"auto", "cpu", "reference"}
+        "reference" scores every distinct candidate with the plain scorer.
+    threads : int
+        Worker threads; by default the cores of this process. The answer does not depend on it.
+    text : bool
+        Whether the results carry the candidates' text.
+    progress : function
+        Called with the number of queries answered since the last call.
+
+    Returns
+    -------
+    Results
+        Best score first, equal scores by ascending corpus row.
+
+    Raises
+    ------
+    InputError
+        If the metric, k, the backend or the queries do not fit the index.
+    ExactnessError
+        If a listed score differs from the reference scorer's.
+    """
+    record = get_metric(metric)
+    representation = index.representation(record)
+    row_ptr, row_id = rows_of(representation)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(row_id):
+        msg = f"retrieve: k must be an int from 1 to {len(row_id)} (reports that {record.name} can score); got {k!r}. Choose one."
+        raise InputError(msg)
+    if threads is not None and threads < 1:
+        msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
+        raise InputError(msg)
+    backend = _backend(backend)
+    check_queries(queries, record, index)
+    encoded = representation.encode(queries)
+    n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
+    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.zeros(n, np.int64))
+    _search(
+        record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress, len(encoded.which)
+    )
+    _fill_zeros(found, row_id)
+    fallback = np.zeros((n, k), bool)
+    if record.fallback:
+        _fall_back(found, fallback, index, row_id)
+    components = _rescore(record, representation, encoded, found, row_ptr, row_id)
+    return Results(
+        _table(index, queries, encoded.which, found, fallback, components, text),
+        signature(index, record, backend, int(k)),
+    )
+
+
+def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, Any]:
+    """Return what is needed to reproduce a result."""
+    return {
+        "metric": record.name,
+        "options": dict(record.options),
+        "source": record.source,
+        "direction": "higher" if record.higher_is_better else "lower",
+        "representation": {record.representation: index.content["representations"][record.representation]},
+        "index": index.fingerprint,
+        "backend": backend,
+        "k": k,
+        "ties": "lowest row first",
+        "version": version("metric-oracle"),
+    }
+
+
+def rows_of(representation: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets and the corpus rows of the units of a representation."""
+    features = getattr(representation, "features", representation)
+    return features.row_ptr, features.row_id
+
+
+def units_of_rows(row_ptr: np.ndarray, row_id: np.ndarray) -> np.ndarray:
+    """Return the unit of each corpus row, -1 for rows that the metric cannot score."""
+    unit_of_row = np.full(int(row_id.max(initial=-1)) + 1, -1, np.int64)
+    unit_of_row[row_id] = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
+    return unit_of_row
+
+
+def _backend(name: str) -> str:
+    if name == "cuda":
+        msg = 'retrieve: backend "cuda" is not usable: this version has no CUDA kernels. Use "cpu", or "auto".'
+        raise BackendError(msg)
+    if name not in BACKENDS:
+        msg = f"retrieve: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
+        raise InputError(msg)
+    return "cpu" if name == "auto" else name
+
+
+def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
+    """Raise unless every query has what the metric reads."""
+    if not queries.ids:
+        msg = "retrieve: queries must be at least one report; got 0. Check the file and the section."
+        raise InputError(msg)
+    needs = {
+        "radgraph": ("a graph", queries.graph_of_row, "--radgraph GRAPHS.json"),
+        "chexbert": ("an embedding", queries.embedding_of_row, "--chexbert FILE"),
+        "labels": ("labels", queries.label_of_row, "--chexbert-labels FILE"),
+    }
+    if record.representation not in needs:
+        return
+    what, of_row, option = needs[record.representation]
+    if of_row is None:
+        msg = f"retrieve: queries must have {what} each for metric {record.name!r}; got none. Add {option}."
+        raise InputError(msg)
+    lacking = [queries.ids[i] for i in np.flatnonzero(of_row < 0)]
+    if lacking:
+        shown = ", ".join(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
+        msg = (
+            f"retrieve: queries must have {what} each for metric {record.name!r}; got {len(lacking)} of "
+            f"{len(queries.ids)} without ({shown}). Add them to the file or leave these queries out."
+        )
+        raise InputError(msg)
+    if record.representation == "labels":
+        recorded = index.content["representations"]["labels"]["uncertain"]
+        if queries.uncertain != recorded:
+            msg = (
+                f"retrieve: uncertain must be {recorded!r} as in the index; got {queries.uncertain!r}. "
+                "Pass the same value or build another index."
+            )
+            raise InputError(msg)
+
+
+def _search(
+    record: Metric, backend: str, representation: Any, encoded: Any, n: int, k: int, found: Found, threads: int,
+    progress: Callable[[int], None] | None, n_queries: int,
+) -> None:  # fmt: skip
+    """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock."""
+    if backend == "reference":
+        kernel: Any = _Reference(record)
+    else:
+        kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
+    options = {} if backend == "reference" else record.options
+    idle: list[Any] = []
+
+    def run(first: int) -> int:
+        last = min(first + BLOCK, n)
+        work = idle.pop() if idle else kernel.new_work(representation)
+        kernel.search(representation, encoded, first, last, k, found, work, **options)
+        idle.append(work)
+        return last - first
+
+    blocks = range(0, n, BLOCK)
+    reported = done = 0
+    if record.representation == "chexbert" and backend == "cpu":
+        _search_faiss(kernel, representation, encoded, n, k, found, threads)
+        done = n
+    elif threads == 1 or len(blocks) == 1:
+        for first in blocks:
+            done += run(first)
+            reported = _report(progress, done, n, n_queries, reported)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            for future in as_completed([pool.submit(run, first) for first in blocks]):
+                done += future.result()
+                reported = _report(progress, done, n, n_queries, reported)
+    _report(progress, done, n, n_queries, reported)
+
+
+def _report(progress: Callable[[int], None] | None, done: int, n: int, n_queries: int, reported: int) -> int:
+    """Report distinct queries as queries."""
+    total = n_queries * done // n if n else 0
+    if progress is not None and total > reported:
+        progress(total - reported)
+    return total
+
+
+def _search_faiss(kernel: Any, representation: Any, encoded: Any, n: int, k: int, found: Found, threads: int) -> None:
+    """FAISS brings its own threads: one call for all queries, the thread count left as it was found."""
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(threads)
+    try:
+        kernel.search(representation, encoded, 0, n, k, found, None)
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+class _Reference:
+    """The plain scorer on every distinct candidate, behind the same two functions as a kernel."""
+
+    def __init__(self, record: Metric) -> None:
+        self._score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
+        self._options = record.options
+
+    def new_work(self, representation: Any) -> None:
+        return None
+
+    def search(self, index: Any, encoded: Any, first: int, last: int, k: int, found: Found, work: None) -> None:
+        row_ptr, row_id = rows_of(index)
+        units = np.arange(len(row_ptr) - 1)
+        items = [index.item(u) for u in units]
+        for q in range(first, last):
+            query = encoded.item(q)
+            scores = np.array([self._score(item, query, **self._options)[0] for item in items])
+            rows, values, ties, total = select(units, scores, row_ptr, row_id, k)
+            found.rows[q], found.scores[q], found.ties[q], found.totals[q] = rows, values, ties, total
+
+
+def _fill_zeros(found: Found, row_id: np.ndarray) -> None:
+    """Where fewer than k rows have a positive score, the others follow with score 0 in row order."""
+    for q in np.flatnonzero(found.rows[:, -1] < 0):
+        m = int(np.count_nonzero(found.rows[q] >= 0))
+        k = found.rows.shape[1]
+        listed = found.rows[q, :m]
+        lowest = np.sort(np.partition(row_id, k - 1)[:k]) if k < len(row_id) else np.sort(row_id)
+        found.rows[q, m:] = lowest[~np.isin(lowest, listed)][: k - m]
+        found.ties[q, m:] = len(row_id) - m
+
+
+def _fall_back(found: Found, fallback: np.ndarray, index: Index, row_id: np.ndarray) -> None:
+    """Give queries without any positive match the most frequent report, as Yu et al. do, marked as such."""
+    nothing = np.flatnonzero(found.scores[:, 0] == 0.0)
+    if not len(nothing):
+        return
+    scorable = np.zeros(index.n_reports, bool)
+    scorable[row_id] = True
+    first_row = index.distinct["first_row"].to_numpy()
+    multiplicity = index.distinct["multiplicity"].to_numpy()
+    usable = np.flatnonzero(scorable[first_row])
+    row = first_row[usable[np.lexsort((first_row[usable], -multiplicity[usable]))[0]]]
+    for q in nothing:
+        others = found.rows[q][found.rows[q] != row]
+        found.rows[q] = np.r_[row, others][: found.rows.shape[1]]
+        fallback[q, 0] = True
+
+
+def _rescore(
+    record: Metric, representation: Any, encoded: Any, found: Found, row_ptr: np.ndarray, row_id: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Score every listed pair again with the reference: the check of the search, and the components.
+
+    Returns
+    -------
+    dict of str to float64[n, k]
+    """
+    score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
+    units = units_of_rows(row_ptr, row_id)[found.rows]
+    components: dict[str, np.ndarray] = {}
+    for q in range(len(units)):
+        query = encoded.item(q)
+        known: dict[int, tuple[float, dict[str, float]]] = {}
+        for i, unit in enumerate(units[q].tolist()):
+            if unit not in known:
+                known[unit] = score(representation.item(unit), query, **record.options)
+            value, parts = known[unit]
+            if value != found.scores[q, i]:
+                msg = (
+                    f"retrieve: the {record.name} score of row {found.rows[q, i]} must equal the reference's {value!r}; "
+                    f"got {found.scores[q, i]!r}. This is a defect: please report it with the index fingerprint."
+                )
+                raise ExactnessError(msg)
+            for name, part in parts.items():
+                components.setdefault(name, np.zeros(units.shape))[q, i] = part
+    return components
+
+
+def _table(
+    index: Index, queries: Inputs, which: np.ndarray, found: Found, fallback: np.ndarray,
+    components: dict[str, np.ndarray], text: bool,
+) -> pa.Table:  # fmt: skip
+    """Lay out the answers, distinct queries expanded to queries."""
+    k = found.rows.shape[1]
+    rows = found.rows[which].ravel()
+    reports = index.reports
+    columns: dict[str, Any] = {
+        "query_id": pa.array(queries.ids, pa.large_string()).take(pa.array(np.repeat(np.arange(len(which)), k))),
+        "rank": np.tile(np.arange(1, k + 1), len(which)),
+        "row": rows,
+        "candidate_id": reports["study_id"].take(pa.array(rows)),
+        "score": found.scores[which].ravel(),
+        **{name: values[which].ravel() for name, values in components.items()},
+        "n_ties": found.ties[which].ravel(),
+        "fallback": fallback[which].ravel(),
+        "exact": pa.array(np.ones(len(rows), bool)),
+    }
+    if text:
+        columns["text"] = reports["text"].take(pa.array(rows))
+    return pa.table(columns)

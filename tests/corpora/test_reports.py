@@ -1,0 +1,412 @@
+import gzip
+import json
+import zipfile
+from collections import Counter
+
+import polars as pl
+import pytest
+
+from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.tables import read_table
+from metric_oracle.errors import InputError
+
+SPLIT_COLUMNS = "dicom_id,study_id,subject_id,split\n"
+CHEXPERT_HEADER = ",path_to_image,deid_patient_id,report,section_findings,section_impression,split\n"
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def pairs(reports):
+    return dict(zip(reports.ids, reports.texts, strict=True))
+
+
+# IU X-ray
+
+
+def test_iu_xray_impressions(iu_xray):
+    reports = read_reports(iu_xray / "indiana_reports.csv")
+    assert reports.counts["rows"] == 3851
+    assert reports.counts["missing"] == len(reports.states["missing"]) == 31
+    assert reports.counts["kept"] == len(reports.ids) == len(reports.texts) == 3820
+    assert reports.source == "IU X-ray CSV, id uid, column impression, 3,820 of 3,851 rows"
+
+
+def test_iu_xray_findings(iu_xray):
+    assert read_reports(iu_xray / "indiana_reports.csv", section="findings").counts["missing"] == 514
+
+
+def test_iu_xray_splits(iu_xray):
+    path, split_file = iu_xray / "indiana_reports.csv", iu_xray / "r2gen_split.csv"
+    n_rows = {}
+    for split in ("train", "val", "test", "train+val"):
+        counts = read_reports(path, split=split, split_file=split_file).counts
+        n_rows[split] = counts["rows"] - counts["other_split"]
+        assert counts["absent"] == 0
+        assert n_rows[split] == sum(counts[state] for state in ("duplicate", "missing", "empty", "tokenless", "kept"))
+    assert n_rows == {"train": 2069, "val": 296, "test": 590, "train+val": 2365}
+
+
+# Generic tables
+
+
+def test_csv_keeps_words_that_look_missing_newlines_and_quotes(tmp_path):
+    path = write(
+        tmp_path,
+        "a.csv",
+        "\ufeffstudy_id,report\r\na,NA\r\nb,None\r\nc,null\r\nd,nan\r\n"
+        'e,"One\nline, ""two"""\r\nf,5" tube\r\ng,\r\nh,""',
+    )
+    reports = read_reports(path)
+    assert pairs(reports) == {"a": "NA", "b": "None", "c": "null", "d": "nan", "e": 'One\nline, "two"', "f": '5" tube'}
+    assert reports.states["missing"] == ["g", "h"]
+    assert reports.source == "CXR-Report-Metric CSV, id study_id, column report, 6 of 8 rows"
+
+
+def test_unnamed_index_columns_are_ignored(tmp_path):
+    path = write(tmp_path, "a.csv", ",Unnamed: 0,,study_id,report\n0,0,0,s50414267,Clear.\n1,1,1,50414268.0,Normal.\n")
+    assert pairs(read_reports(path)) == {"50414267": "Clear.", "50414268": "Normal."}
+
+
+def test_latin_1_is_noted(tmp_path):
+    path = write(tmp_path, "a.csv", "id,report\n1,Caf\u00e9.\n".encode("latin-1"))
+    reports = read_reports(path)
+    assert reports.texts == ["Caf\u00e9."]
+    assert "latin-1" in reports.source
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.csv", "a.tsv", "a.tsv.gz"])
+def test_csv_and_tsv_also_packed(tmp_path, name):
+    content = b"id\treport\n1\tA, b.\n" if ".tsv" in name else b'id,report\n1,"A, b."\n'
+    path = write(tmp_path, name, gzip.compress(content) if name.endswith(".gz") else content)
+    assert pairs(read_reports(path)) == {"1": "A, b."}
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"study_id": [50414267.0, 12.0, 13.0], "impression": ["Clear.", None, ""]}).write_parquet(path)
+    reports = read_reports(path)
+    assert pairs(reports) == {"50414267": "Clear."}
+    assert reports.states == {"missing": ["12"], "empty": ["13"], "tokenless": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", '{"x": "Clear.", "y": NaN}'),
+        ("a.json", '{"x": {"section_impression": "Clear.", "age": 5}, "y": {"section_impression": NaN}}'),
+        ("a.json", '[{"id": "x", "text": "Clear."}, {"id": "y"}]'),
+        ("a.jsonl", '{"id": "x", "text": "Clear."}\n\n{"id": "y", "text": null}\n'),
+        ("a.ndjson", '{"id": "x", "text": "Clear."}\n{"id": "y", "text": null}'),
+        ("a.json", '{"id": "x", "text": "Clear."}\n{"id": "y", "text": null}'),
+    ],
+)
+def test_json_layouts(tmp_path, name, content):
+    reports = read_reports(write(tmp_path, name, content))
+    assert pairs(reports) == {"x": "Clear."}
+    assert reports.states["missing"] == ["y"]
+
+
+def test_json_lines_keep_line_separators_inside_a_text(tmp_path):
+    path = write(tmp_path, "a.jsonl", json.dumps({"id": 1, "text": "A\u2028b."}, ensure_ascii=False))
+    assert read_reports(path).texts == ["A\u2028b."]
+
+
+def test_states_and_keep_empty(tmp_path):
+    path = write(tmp_path, "a.csv", "id,report\n1,\n2,  \n3,___.\n4,Clear.\n")
+    dropped = read_reports(path)
+    assert dropped.ids == ["4"]
+    assert dropped.states == {"missing": ["1"], "empty": ["2"], "tokenless": ["3"]}
+    kept = read_reports(path, keep_empty=True)
+    assert pairs(kept) == {"2": "  ", "3": "___.", "4": "Clear."}
+    assert kept.counts["kept"] == 3
+
+
+def test_ids_stay_strings(tmp_path):
+    mixed = write(tmp_path, "a.csv", "id,report\n007,A.\nx12.0,B.\n12.0,C.\n")
+    assert read_reports(mixed).ids == ["007", "x12.0", "12.0"]
+    numbers = write(tmp_path, "b.csv", "id,report\n007,A.\n12.0,B.\n40414267.0,C.\n")
+    assert read_reports(numbers).ids == ["007", "12", "40414267"]
+    mimic = write(tmp_path, "c.csv", "id,report\ns50414267,A.\n50414268.0,B.\np10/p10000032/s50414269.txt,C.\n")
+    assert read_reports(mimic).ids == ["50414267", "50414268", "50414269"]
+
+
+def test_rows_of_one_study_with_one_text_collapse(tmp_path):
+    path = write(tmp_path, "a.csv", "dicom_id,study_id,subject_id,report\nd1,1,9,A.\nd2,1,9,A.\nd3,2,9,B.\n")
+    reports = read_reports(path)
+    assert pairs(reports) == {"1": "A.", "2": "B."}
+    assert reports.counts["duplicate"] == 1
+
+
+def test_section_decides_between_columns(tmp_path):
+    path = write(tmp_path, "a.csv", "id,findings,impression,report\n1,F.,I.,R.\n")
+    assert read_reports(path).texts == ["I."]
+    assert read_reports(path, section="findings").texts == ["F."]
+    assert read_reports(path, text_column="report").texts == ["R."]
+
+
+def test_id_column_can_be_named(tmp_path):
+    path = write(tmp_path, "a.csv", "id,uid,report\nx,1,A.\n")
+    assert read_reports(path, id_column="uid").ids == ["1"]
+
+
+def test_mimic_cxr_sectioned_with_and_without_split(tmp_path):
+    rows = 's50000001,"Two\nlines.",F.,,\ns50000002,,F.,,\ns50000003,Clear.,,,\n'
+    path = write(tmp_path, "mimic_cxr_sectioned.csv", "study,impression,findings,last_paragraph,comparison\n" + rows)
+    split_rows = (
+        "d1,50000001,1,train\nd2,50000001,1,train\nd3,50000002,1,validate\nd4,50000003,1,test\nd5,50000009,1,test\n"
+    )
+    split_file = write(tmp_path, "split.csv.gz", gzip.compress((SPLIT_COLUMNS + split_rows).encode()))
+    assert read_reports(path).source.startswith("mimic_cxr_sectioned CSV")
+    assert pairs(read_reports(path)) == {"50000001": "Two\nlines.", "50000003": "Clear."}
+    corpus = read_reports(path, split="train+validate", split_file=split_file)
+    assert corpus.ids == ["50000001"]
+    assert corpus.counts == {
+        "rows": 3,
+        "other_split": 1,
+        "absent": 0,
+        "duplicate": 0,
+        "missing": 1,
+        "empty": 0,
+        "tokenless": 0,
+        "kept": 1,
+    }
+    assert read_reports(path, split="test", split_file=split_file).counts["absent"] == 1
+
+
+def test_chexpert_plus_takes_the_first_image_of_a_study(tmp_path):
+    rows = (
+        "0,train/patient1/study5/view2_lateral.jpg,patient1,R,,Dated Monday.,train\n"
+        "1,train/patient1/study5/view1_frontal.jpg,patient1,R,,Dated Sunday.,train\n"
+        '2,train/patient2/study1/view1_frontal.jpg,patient2,R,F,"\nCLEAR.",train\n'
+        "3,valid/patient3/study1/view1_frontal.jpg,patient3,R,F,Normal.,valid\n"
+    )
+    path = write(tmp_path, "df_chexpert_plus_240401.csv", CHEXPERT_HEADER + rows)
+    reports = read_reports(path)
+    assert pairs(reports) == {
+        "patient1_study5": "Dated Sunday.",
+        "patient2_study1": "\nCLEAR.",
+        "patient3_study1": "Normal.",
+    }
+    assert reports.counts["disagreeing"] == 1
+    assert reports.counts["duplicate"] == 1
+    assert reports.source.startswith("CheXpert Plus CSV")
+    assert read_reports(path, split="valid").ids == ["patient3_study1"]
+    assert read_reports(path, split="train").counts["other_split"] == 1
+    assert read_reports(path, section="findings").counts["missing"] == 1
+
+
+# MIMIC-CXR report files
+
+MIMIC = {
+    "files/p10/p10000032/s50000002.txt": " FINDINGS: Lungs clear.\n IMPRESSION: No acute\n process.\n",
+    "files/p10/p10000032/s50000001.txt": " FINDINGS: Only these.\n",
+    "files/p11/p11000033/s50000003.txt": " WET READ: x\n FINDINGS: Heart.\n CONCLUSION: Normal.\n IMPRESSION: Fine.\n",
+}
+SPLIT = SPLIT_COLUMNS + "a,50000001,1,train\nb,50000002,1,train\nc,50000003,2,test\n"
+
+
+def make_folder(folder):
+    for name, text in MIMIC.items():
+        write(folder, name, text)
+    write(folder, "files/index.html", "x")
+    return folder
+
+
+def make_zip(folder, members=MIMIC):
+    path = folder / "mimic-cxr-reports.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return path
+
+
+@pytest.mark.parametrize("make", [make_folder, make_zip, lambda folder: make_folder(folder) / "files"])
+def test_mimic_report_files(tmp_path, make):
+    path = make(tmp_path / "reports" if make is not make_zip else tmp_path)
+    split_file = write(tmp_path, "mimic-cxr-2.0.0-split.csv", SPLIT)
+    reports = read_reports(path)
+    assert pairs(reports) == {"50000002": "No acute process.", "50000003": "Fine."}
+    assert reports.states["missing"] == ["50000001"]
+    assert reports.source == "MIMIC-CXR report files, profile yu2023, section impression, 2 of 3 rows"
+    train = read_reports(path, split="train", split_file=split_file)
+    assert pairs(train) == {"50000002": "No acute process."}
+    assert train.counts["other_split"] == 1
+    assert read_reports(path, split="train+test", split_file=split_file).counts["kept"] == 2
+
+
+def test_mimic_profile_mit(tmp_path):
+    path = make_zip(tmp_path)
+    assert pairs(read_reports(path, profile="mit"))["50000002"] == "No acute\n process."
+    assert pairs(read_reports(path, profile="mit", section="findings"))["50000003"] == "Heart."
+
+
+@pytest.mark.parametrize("name", ["../p10/s50000001.txt", "/p10/s50000001.txt", "C:\\p10\\s50000001.txt", "a/../../x"])
+def test_zip_members_that_climb_out_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match=r"members of .* must stay inside it"):
+        read_reports(make_zip(tmp_path, {**MIMIC, name: "x"}))
+
+
+def test_zip_with_a_damaged_member_names_it(tmp_path):
+    path = make_zip(tmp_path)
+    raw = bytearray(path.read_bytes())
+    start = raw.index(b"s50000002.txt") + len("s50000002.txt")
+    raw[start : start + 20] = b"\xff" * 20
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=r"got a damaged member files/p10/p10000032/s50000002\.txt"):
+        read_reports(path)
+
+
+def test_cut_zip_is_refused(tmp_path):
+    path = make_zip(tmp_path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="path must be a whole zip file; got a damaged, cut or foreign one"):
+        read_reports(path)
+
+
+def test_folder_without_reports_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"must hold report files like .*; got none"):
+        read_reports(tmp_path)
+
+
+def test_columns_make_no_sense_for_report_files(tmp_path):
+    with pytest.raises(InputError, match="id_column and text_column must be left out"):
+        read_reports(make_zip(tmp_path), text_column="report")
+
+
+def test_yu2023_has_no_findings(tmp_path):
+    with pytest.raises(InputError, match=r'section must be "impression" for profile yu2023.*profile "mit"'):
+        read_reports(make_zip(tmp_path), section="findings")
+
+
+def test_report_files_need_a_split_file(tmp_path):
+    with pytest.raises(InputError, match="split_file must be given where the reports have no column split"):
+        read_reports(make_zip(tmp_path), split="train")
+
+
+# Errors
+
+
+def good(folder):
+    return write(folder, "good.csv", "id,report\n1,A.\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"section": "history"}, "section must be one of impression, findings; got 'history'"),
+        ({"profile": "ifcc"}, "profile must be one of yu2023, mit; got 'ifcc'"),
+        ({"split_file": "x.csv"}, "split must be given with split_file"),
+        ({"split": "test", "split_file": "absent.csv"}, "split_file must be an existing file; got absent.csv"),
+        ({"id_column": "nr"}, "id_column must be a column of the file; got 'nr'.*Columns: 'id', 'report'"),
+        ({"text_column": "txt"}, "text_column must be a column of the file; got 'txt'"),
+    ],
+)
+def test_bad_options(tmp_path, options, match):
+    with pytest.raises(InputError, match=match):
+        read_reports(good(tmp_path), **options)
+
+
+def test_absent_file_is_never_text(tmp_path):
+    with pytest.raises(InputError, match="read_reports: path must be an existing file or folder; got"):
+        read_reports(tmp_path / "no acute process")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("a.txt", "Clear.", r"path must end with one of \.csv"),
+        ("a.parquet.gz", "x", r"path must end with one of \.csv"),
+        ("a.csv", "", "got an empty file"),
+        ("a.csv", "\r\n \n", "got an empty file"),
+        ("a.csv", "id,report\n", "must hold at least one report to keep; got none in .*0 rows"),
+        ("a.csv", "id,report\n1,\n", r"got none in .*1 missing"),
+        ("a.csv", b"id,report\n1,\x00\n", "got binary content"),
+        ("a.csv", gzip.compress(b"id,report\n1,A.\n"), "got binary content"),
+        ("a.csv", b"id,report\n1,\xff\x01\n", "got binary content"),
+        ("a.csv.gz", gzip.compress(b"id,report\n1,A.\n")[:-6], "got a damaged or cut one"),
+        ("a.csv.gz", b"id,report\n1,A.\n", "got a damaged or cut one"),
+        ("a.parquet", b"PAR1 and more", "must be a whole Parquet file"),
+        ("a.json", '{"x": "A.", ', "must be valid JSON; got .* broken at line 1 column"),
+        ("a.json", '{"x": "A.", "x": "B."}', "must have unique ids; got 'x' more than once"),
+        ("a.json", '{"train": [], "test": []}', "got another layout"),
+        ("a.json", '["A."]', "got another layout"),
+        ("a.json", "[]", "got another layout"),
+        ("a.jsonl", '{"id": 1, "text": "A."}\nA.\n', "got something else in line 2"),
+        ("a.csv", 'id,report\n1,A.\n2,"B.\n3,C.\n', "every quote in .* must be closed"),
+        ("a.csv", "id,report\n1,A.\n2,B,C\n", r"the 2 cells of the header; got 3 in row 3"),
+        ("a.csv", 'id,"report\n1,A.\n2,B\n', "got rows that do not parse|every quote"),
+        (
+            "a.csv",
+            "id,report\n1,A.\n,B.\n",
+            "'id' in .* must have a text or number as id in every row; got none in row 2",
+        ),
+        ("a.csv", "id,report\n1,A.\n1,B.\n2,A.\n2,A\n", "got 2 ids with several texts in .*: '1', '2'"),
+        ("a.csv", "id,uid,report\n1,2,A.\n", "id_column must be given where several columns .*got 'id', 'uid'"),
+        ("a.csv", "nr,report\n1,A.\n", "id_column must be given where no column has a usual id name"),
+        ("a.csv", "id,report,prediction\n1,A.,B.\n", "text_column must be given .* got 'report', 'prediction'"),
+        ("a.csv", "id,findings\n1,A.\n", "does not tell the impression column; got 'findings'"),
+        ("a.csv", "id,report,findings\n1,A.,B.\n", "does not tell the impression column; got 'report', 'findings'"),
+        ("a.csv", "id,words\n1,A.\n", "does not tell the impression column; got none of a usual name"),
+        ("a.csv", "id,report,report\n1,A.,B.\n", "text_column must be given"),
+        ("a.json", '{"x": {"text": 5}}', "column 'text' of .* must hold text; got int in row 1"),
+        ("a.csv", "path_to_image,impression\nview1.jpg,A.\n", "must be like train/patient1/study1/view1.jpg"),
+    ],
+)
+def test_bad_files(tmp_path, name, content, match):
+    with pytest.raises(InputError, match=match) as caught:
+        read_reports(write(tmp_path, name, content))
+    assert "\n" not in str(caught.value)
+
+
+def test_messages_never_show_a_text(tmp_path):
+    secret = "Jane Doe has an effusion"
+    headless = write(tmp_path, "a.csv", f"s50000001,{secret}\ns50000002,{secret}\n")
+    ragged = write(tmp_path, "b.csv", f"id,report\n1,{secret},x\n")
+    for path, options in (
+        (headless, {}),
+        (ragged, {}),
+        (write(tmp_path, "c.csv", f"id,report\n{secret},A\n{secret},B\n"), {}),
+        (write(tmp_path, "d.jsonl", secret), {}),
+    ):
+        with pytest.raises(InputError) as caught:
+            read_reports(path, **options)
+        assert "Jane" not in str(caught.value)
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("split", "content", "match"),
+    [
+        ("dev", "id,split\n1,test\n", "split must be one of 'test'; got 'dev'"),
+        ("test+dev", "id,split\n1,test\n", "split must be one of 'test'; got 'dev'"),
+        ("test", "id,split\n1,test\n1,train\n", "split must be one for each study; got two for '1'"),
+        ("test", "id,split\n9,test\n", "split_file must share ids with the reports; got none"),
+        ("test", "id,part\n1,test\n", "split_file must be a column of the file; got 'split'"),
+    ],
+)
+def test_bad_split_files(tmp_path, split, content, match):
+    with pytest.raises(InputError, match=match):
+        read_reports(good(tmp_path), split=split, split_file=write(tmp_path, "split.csv", content))
+
+
+def test_a_column_name_must_occur_once(tmp_path):
+    path = write(tmp_path, "a.csv", "id,report,report\n1,A.,B.\n")
+    with pytest.raises(InputError, match="text_column must be a column that occurs once; got 'report'"):
+        read_reports(path, text_column="report")
+
+
+def test_leading_blank_lines_and_repeated_names_do_not_shift_columns(tmp_path):
+    table = read_table(write(tmp_path, "a.csv", "\r\n\nid,x,x\n1,2,3\n\n4,5,6"), "test")
+    assert table.names == ["id", "x", "x"]
+    assert [column.to_pylist() for column in table.columns] == [["1", "4"], ["2", "5"], ["3", "6"]]
+
+
+def test_large_cells_are_read(tmp_path):
+    text = "word " * 400_000
+    path = write(tmp_path, "a.csv", f'id,report\n1,"{text}"\n2,B.\n')
+    assert Counter(map(len, read_reports(path).texts)) == {len(text): 1, 2: 1}

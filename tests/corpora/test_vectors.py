@@ -1,0 +1,280 @@
+import json
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from metric_oracle.corpora.vectors import LABELS, read_embeddings, read_labels
+from metric_oracle.errors import BackendError, DtypeError, InputError
+
+VALUES = np.array([[1.0, 0.5], [0.25, -2.0], [3.0, 0.0]], np.float32)
+IDS = ["50000001", "50000002", "x"]
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def ids_file(tmp_path):
+    return write(tmp_path, "ids.txt", "s50000001\n50000002.0\nx\n")
+
+
+def save_npy(folder, values):
+    np.save(folder / "e.npy", values)
+    return folder / "e.npy"
+
+
+def check(vectors):
+    assert vectors.ids == IDS
+    assert vectors.values.dtype == np.float32
+    np.testing.assert_array_equal(vectors.values, VALUES)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_npy(tmp_path, ids_file, dtype):
+    check(read_embeddings(save_npy(tmp_path, VALUES.astype(dtype)), ids=ids_file))
+
+
+def test_ids_from_a_table(tmp_path):
+    ids = write(tmp_path, "ids.csv", ",study_id,report\n0,s50000001,A.\n1,50000002,B.\n2,x,C.\n")
+    check(read_embeddings(save_npy(tmp_path, VALUES), ids=ids))
+
+
+def test_npz(tmp_path, ids_file):
+    np.savez(tmp_path / "own.npz", ids=np.array(IDS), embeddings=VALUES)
+    check(read_embeddings(tmp_path / "own.npz"))
+    np.savez_compressed(tmp_path / "bare.npz", VALUES)
+    check(read_embeddings(tmp_path / "bare.npz", ids=ids_file))
+
+
+@pytest.mark.parametrize("kind", [pl.List(pl.Float32), pl.Array(pl.Float64, 2)])
+def test_parquet(tmp_path, kind):
+    path = tmp_path / "e.parquet"
+    pl.DataFrame({"study_id": IDS, "n": [1, 2, 3], "v": pl.Series(VALUES.tolist(), dtype=kind)}).write_parquet(path)
+    check(read_embeddings(path))
+
+
+def test_pt(tmp_path, ids_file):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "e.pt"
+    torch.save({row: torch.tensor(VALUES[row]) for row in (2, 0, 1)}, path)
+    check(read_embeddings(path, ids=ids_file))
+    torch.save(torch.tensor(VALUES, dtype=torch.bfloat16, requires_grad=True), path)
+    check(read_embeddings(path, ids=ids_file))
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "match"),
+    [
+        ({0: [0.5], 1: [0.5], 2: [0.5]}, DtypeError, "must hold tensors of one shape; .* without the logits flag"),
+        ({1: [0.5], 2: [0.5]}, InputError, "keys of a .pt object must be the rows 0 to 1"),
+        ({}, DtypeError, "must hold a tensor or an object row -> tensor; got dict"),
+        ([0.5], DtypeError, "must hold a tensor or an object row -> tensor; got list"),
+        (object, InputError, "whole .pt file without pickled objects"),
+    ],
+)
+def test_bad_pt(tmp_path, ids_file, content, error, match):
+    torch = pytest.importorskip("torch")
+    torch.save(content, tmp_path / "e.pt")
+    with pytest.raises(error, match=match):
+        read_embeddings(tmp_path / "e.pt", ids=ids_file)
+
+
+def test_pt_of_integers(tmp_path, ids_file):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.ones((3, 2), dtype=torch.int64), tmp_path / "e.pt")
+    with pytest.raises(DtypeError, match=r"floating 2-d array; .* dtype int64"):
+        read_embeddings(tmp_path / "e.pt", ids=ids_file)
+
+
+def test_pt_without_torch_names_the_extra(tmp_path, ids_file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BackendError, match=r'Install "metric-oracle\[torch\]"'):
+        read_embeddings(write(tmp_path, "e.pt", "x"), ids=ids_file)
+
+
+def altered(place, value):
+    values = VALUES.astype(np.float64)
+    values[place] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "match"),
+    [
+        (VALUES[0], DtypeError, r"floating 2-d array; got shape \(2,\) and dtype float32"),
+        (VALUES.astype(int), DtypeError, "floating 2-d array; .* dtype int64"),
+        (VALUES[:0], InputError, r"vectors must be at least one; got shape \(0, 2\)"),
+        (VALUES[:2], InputError, "ids must be as many as vectors; got 3 in .* and 2 in"),
+        (altered((1, 0), np.nan), InputError, r"every vector must be finite; got row 2 \(id '50000002'\)"),
+        (altered((2, 0), -np.inf), InputError, "every vector must be finite; got row 3"),
+        (altered((2, 0), 1e300), InputError, "every vector must be finite; got row 3"),
+        (altered(0, 0.0), InputError, r"every vector must be other than zero; got row 1 \(id '50000001'\)"),
+        (np.array([[None]]), InputError, "whole .npy file without pickled objects"),
+    ],
+)
+def test_bad_vectors(tmp_path, ids_file, values, error, match):
+    with pytest.raises(error, match=match):
+        read_embeddings(save_npy(tmp_path, values), ids=ids_file)
+
+
+def test_ids_are_passed_exactly_once(tmp_path, ids_file):
+    with pytest.raises(InputError, match="ids must be given where the file holds no ids"):
+        read_embeddings(save_npy(tmp_path, VALUES))
+    np.savez(tmp_path / "e.npz", ids=np.array(IDS), embeddings=VALUES)
+    with pytest.raises(InputError, match="ids must be left out where the file holds ids"):
+        read_embeddings(tmp_path / "e.npz", ids=ids_file)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("ids.txt", "a\nb\na\n", "must have unique ids; got 'a' more than once"),
+        ("ids.txt", "a\n\nb\n", "must have a text or number as id in every row; got none in row 2"),
+        ("ids.csv", "nr,report\n1,A.\n", "ids must have a column with a usual id name"),
+    ],
+)
+def test_bad_ids(tmp_path, name, content, match):
+    with pytest.raises(InputError, match=match):
+        read_embeddings(save_npy(tmp_path, VALUES), ids=write(tmp_path, name, content))
+
+
+def test_absent_files(tmp_path):
+    with pytest.raises(InputError, match="path must be an existing file"):
+        read_embeddings(tmp_path / "e.npy")
+    with pytest.raises(InputError, match="ids must be an existing file"):
+        read_embeddings(save_npy(tmp_path, VALUES), ids=tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("e.npy", ".npy file"), ("e.npz", ".npz file"), ("e.parquet", "Parquet")])
+def test_damaged_files(tmp_path, name, kind):
+    with pytest.raises(InputError, match=f"path must be a whole {kind}"):
+        read_embeddings(write(tmp_path, name, "no array"))
+
+
+def test_cut_npz(tmp_path):
+    path = tmp_path / "e.npz"
+    np.savez(path, ids=np.array(IDS), embeddings=VALUES)
+    raw = bytearray(path.read_bytes())
+    raw[200:220] = b"\xff" * 20
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=r"path must be a whole .npz file"):
+        read_embeddings(path)
+
+
+def test_other_endings(tmp_path):
+    with pytest.raises(InputError, match=r"path must end with one of \.npy, \.npz, \.parquet, \.pt"):
+        read_embeddings(write(tmp_path, "e.h5", "x"))
+
+
+def test_npz_with_several_arrays(tmp_path):
+    np.savez(tmp_path / "e.npz", ids=np.array(IDS), a=VALUES, b=VALUES)
+    with pytest.raises(InputError, match="must hold ids and one array of vectors; got 2 arrays"):
+        read_embeddings(tmp_path / "e.npz")
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ({"id": ["a"], "v": [1.0]}, "an id column and one column of lists; got 0 columns of lists"),
+        ({"v": [[1.0]]}, "an id column and one column of lists; got 1 columns"),
+        ({"id": ["a", "b"], "v": [[1.0], [1.0, 2.0]]}, "one width and no missing value"),
+        ({"id": ["a", "b"], "v": [[1.0], None]}, "one width and no missing value"),
+        ({"id": ["a", "b"], "v": [[1.0], [None]]}, "one width and no missing value"),
+    ],
+)
+def test_bad_parquet(tmp_path, columns, match):
+    pl.DataFrame(columns).write_parquet(tmp_path / "e.parquet")
+    with pytest.raises(InputError, match=match):
+        read_embeddings(tmp_path / "e.parquet")
+
+
+# Labels
+
+SNAKE = [label.lower().replace(" ", "_") for label in LABELS]
+
+
+def row(cells, names=LABELS):
+    """Return a CSV row that is empty but for `cells`."""
+    return ",".join(str(cells.get(name, "")) for name in names)
+
+
+def test_chexbert_csv_has_no_ids(tmp_path):
+    lines = [
+        "Report Impression," + ",".join(LABELS),
+        '"Two\nlines.",' + row({"Edema": "1.0", "Fracture": "0.0", "Pneumonia": "-1.0"}),
+        "Normal.," + row({"No Finding": "1.0"}),
+    ]
+    labels = read_labels(write(tmp_path, "labeled_reports.csv", "\n".join(lines)))
+    assert labels.ids is None
+    assert labels.values.dtype == np.uint8
+    expected = np.zeros((2, 14), np.uint8)
+    expected[0, LABELS.index("Edema")] = 1
+    expected[0, LABELS.index("Fracture")] = 2
+    expected[0, LABELS.index("Pneumonia")] = 3
+    expected[1, LABELS.index("No Finding")] = 1
+    np.testing.assert_array_equal(labels.values, expected)
+
+
+def test_mimic_csv_is_alphabetical_with_ids(tmp_path):
+    names = sorted(LABELS)
+    lines = ["subject_id,study_id," + ",".join(names), "1,50000001," + row({"Edema": "-1.0"}, names)]
+    labels = read_labels(write(tmp_path, "mimic-cxr-2.0.0-chexpert.csv", "\n".join(lines)))
+    assert labels.ids == ["50000001"]
+    assert labels.values[0, LABELS.index("Edema")] == 3
+    assert labels.values.sum() == 3
+
+
+def test_snake_case_holds_class_indices(tmp_path):
+    lines = ["dicom_id," + ",".join(SNAKE), "d1," + ",".join(["0", "1", "2", "3"] * 3 + ["0", "1"])]
+    labels = read_labels(write(tmp_path, "a.csv", "\n".join(lines)))
+    assert labels.ids == ["d1"]
+    assert labels.values.tolist() == [[0, 1, 2, 3] * 3 + [0, 1]]
+
+
+def test_chexpert_plus_json_lines(tmp_path):
+    records = [
+        {"path_to_image": f"train/patient1/study1/view{view}.jpg"} | dict.fromkeys(LABELS) | {"Edema": value}
+        for view, value in ((2, 0.0), (1, 1.0))
+    ]
+    content = "\n".join(map(json.dumps, records))
+    labels = read_labels(write(tmp_path, "impression_fixed.json", content))
+    assert labels.ids == ["patient1_study1"]
+    assert labels.values[0, LABELS.index("Edema")] == 1
+
+
+def test_iu_xray_labels(iu_xray):
+    labels = read_labels(iu_xray / "chexbert_labels_organ.csv")
+    assert labels.ids is not None
+    assert len(labels.ids) == len(labels.values) == 2955
+    # This file writes the blank of No Finding as 0.
+    assert set(np.unique(labels.values[:, -1])) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "cells", "match"),
+    [
+        (LABELS[1:], {}, "must have the 14 CheXbert columns; got none called Enlarged Cardiomediastinum"),
+        (LABELS, {"Edema": "2"}, "column 'Edema' of .* must hold 1, 0, -1 or empty; got another cell in row 1"),
+        (LABELS, {"Edema": "yes"}, "column 'Edema' of .* must hold 1, 0, -1 or empty"),
+        (LABELS, {"No Finding": "-1"}, "column 'No Finding' of .* must hold 1, 0 or empty"),
+        (SNAKE, {"edema": "-1"}, "column 'enlarged_cardiomediastinum' of .* must hold 0, 1, 2, 3; got another cell"),
+    ],
+)
+def test_bad_labels(tmp_path, names, cells, match):
+    with pytest.raises(InputError, match=match):
+        read_labels(write(tmp_path, "a.csv", "id," + ",".join(names) + "\nx," + row(cells, names)))
+
+
+def test_label_ids_must_be_unique(tmp_path):
+    with pytest.raises(InputError, match=r"'id' in .* must have unique ids; got 'x' more than once"):
+        read_labels(write(tmp_path, "a.csv", "id," + ",".join(LABELS) + ("\nx," + row({})) * 2))
+
+
+def test_absent_labels(tmp_path):
+    with pytest.raises(InputError, match="read_labels: path must be an existing file"):
+        read_labels(tmp_path / "absent.csv")
