@@ -14,6 +14,16 @@ AFTER = ("n_ties", "fallback", "exact")
 SIGNATURE = b"metric_oracle.signature"
 
 
+def check_out(path: Path) -> None:
+    """Raise unless a result can be written there, before the work is done."""
+    if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
+        msg = f"retrieve: out must end with .parquet, .csv or .jsonl; got {path}. Name one of these formats."
+        raise InputError(msg)
+    if not path.parent.is_dir():
+        msg = f"retrieve: out must be in an existing folder; got {path}. Make the folder first."
+        raise InputError(msg)
+
+
 @dataclass(frozen=True)
 class Results:
     """Ranked candidates of every query.
@@ -42,10 +52,8 @@ class Results:
         ``{"signature": {...}}``.
         """
         path = Path(path)
-        writer = {".parquet": self._parquet, ".csv": self._csv, ".jsonl": self._jsonl}.get(path.suffix.lower())
-        if writer is None:
-            msg = f"retrieve: out must end with .parquet, .csv or .jsonl; got {path}. Name one of these formats."
-            raise InputError(msg)
+        check_out(path)
+        writer = {".parquet": self._parquet, ".csv": self._csv, ".jsonl": self._jsonl}[path.suffix.lower()]
         beside = path.with_name(path.name + ".tmp")
         try:
             writer(beside)

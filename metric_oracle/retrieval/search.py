@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -130,6 +131,17 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
         "ties": "lowest row first",
         "version": version("metric-oracle"),
     }
+
+
+def subset(inputs: Inputs, chosen: np.ndarray) -> Inputs:
+    """Return some of the queries."""
+    of_row = {
+        name: None if value is None else value[chosen]
+        for name in ("graph_of_row", "embedding_of_row", "label_of_row")
+        for value in [getattr(inputs, name)]
+    }
+    ids, texts = [inputs.ids[i] for i in chosen], [inputs.texts[i] for i in chosen]
+    return replace(inputs, ids=ids, texts=texts, **of_row)
 
 
 def rows_of(representation: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,5 @@
 """Check a result file: every pair scored again by the reference, a sample of queries searched by brute force."""
 
-from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -10,18 +9,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import check_queries, retrieve, rows_of, units_of_rows
-
-
-def subset(inputs: Inputs, chosen: np.ndarray) -> Inputs:
-    """Return some of the queries."""
-    of_row = {
-        name: None if value is None else value[chosen]
-        for name in ("graph_of_row", "embedding_of_row", "label_of_row")
-        for value in [getattr(inputs, name)]
-    }
-    ids, texts = [inputs.ids[i] for i in chosen], [inputs.texts[i] for i in chosen]
-    return replace(inputs, ids=ids, texts=texts, **of_row)
+from metric_oracle.retrieval.search import check_queries, retrieve, rows_of, subset, units_of_rows
 
 
 def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20, seed: int = 0) -> dict[str, int]:

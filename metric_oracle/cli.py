@@ -1,0 +1,321 @@
+"""The command line: parse, call the API, print. No arithmetic here, and nothing heavy imported before it is needed."""
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from metric_oracle.errors import InputError, MetricOracleError
+
+app = typer.Typer(
+    name="oracle",
+    add_completion=True,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Find, for every test radiology report, the report of a training corpus that scores best under a metric: exactly.",
+    epilog="Start with [bold]oracle demo[/]. Errors are one line and exit code 2; ORACLE_DEBUG=1 shows the traceback.",
+)
+
+ReportsArgument = Annotated[
+    Path,
+    typer.Argument(help="Reports: CSV, TSV, Parquet, JSON, JSON Lines, or the MIMIC-CXR reports folder or zip."),
+]
+IndexArgument = Annotated[Path, typer.Argument(help="Folder that build-index made.")]
+Radgraph = Annotated[Path | None, typer.Option(help="RadGraph JSON of these reports, any known layout.")]
+Chexbert = Annotated[Path | None, typer.Option(help="CheXbert embeddings: .npy, .npz, .parquet or .pt.")]
+ChexbertIds = Annotated[Path | None, typer.Option(help="Ids of the embeddings, where their file has none.")]
+ChexbertLabels = Annotated[Path | None, typer.Option(help="CheXbert labels (CSV).")]
+Uncertain = Annotated[str | None, typer.Option(help="What an uncertain label counts as: positive, negative or blank.")]
+Section = Annotated[str, typer.Option(help="Which text is the report: impression or findings.")]
+IdColumn = Annotated[str | None, typer.Option(help="Id column, where its name does not say it.")]
+TextColumn = Annotated[str | None, typer.Option(help="Text column, where its name does not say it.")]
+Split = Annotated[str | None, typer.Option(help='Rows to use, such as "train+validate" or "test".')]
+SplitFile = Annotated[Path | None, typer.Option(help="Split of each study, such as mimic-cxr-2.0.0-split.csv.gz.")]
+Profile = Annotated[str, typer.Option(help="Section rule for MIMIC-CXR report files: yu2023 or mit.")]
+
+
+def main() -> None:
+    """Run the command line; every expected error becomes one line and exit code 2."""
+    try:
+        app()
+    except MetricOracleError as error:
+        if os.environ.get("ORACLE_DEBUG"):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"metric-oracle {version('metric-oracle')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    reports: Annotated[int, typer.Option(help="Training reports.")] = 20000,
+    tests: Annotated[int, typer.Option(help="Test reports.")] = 500,
+    seed: Annotated[int, typer.Option(help="Seed of the corpus.")] = 0,
+) -> None:
+    """Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute."""
+    from rich.console import Console
+
+    from metric_oracle.evaluation.demo import run_demo
+    from metric_oracle.evaluation.tables import demo_tables
+
+    with _progress("demo") as step:
+        outcome = run_demo(reports, tests, seed=seed, progress=step)
+    console = Console()
+    for table in demo_tables(outcome):
+        console.print(table)
+
+
+@app.command()
+def synth(
+    out: Annotated[Path, typer.Argument(help="New or empty folder.")],
+    reports: Annotated[int, typer.Option(help="Training reports.")] = 185538,
+    tests: Annotated[int, typer.Option(help="Test reports.")] = 2192,
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 0,
+) -> None:
+    """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.
+
+    Example: oracle synth corpus --reports 10000 --tests 200
+    """
+    from metric_oracle.corpora.synthetic import write_synthetic
+
+    with _bar("reports written", reports + tests) as advance:
+        paths = write_synthetic(out, reports, tests, seed=seed, progress=advance)
+    for path in paths.values():
+        print(path)
+
+
+@app.command("build-index")
+def build_index(
+    reports: ReportsArgument,
+    out: Annotated[Path, typer.Option(help="New folder for the index.")],
+    metrics: Annotated[
+        str | None, typer.Option(help="Metrics to build for, comma-separated; default: all that the files allow.")
+    ] = None,
+    radgraph: Radgraph = None,
+    chexbert: Chexbert = None,
+    chexbert_ids: ChexbertIds = None,
+    chexbert_labels: ChexbertLabels = None,
+    uncertain: Uncertain = None,
+    section: Section = "impression",
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    split: Split = None,
+    split_file: SplitFile = None,
+    profile: Profile = "yu2023",
+) -> None:
+    """Index a corpus of reports. A killed build resumes when the same command runs again.
+
+    Example: oracle build-index mimic-cxr-reports.zip --split train+validate --split-file mimic-cxr-2.0.0-split.csv.gz
+    --radgraph graphs.json --out INDEX
+    """
+    from metric_oracle import api
+
+    with _progress("building") as step:
+        index = api.build_index(
+            reports,
+            out,
+            metrics=None if metrics is None else [name.strip() for name in metrics.split(",")],
+            radgraph=radgraph,
+            chexbert=chexbert,
+            chexbert_ids=chexbert_ids,
+            chexbert_labels=chexbert_labels,
+            uncertain=uncertain,
+            progress=step,
+            section=section,
+            id_column=id_column,
+            text_column=text_column,
+            split=split,
+            split_file=split_file,
+            profile=profile,
+        )
+    _show_info(index)
+
+
+@app.command()
+def retrieve(
+    index: IndexArgument,
+    queries: Annotated[Path | None, typer.Argument(help="Test reports: a file, as for build-index.")] = None,
+    metric: Annotated[
+        str, typer.Option(help='Such as bleu, bleu-4, rouge-l, radgraph, "radgraph:rg_er", chexbert.')
+    ] = "bleu",
+    text: Annotated[str | None, typer.Option(help="One test report, instead of a file.")] = None,
+    k: Annotated[int, typer.Option("-k", help="Answers for each test report.")] = 1,
+    backend: Annotated[str, typer.Option(help="auto, cpu or reference.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Worker threads; default: all cores.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")] = None,
+    with_text: Annotated[bool, typer.Option("--with-text/--no-text", help="Candidates' text in the results.")] = True,
+    radgraph: Radgraph = None,
+    chexbert: Chexbert = None,
+    chexbert_ids: ChexbertIds = None,
+    chexbert_labels: ChexbertLabels = None,
+    uncertain: Uncertain = None,
+    section: Section = "impression",
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    split: Split = None,
+    split_file: SplitFile = None,
+    profile: Profile = "yu2023",
+) -> None:
+    """Find, for every test report, the k corpus reports that score best.
+
+    A terminal gets a table, a pipe gets JSON Lines, --out gets a file.
+
+    Examples: oracle retrieve INDEX test.csv --metric bleu -k 5 --out oracle.parquet; oracle retrieve INDEX test.csv
+    --metric radgraph --radgraph test_graphs.json; oracle retrieve INDEX --text "No acute process." --metric rouge-l
+    """
+    from metric_oracle import api
+    from metric_oracle.corpora.reports import read_reports
+
+    if (queries is None) == (text is None):
+        got = "neither" if queries is None else "both"
+        msg = f"retrieve: give either QUERIES or --text; got {got}. Name a file, or one report in quotes."
+        raise InputError(msg)
+    if out is not None:
+        from metric_oracle.retrieval.results import check_out
+
+        check_out(out)
+    opened = api.open_index(index)
+    given = dict(
+        radgraph=radgraph, chexbert=chexbert, chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels,
+        uncertain=uncertain,
+    )  # fmt: skip
+    if queries is None:
+        batch = api.load_queries([str(text)], **given)
+    else:
+        read = read_reports(
+            queries, section=section, id_column=id_column, text_column=text_column, split=split,
+            split_file=split_file, profile=profile,
+        )  # fmt: skip
+        dropped = {state: read.counts.get(state, 0) for state in ("missing", "empty", "tokenless")}
+        if any(dropped.values()):
+            _note("left out: " + ", ".join(f"{n} {state}" for state, n in dropped.items() if n) + f" ({read.source})")
+        batch = api.load_queries(read, **given)
+    with _bar("test reports", len(batch.ids)) as advance:
+        results = api.retrieve(
+            opened, batch, metric, k=k, backend=backend, threads=threads, text=with_text, progress=advance
+        )
+    if out is not None:
+        results.write(out)
+        _note(f"{out}: {results.table.num_rows:,} answers")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import answers_table
+
+        Console().print(answers_table(results))
+    else:
+        for line in results.json_lines():
+            print(line)
+
+
+@app.command()
+def verify(
+    index: IndexArgument,
+    results: Annotated[Path, typer.Argument(help="File that retrieve --out wrote.")],
+    queries: Annotated[Path, typer.Argument(help="The test reports that it answers.")],
+    sample: Annotated[int, typer.Option(help="Queries to search by brute force.", min=0)] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    radgraph: Radgraph = None,
+    chexbert: Chexbert = None,
+    chexbert_ids: ChexbertIds = None,
+    chexbert_labels: ChexbertLabels = None,
+    uncertain: Uncertain = None,
+    section: Section = "impression",
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    split: Split = None,
+    split_file: SplitFile = None,
+    profile: Profile = "yu2023",
+) -> None:
+    """Score a result file again with the reference scorer, and search a sample of its queries by brute force.
+
+    Example: oracle verify INDEX oracle.parquet test.csv --sample 50
+    """
+    from metric_oracle import api
+
+    opened = api.open_index(index)
+    opened.verify_files()
+    checked = api.verify(
+        opened, results, queries, sample=sample, seed=seed, radgraph=radgraph, chexbert=chexbert,
+        chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels, uncertain=uncertain, section=section,
+        id_column=id_column, text_column=text_column, split=split, split_file=split_file, profile=profile,
+    )  # fmt: skip
+    print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
+
+
+@app.command()
+def info(
+    index: IndexArgument,
+    check: Annotated[bool, typer.Option("--check", help="Read every file and compare its checksum.")] = False,
+) -> None:
+    """Show what an index holds: reports, representations, metrics, files, fingerprint."""
+    from metric_oracle import api
+
+    opened = api.open_index(index)
+    if check:
+        opened.verify_files()
+    _show_info(opened)
+
+
+def _show_info(index: Any) -> None:
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import info_table
+
+        Console().print(info_table(index))
+    else:
+        import json
+
+        print(json.dumps({"folder": str(index.folder), **index.manifest, "metrics": index.metrics}))
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+@contextmanager
+def _progress(task: str):
+    """Name the step under way on stderr, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{task} ...") as status:
+        yield lambda step: status.update(f"{task}: {step} ...")
+
+
+@contextmanager
+def _bar(what: str, total: int):
+    """Show a progress bar on stderr, on a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda n: progress.advance(task, n)

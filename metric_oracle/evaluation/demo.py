@@ -1,0 +1,105 @@
+"""The demonstration: a synthetic corpus, an index, every oracle that is installed."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metric_oracle import api
+from metric_oracle.corpora.synthetic import write_synthetic
+from metric_oracle.corpora.vectors import read_labels
+from metric_oracle.retrieval.baselines import random_scores
+from metric_oracle.retrieval.search import subset
+
+METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
+WIDTH = 768
+
+
+@dataclass(frozen=True)
+class MetricOutcome:
+    """One line of the demo's table; `top` is the (score, text) of the example's oracle report."""
+
+    metric: str
+    oracle: float
+    random: float
+    pairs_per_second: float
+    top: tuple[float, str]
+
+
+@dataclass(frozen=True)
+class DemoOutcome:
+    """What the demo found."""
+
+    reports: int
+    tests: int
+    example: str
+    metrics: list[MetricOutcome]
+    lacking: list[str]
+
+
+def _embeddings(path: Path, out: Path) -> None:
+    """Stand in for CheXbert's embeddings: one seeded direction for each label and class, summed over the labels."""
+    labels = read_labels(path)
+    directions = np.random.default_rng(0).standard_normal((14, 4, WIDTH)).astype(np.float32)
+    vectors = sum(directions[label, labels.values[:, label]] for label in range(14))
+    np.savez(out, ids=np.array(labels.ids), embeddings=vectors)
+
+
+def run_demo(
+    n_reports: int, n_tests: int, *, seed: int = 0, progress: Callable[[str], None] | None = None
+) -> DemoOutcome:
+    """Run the demonstration in a temporary folder.
+
+    Parameters
+    ----------
+    n_reports, n_tests : int
+        Sizes of the synthetic corpus.
+    seed : int
+    progress : function
+        Called with the name of each step.
+    """
+    step = progress or (lambda name: None)
+    metrics = [m for m in METRICS if m != "chexbert" or find_spec("faiss")]
+    with tempfile.TemporaryDirectory(prefix="oracle-demo-") as temporary:
+        folder = Path(temporary)
+        step("making a synthetic corpus")
+        paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
+        files: dict[str, dict[str, Any]] = {}
+        for side in ("train", "test"):
+            files[side] = {
+                "radgraph": paths[f"{side}_graphs"],
+                "chexbert_labels": paths[f"{side}_labels"],
+                "uncertain": "positive",
+            }
+            if "chexbert" in metrics:
+                files[side]["chexbert"] = folder / f"{side}.npz"
+                _embeddings(paths[f"{side}_labels"], folder / f"{side}.npz")
+        step("building the index")
+        index = api.build_index(paths["train"], folder / "INDEX", **files["train"])
+        queries = api.load_queries(paths["test"], **files["test"])
+        # A report of middling length makes the example.
+        example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
+        outcomes = []
+        for metric in metrics:
+            step(f"oracle under {metric}, compiled at its first use")
+            shown = api.retrieve(index, subset(queries, np.array([example])), metric).table
+            step(f"oracle under {metric}")
+            begin = time.perf_counter()
+            scores = api.retrieve(index, queries, metric, text=False).table["score"].to_numpy()
+            seconds = time.perf_counter() - begin
+            outcomes.append(
+                MetricOutcome(
+                    metric,
+                    float(scores.mean()),
+                    float(random_scores(index, queries, metric, seed=seed).mean()),
+                    n_reports * n_tests / seconds,
+                    (shown["score"][0].as_py(), shown["text"][0].as_py()),
+                )
+            )
+        lacking = [f'{m} (pip install "metric-oracle[cpu]")' for m in METRICS if m not in metrics]
+        return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, lacking)

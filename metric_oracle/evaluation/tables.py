@@ -1,0 +1,93 @@
+"""Answers as tables for a terminal. Rounding happens here and nowhere else."""
+
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from metric_oracle.evaluation.demo import DemoOutcome
+from metric_oracle.retrieval.results import Results
+
+SHOWN_QUERIES = 20
+
+
+def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        # Long text wraps; numbers never do.
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
+    return table
+
+
+def _one_line(text: str) -> Text:
+    """Return report text as it is, markup and line breaks made harmless."""
+    return Text(" ".join(text.split()))
+
+
+def answers_table(results: Results) -> Group:
+    """Return the first queries' answers and the mean of the best scores."""
+    signature = results.signature
+    right = ("rank", "score", "ties", "row", *results.components)
+    table = _table(
+        f"{signature['metric']} oracle", "query", "rank", "score", *results.components, "ties", "row", "candidate",
+        "text", right=right,
+    )  # fmt: skip
+    if "text" not in results.table.column_names:
+        table.columns.pop()
+    records = results.table.slice(0, SHOWN_QUERIES * signature["k"]).to_pylist()
+    for record in records:
+        cells: list[Any] = [
+            record["query_id"] if record["rank"] == 1 else "",
+            str(record["rank"]),
+            f"{record['score']:.4f}",
+            *(f"{record[name]:.3f}" for name in results.components),
+            f"{record['n_ties']:,}",
+            f"{record['row']:,}",
+            record["candidate_id"] + (" (fallback)" if record["fallback"] else ""),
+        ]
+        if "text" in record:
+            cells.append(_one_line(record["text"]))
+        table.add_row(*cells, end_section=record["rank"] == signature["k"] > 1)
+    first = results.table.filter(results.table["rank"].to_numpy() == 1)
+    n = first.num_rows
+    lines = [f"{n:,} test reports, mean best score {first['score'].to_numpy().mean():.4f}"]
+    if n > SHOWN_QUERIES:
+        lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
+    return Group(table, Text("; ".join(lines), style="dim"))
+
+
+def info_table(index: Any) -> Group:
+    """Return what an index holds."""
+    content = index.content
+    table = _table(f"{index.folder}", "what", "value")
+    table.add_row("source", Text(content["source"]))
+    for name, value in content["counts"].items():
+        table.add_row(name.replace("_", " "), f"{value:,}")
+    for kind, counts in content["representations"].items():
+        shown = ", ".join(f"{v:,} {k}" if isinstance(v, int) else f"{k} {v}" for k, v in counts.items())
+        table.add_row(kind, shown.replace("_", " "))
+    table.add_row("metrics", ", ".join(index.metrics))
+    table.add_row("on disk", f"{sum(f['bytes'] for f in content['files'].values()) / 2**20:,.1f} MiB")
+    table.add_row("built by", f"{index.manifest['built_by']} at {index.manifest['built_at']}")
+    table.add_row("fingerprint", index.fingerprint)
+    return Group(table)
+
+
+def demo_tables(outcome: DemoOutcome) -> list[Any]:
+    """Return the demo's table of metrics and the example's oracle reports."""
+    title = f"Metric-oracles of {outcome.tests:,} test reports in a synthetic corpus of {outcome.reports:,}"
+    columns = ("mean oracle score", "mean random score", "pairs per second")
+    table = _table(title, "metric", *columns, right=columns)
+    for row in outcome.metrics:
+        table.add_row(row.metric, f"{row.oracle:.4f}", f"{row.random:.4f}", f"{row.pairs_per_second:,.0f}")
+    notes = []
+    if any(row.metric == "chexbert" for row in outcome.metrics):
+        notes.append("chexbert: stand-in embeddings made from the gold labels")
+    notes += [f"not run, not installed: {name}" for name in outcome.lacking]
+    example = _table("One test report and its oracle reports", "metric", "score", "report", right=("score",))
+    example.add_row("(test report)", "", _one_line(outcome.example), end_section=True)
+    for row in outcome.metrics:
+        example.add_row(row.metric, f"{row.top[0]:.4f}", _one_line(row.top[1]))
+    return [table, *(Text(note, style="dim") for note in notes), example]
