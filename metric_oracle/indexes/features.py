@@ -136,7 +136,7 @@ def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, fami
     query, feature = query[known], feature[known]
     n_families = len(family_ptr) - 1
     slot = query * n_families + np.searchsorted(family_ptr, feature, side="right") - 1
-    order = np.lexsort((feature, slot))
+    order = np.argsort(slot, kind="stable")
     ptr = np.zeros(sizes.shape[0] * n_families + 1, np.int64)
     np.cumsum(np.bincount(slot, minlength=sizes.shape[0] * n_families), out=ptr[1:])
     return Queries(ptr, feature[order].astype(np.int32), np.ascontiguousarray(sizes, dtype=np.int32))

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.indexes.features import cells_of, invert, lookup, pack, pack_queries
+from metric_oracle.indexes.features import cells_of, invert, lookup, pack_queries
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import Features, Queries
 
 _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
@@ -138,15 +139,26 @@ def _positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
     return ptr[:-1][text] + np.arange(len(text)) - first[text], text
 
 
-def _occurrence(text: np.ndarray, gram: np.ndarray) -> np.ndarray:
-    """Return how often the same n-gram stood earlier in the same text; unknown n-grams (-1) count too."""
-    order = np.lexsort((gram, text))
-    new = np.ones(len(order), bool)
-    new[1:] = (text[order][1:] != text[order][:-1]) | (gram[order][1:] != gram[order][:-1])
-    start = np.flatnonzero(new)
-    rank = np.arange(len(order)) - np.repeat(start, np.diff(np.r_[start, len(order)]))
-    out = np.empty(len(order), np.int64)
-    out[order] = rank
+@jit
+def _occurrence(text, gram, n_grams):
+    """Return how often the same n-gram stood earlier in the same text; 0 for unknown n-grams (-1).
+
+    Parameters
+    ----------
+    text : int64[P]
+        Ascending.
+    gram : int64[P]
+        -1 to n_grams - 1.
+    """
+    out = np.zeros(len(gram), np.int64)
+    seen_in = np.full(n_grams, -1, np.int64)
+    times = np.zeros(n_grams, np.int64)
+    for p in range(len(gram)):
+        g = gram[p]
+        if g >= 0:
+            times[g] = times[g] + 1 if seen_in[g] == text[p] else 0
+            seen_in[g] = text[p]
+            out[p] = times[g]
     return out
 
 
@@ -188,7 +200,10 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> Ngram
     words = sorted({word for s in sequences for word in s})
     flat, ptr = _flatten(sequences, {word: i for i, word in enumerate(words)})
 
-    gram_keys, repeat_keys, units, features = [], [], [], []
+    sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
+    fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
+    fwd_id = np.empty(fwd_ptr[-1], np.int32)
+    gram_keys, repeat_keys = [], []
     family_ptr = [0]
     gram = flat
     for order in range(1, max_order + 1):
@@ -203,17 +218,17 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> Ngram
             n_grams = len(keys)
             gram = np.full(len(flat), -1, np.int64)
             gram[position] = ids
-        occurrence = _occurrence(unit, gram[position])
+        occurrence = _occurrence(unit, gram[position], n_grams)
         feature = gram[position].copy()
         again = occurrence > 0
         keys, ids = np.unique(feature[again] << 32 | occurrence[again], return_inverse=True)
         feature[again] = n_grams + ids
         repeat_keys.append(keys)
-        units.append(unit)
-        features.append(feature + family_ptr[-1])
+        # Orders lie behind one another in a forward list, n-grams in text order.
+        place = fwd_ptr[unit] + sizes[: order - 1, unit].sum(axis=0) + position - ptr[unit]
+        fwd_id[place] = feature + family_ptr[-1]
         family_ptr.append(family_ptr[-1] + n_grams + len(keys))
     family = np.array(family_ptr, np.int64)
-    fwd_ptr, fwd_id, sizes = pack(np.concatenate(units), np.concatenate(features), len(sequences), family)
     return NgramIndex(
         kind,
         invert(fwd_ptr, fwd_id, sizes, rank[unit_of_text][row_text], int(family[-1])),
@@ -256,7 +271,7 @@ def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
             gram[position] = lookup(keys, key)
             n_grams = len(keys)
         feature = gram[position].copy()
-        occurrence = _occurrence(query, feature)
+        occurrence = _occurrence(query, feature, n_grams)
         again = (occurrence > 0) & (feature >= 0)
         keys = index.repeat_key[index.repeat_ptr[order - 1] : index.repeat_ptr[order]]
         found = lookup(keys, feature[again] << 32 | occurrence[again])

@@ -12,6 +12,7 @@ Four families of features, each a set of a graph (stack.md and formats.md of the
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -102,8 +103,23 @@ class GraphIndex:
         """Look up the features of the queries' graphs; every query has one."""
         assert inputs.graphs is not None
         assert inputs.graph_of_row is not None
-        chosen, which = np.unique(inputs.graph_of_row, return_inverse=True)
-        return GraphQueries(which, inputs.graphs, chosen, encode_graphs(inputs.graphs, chosen, self))
+        queries = encode_graphs(inputs.graphs, inputs.graph_of_row, self)
+        # Queries with the same known features and sizes have the same answers.
+        bounds = queries.ptr[:: len(FAMILIES)].tolist()
+        seen: dict[bytes, int] = {}
+        which = np.fromiter(
+            (
+                seen.setdefault(queries.sizes[q].tobytes() + queries.id[begin:end].tobytes(), len(seen))
+                for q, (begin, end) in enumerate(pairwise(bounds))
+            ),
+            np.int64,
+            len(queries.sizes),
+        )
+        example = np.unique(which, return_index=True)[1]
+        chosen = inputs.graph_of_row[example]
+        if len(example) < len(which):
+            queries = encode_graphs(inputs.graphs, chosen, self)
+        return GraphQueries(which, inputs.graphs, chosen, queries)
 
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
@@ -273,7 +289,7 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     buffer = fwd_id.tobytes()
     bounds = (fwd_ptr * fwd_id.itemsize).tolist()
     unit = np.fromiter(
-        (seen.setdefault(buffer[b:e], len(seen)) for b, e in zip(bounds[:-1], bounds[1:], strict=True)),
+        (seen.setdefault(buffer[b:e], len(seen)) for b, e in pairwise(bounds)),
         np.int64,
         len(used),
     )

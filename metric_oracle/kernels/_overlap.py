@@ -35,7 +35,7 @@ class Features(NamedTuple):
     fwd_ptr : int64[D + 1]
         Offsets of each unit's forward list.
     fwd_id : int32[P]
-        Feature ids of each unit, family after family, ascending within a family.
+        Feature ids of each unit, family after family.
     sizes : int32[F, D]
         Number of features of each family (set or multiset size) in each unit.
     row_ptr : int64[D + 1]
@@ -251,3 +251,41 @@ def count_marked(fwd_id, begin, end, mark):
     for p in range(begin, end):
         n += mark[fwd_id[p]]
     return n
+
+
+@jit
+def count_matches(queries, query, unit, index, mark, out):
+    """Count, for pairs of a query and a unit, the features that they share in every family.
+
+    Parameters
+    ----------
+    queries : Queries
+    query, unit : int64[n]
+        The pairs.
+    index : Features
+    mark : uint8[V]
+        All zero before and after.
+
+    Writes
+    ------
+    out : int64[F, n]
+    """
+    n_families = queries.sizes.shape[1]
+    for i in range(len(query)):
+        base = query[i] * n_families
+        ids = queries.id[queries.ptr[base] : queries.ptr[base + n_families]]
+        set_marks(ids, mark, 1)
+        begin = index.fwd_ptr[unit[i]]
+        for f in range(n_families):
+            end = begin + index.sizes[f, unit[i]]
+            out[f, i] = count_marked(index.fwd_id, begin, end, mark)
+            begin = end
+        set_marks(ids, mark, 0)
+
+
+def matches(index, encoded, query, unit):
+    """Return int64[F, n]: what :func:`count_matches` writes."""
+    out = np.empty((encoded.queries.sizes.shape[1], len(query)), np.int64)
+    mark = np.zeros(len(index.features.post_ptr) - 1, np.uint8)
+    count_matches(encoded.queries, query, unit, index.features, mark, out)
+    return out

@@ -13,13 +13,14 @@ from metric_oracle.kernels._overlap import (
     close_lengths,
     contains,
     count_marked,
+    matches,
     new_scratch,
     next_at_least,
     promising,
     scan,
     set_marks,
 )
-from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean
+from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
 from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
 
@@ -87,7 +88,7 @@ def _pass(
             # Score the most promising unit, so that theta rises before the long lists are reached.
             u = promising(count, cells, lo, hi, reference_length)
             if u >= 0 and n_seeds < len(seeds):
-                if family == 2 or order == 1 or scratch.count[1, u] == 0:
+                if not contains(seeds, u) and (family == 2 or order == 1 or scratch.count[1, u] == 0):
                     _score_unit(u, order, coco, reference_length, index, k, scratch, best)
                 seeds[n_seeds] = u
                 n_seeds += 1
@@ -243,3 +244,30 @@ def search(index, encoded, first, last, k, found, work, *, order, coco):
 def new_work(index):
     """Allocate the work space of one thread."""
     return new_scratch(index.features), new_best(len(index.features.fwd_ptr) - 1)
+
+
+def components(index, encoded, query, unit, scores, *, order, coco):
+    """Return the precisions and the brevity penalty of pairs of a distinct query and a unit.
+
+    Parameters
+    ----------
+    query, unit : int64[n]
+    scores : float64[n]
+
+    Returns
+    -------
+    dict of str to float64[n]
+    """
+    matched = matches(index, encoded, query, unit)
+    length = index.features.sizes[0, unit].astype(np.int64)
+    reference_length = encoded.queries.sizes[query, 0].astype(np.int64)
+    parts = {}
+    for n in range(1, order + 1):
+        values = [
+            precision(m, max(h - n + 1, 0), coco) if first else 0.0
+            for m, h, first in zip(matched[n - 1].tolist(), length.tolist(), matched[0].tolist(), strict=True)
+        ]
+        parts[f"precision_{n}"] = np.array(values)
+    pairs = zip(length.tolist(), reference_length.tolist(), strict=True)
+    parts["brevity_penalty"] = np.array([brevity(h, r, coco) if h else 0.0 for h, r in pairs])
+    return parts

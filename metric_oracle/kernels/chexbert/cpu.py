@@ -77,3 +77,8 @@ def search(index, encoded, first, last, k, found, work):
 def new_work(index):
     """Nothing is kept between blocks."""
     return
+
+
+def components(index, encoded, query, unit, scores):
+    """Return nothing: a cosine has no parts."""
+    return {}

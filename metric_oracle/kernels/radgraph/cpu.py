@@ -13,11 +13,12 @@ from metric_oracle.kernels._overlap import (
     by_rarity,
     contains,
     count_marked,
+    matches,
     new_scratch,
     scan,
     set_marks,
 )
-from metric_oracle.kernels.radgraph.score import f1, mean_f1
+from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
 EXTRA = 1  # as in _overlap, for each of the two families
@@ -172,7 +173,8 @@ def search_radgraph(
                 # Score the most promising unit, so that theta rises before the long lists are reached.
                 u = _promising(count, cells, lo, hi, n_a, n_b, two)
                 if u >= 0 and n_seeds < MAX_SEEDS:
-                    _score_unit(u, family_a, family_b, two, n_a, n_b, index, k, scratch, best)
+                    if not contains(seeds, u):  # later lists may make a scored unit the most promising one again
+                        _score_unit(u, family_a, family_b, two, n_a, n_b, index, k, scratch, best)
                     seeds[n_seeds] = u
                     n_seeds += 1
                     count[0, u] = 0
@@ -227,3 +229,24 @@ def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
 def new_work(index):
     """Allocate the work space of one thread."""
     return new_scratch(index.features), new_best(len(index.features.fwd_ptr) - 1)
+
+
+def components(index, encoded, query, unit, scores, *, family_a, family_b):
+    """Return the F1 of each family for pairs of a distinct query and a unit.
+
+    Parameters
+    ----------
+    query, unit : int64[n]
+    scores : float64[n]
+
+    Returns
+    -------
+    dict of str to float64[n]
+    """
+    matched = matches(index, encoded, query, unit)
+    parts = {}
+    for f in (family_a, family_b):
+        if f >= 0:
+            total = index.features.sizes[f, unit].astype(np.int64) + encoded.queries.sizes[query, f]
+            parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
+    return parts

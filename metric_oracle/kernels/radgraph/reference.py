@@ -1,8 +1,6 @@
 """RadGraph F1, slow and obvious: Python sets."""
 
-from metric_oracle.kernels.radgraph.score import f1, mean_f1
-
-_NAMES = ("entities_f1", "relations_f1", "partial_f1", "complete_f1")
+from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 
 
 def score(candidate, reference, *, family_a, family_b):
@@ -18,4 +16,4 @@ def score(candidate, reference, *, family_a, family_b):
     families = [f for f in (family_a, family_b) if f >= 0]
     values = [f1(len(candidate[f] & reference[f]), len(candidate[f]), len(reference[f])) for f in families]
     value = mean_f1(*values) if family_b >= 0 else values[0]
-    return value, {_NAMES[f]: v for f, v in zip(families, values, strict=True)}
+    return value, {NAMES[f]: v for f, v in zip(families, values, strict=True)}

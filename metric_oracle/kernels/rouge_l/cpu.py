@@ -172,8 +172,9 @@ def search_rouge_l(
                 # Score the most promising unit, so that theta rises before the long lists are reached.
                 u = promising(count, cells, lo, hi, reference_length)
                 if u >= 0 and n_seeds < MAX_SEEDS:
-                    lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, masks, state)
-                    offer(u, rouge_l(lcs, np.int64(index.sizes[0, u]), reference_length), index.row_ptr, k, best)
+                    if not contains(seeds, u):  # later lists may make a scored unit the most promising one again
+                        lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, masks, state)
+                        offer(u, rouge_l(lcs, np.int64(index.sizes[0, u]), reference_length), index.row_ptr, k, best)
                     seeds[n_seeds] = u
                     n_seeds += 1
                     count[u] = 0
@@ -218,3 +219,21 @@ def new_work(index):
     """Allocate the work space of one thread."""
     slot = np.zeros(len(index.words), np.int32)
     return new_scratch(index.features), slot, new_best(len(index.features.fwd_ptr) - 1)
+
+
+def components(index, encoded, query, unit, scores):
+    """Return precision and recall of pairs of a distinct query and a unit; the score gives the subsequence back.
+
+    Parameters
+    ----------
+    query, unit : int64[n]
+    scores : float64[n]
+
+    Returns
+    -------
+    dict of str to float64[n]
+    """
+    length = index.features.sizes[0, unit].astype(np.int64)
+    reference_length = encoded.queries.sizes[query, 0].astype(np.int64)
+    lcs = np.rint(scores * (length + reference_length) / 2.0)
+    return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}

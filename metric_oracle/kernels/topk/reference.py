@@ -24,8 +24,11 @@ def select(units, scores, row_ptr, row_id, k):
     total : int
         Rows of the units whose score reaches the last one returned.
     """
+    if len(units) > k:  # k units stand for k rows or more: nothing below the k-th best unit is listed
+        kept = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
+        units, scores = units[kept], scores[kept]
     sizes = row_ptr[units + 1] - row_ptr[units]
-    row = np.concatenate([row_id[row_ptr[u] : row_ptr[u + 1]] for u in units]) if len(units) else np.empty(0, np.int64)
+    row = np.concatenate([row_id[:0], *(row_id[row_ptr[u] : row_ptr[u + 1]] for u in units)])
     score = np.repeat(scores, sizes)
     order = np.lexsort((row, -score))
     row, score = row[order], score[order]
