@@ -94,7 +94,7 @@ def load_queries(
     else:
         texts = list(queries)
         if not all(isinstance(text, str) for text in texts):
-            msg = "load_queries: queries must be texts, a path or Reports; got a list with other values. Drop missing ones."
+            msg = "load_queries: queries must be texts, a path or Reports; got a list with other values. Drop those."
             raise InputError(msg)
         ids = [str(i) for i in range(len(texts))]
     return load_inputs(

@@ -1,10 +1,11 @@
 """The command line: parse, call the API, print. No arithmetic here, and nothing heavy imported before it is needed."""
 
+import io
 import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,7 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    help="Find, for every test radiology report, the report of a training corpus that scores best under a metric: exactly.",
+    help="Find, for every test radiology report, the training report that scores best under a metric: exactly.",
     epilog="Start with [bold]oracle demo[/]. Errors are one line and exit code 2; ORACLE_DEBUG=1 shows the traceback.",
 )
 
@@ -40,13 +41,41 @@ Profile = Annotated[str, typer.Option(help="Section rule for MIMIC-CXR report fi
 
 def main() -> None:
     """Run the command line; every expected error becomes one line and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # JSON is UTF-8 whatever the locale; a terminal shows what it can.
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="replace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         app()
-    except MetricOracleError as error:
+    except (MetricOracleError, OSError, MemoryError, KeyboardInterrupt) as error:
         if os.environ.get("ORACLE_DEBUG"):
             raise
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _fail(error)
+    except SystemExit as end:
+        # Typer ends so, without a word, at Ctrl-C.
+        if end.code == 130:
+            _fail(KeyboardInterrupt())
+        raise
+
+
+def _fail(error: BaseException) -> NoReturn:
+    """Say in one line what went wrong, control characters of file names spelled out, and end."""
+    if isinstance(error, KeyboardInterrupt):
+        line = "oracle: the command must run to its end; got an interruption. Run it again: a build resumes."
+    elif isinstance(error, MemoryError):
+        line = "oracle: the data must fit into memory; got more. Use fewer reports, or a machine with more memory."
+    elif isinstance(error, OSError):
+        line = (
+            "oracle: files and folders must be open to this user, with room to write; got "
+            f"{error.filename or 'one'} ({error.strerror or type(error).__name__}). Check it and run the command again."
+        )
+    else:
+        line = str(error)
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    print(f"error: {line}", file=sys.stderr)
+    raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2) from None
 
 
 def _version(wanted: bool) -> None:
@@ -70,7 +99,7 @@ def _main(
 def demo(
     reports: Annotated[int, typer.Option(help="Training reports.")] = 20000,
     tests: Annotated[int, typer.Option(help="Test reports.")] = 500,
-    seed: Annotated[int, typer.Option(help="Seed of the corpus.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the corpus.", min=0)] = 0,
 ) -> None:
     """Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute."""
     from rich.console import Console
@@ -90,7 +119,7 @@ def synth(
     out: Annotated[Path, typer.Argument(help="New or empty folder.")],
     reports: Annotated[int, typer.Option(help="Training reports.")] = 185538,
     tests: Annotated[int, typer.Option(help="Test reports.")] = 2192,
-    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)] = 0,
 ) -> None:
     """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.
 
@@ -193,12 +222,16 @@ def retrieve(
     if out is not None:
         from metric_oracle.retrieval.results import check_out
 
-        check_out(out)
+        given_files = (queries, radgraph, chexbert, chexbert_ids, chexbert_labels, split_file)
+        check_out(out, [path for path in given_files if path is not None])
     opened = api.open_index(index)
-    given = dict(
-        radgraph=radgraph, chexbert=chexbert, chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels,
-        uncertain=uncertain,
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "radgraph": radgraph,
+        "chexbert": chexbert,
+        "chexbert_ids": chexbert_ids,
+        "chexbert_labels": chexbert_labels,
+        "uncertain": uncertain,
+    }
     if queries is None:
         batch = api.load_queries([str(text)], **given)
     else:
@@ -234,7 +267,7 @@ def verify(
     results: Annotated[Path, typer.Argument(help="File that retrieve --out wrote.")],
     queries: Annotated[Path, typer.Argument(help="The test reports that it answers.")],
     sample: Annotated[int, typer.Option(help="Queries to search by brute force.", min=0)] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.", min=0)] = 0,
     radgraph: Radgraph = None,
     chexbert: Chexbert = None,
     chexbert_ids: ChexbertIds = None,

@@ -1,7 +1,8 @@
-"""Every error that a user can cause, as one line: *function: argument must be rule; got value. Next step.*
+"""Every error that a user can cause, each one line.
 
-The command line turns any :class:`MetricOracleError` into that one line and exit code 2. Report text is patient data and
-never part of a message: messages name files, lines, columns and ids.
+The form: *function: argument must be rule; got value. Next step.* The command line turns any :class:`MetricOracleError`
+into that line and exit code 2. Report text is patient data and never part of a message: messages name files, lines,
+columns and ids.
 """
 
 

@@ -1,7 +1,7 @@
 """The registry: one record for each metric and variant.
 
-Adding a metric is one record here, one folder under ``kernels/``, one file under ``indexes/`` (or none, where it reuses a
-representation) and one row in the shared tests.
+Adding a metric is one record here, one folder under ``kernels/``, one file under ``indexes/`` (or none, where it reuses
+a representation) and one row in the shared tests.
 """
 
 from collections.abc import Mapping

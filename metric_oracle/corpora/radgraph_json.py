@@ -258,7 +258,7 @@ def _items(text: str, path: Path) -> Iterator[tuple[str, Any]]:
             place = blanks_end(place + 1)
         if number and place != len(text):
             raise ValueError
-    except (ValueError, LookupError, AttributeError):
+    except (ValueError, LookupError, AttributeError, RecursionError):
         msg = (
             f"read_graphs: path must be a whole JSON object of graphs or list of one-key objects; got {path}, "
             f"broken after {number} graphs. Fetch or make it again."

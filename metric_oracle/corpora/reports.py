@@ -184,6 +184,9 @@ def _sort_out(
 
 def _table_source(path: Path, section: str, id_column: str | None, text_column: str | None) -> _Source:
     table = read_table(path, "read_reports")
+    if table.kind == "JSON" and "entities" in table.names and text_column is None:
+        msg = f"read_reports: path must be a file of reports; got RadGraph graphs in {path}. Pass it as --radgraph."
+        raise InputError(msg)
     found = table.id_cells("read_reports", id_column)
     if found is None:
         msg = (
@@ -377,6 +380,8 @@ def _read_mimic(path: Path, places: list[str]) -> Iterator[str]:
 def _open_zip(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError):
+    except PermissionError:
+        raise
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         msg = f"read_reports: path must be a whole zip file; got a damaged, cut or foreign one, {path}. Fetch it again."
         raise InputError(msg) from None

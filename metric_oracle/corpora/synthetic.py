@@ -479,7 +479,11 @@ def write_synthetic(
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         msg = f"write_synthetic: out must be a new or empty folder; got {out}. Name another folder."
         raise InputError(msg)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        msg = f"write_synthetic: out must lie in a folder; got {out}, where a file is in the way. Name another folder."
+        raise InputError(msg) from None
     unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
     unfinished.mkdir()
     try:

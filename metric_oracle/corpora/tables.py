@@ -225,7 +225,10 @@ def read_table(path: Path, function: str) -> Table:
 
 def _read_parquet(path: Path, function: str) -> Table:
     try:
-        table = pa.parquet.ParquetFile(path).read()
+        with path.open("rb") as file:
+            table = pa.parquet.ParquetFile(file).read()
+    except PermissionError:
+        raise
     except (pa.ArrowException, OSError):
         msg = (
             f"{function}: path must be a whole Parquet file; got a damaged, cut or foreign one, {path}. Fetch it again."
@@ -306,6 +309,11 @@ def _read_json(path: Path, text: str, note: str, function: str) -> Table:
             "Repair it."
         )
         raise InputError(msg) from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError):
+        msg = f"{function}: path must be JSON without endless numbers and nesting; got such in {path}. Repair it."
+        raise InputError(msg) from None
     if isinstance(data, dict) and data:
         keys, items = list(data), list(data.values())
         if all(isinstance(item, dict) for item in items):
@@ -329,7 +337,7 @@ def _read_json_lines(path: Path, text: str, note: str, function: str) -> Table:
             continue
         try:
             record = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
             msg = (

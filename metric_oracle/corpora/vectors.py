@@ -213,6 +213,8 @@ def _read_npy(path: Path) -> tuple[None, Any]:
     try:
         with path.open("rb") as file:
             return None, np.lib.format.read_array(file, allow_pickle=False)
+    except PermissionError:
+        raise
     except (ValueError, EOFError, OSError):
         raise _damaged(path, ".npy file") from None
 

@@ -1,0 +1,1 @@
+"""Answers -> tables; the demonstration."""

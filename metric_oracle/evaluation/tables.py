@@ -13,7 +13,7 @@ from metric_oracle.retrieval.results import Results
 SHOWN_QUERIES = 20
 
 
-def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+def _table(title: str | Text, *columns: str, right: tuple[str, ...] = ()) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         # Long text wraps; numbers never do.
@@ -22,8 +22,8 @@ def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def _one_line(text: str) -> Text:
-    """Return report text as it is, markup and line breaks made harmless."""
-    return Text(" ".join(text.split()))
+    """Return a report or an id as it is, made harmless: no markup, line break or control character of a terminal."""
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split())))
 
 
 def answers_table(results: Results) -> Group:
@@ -39,13 +39,13 @@ def answers_table(results: Results) -> Group:
     records = results.table.slice(0, SHOWN_QUERIES * signature["k"]).to_pylist()
     for record in records:
         cells: list[Any] = [
-            record["query_id"] if record["rank"] == 1 else "",
+            _one_line(record["query_id"] if record["rank"] == 1 else ""),
             str(record["rank"]),
             f"{record['score']:.4f}",
             *(f"{record[name]:.3f}" for name in results.components),
             f"{record['n_ties']:,}",
             f"{record['row']:,}",
-            record["candidate_id"] + (" (fallback)" if record["fallback"] else ""),
+            _one_line(record["candidate_id"] + (" (fallback)" if record["fallback"] else "")),
         ]
         if "text" in record:
             cells.append(_one_line(record["text"]))
@@ -61,13 +61,13 @@ def answers_table(results: Results) -> Group:
 def info_table(index: Any) -> Group:
     """Return what an index holds."""
     content = index.content
-    table = _table(f"{index.folder}", "what", "value")
-    table.add_row("source", Text(content["source"]))
+    table = _table(_one_line(str(index.folder)), "what", "value")
+    table.add_row("source", _one_line(content["source"]))
     for name, value in content["counts"].items():
         table.add_row(name.replace("_", " "), f"{value:,}")
     for kind, counts in content["representations"].items():
         shown = ", ".join(f"{v:,} {k}" if isinstance(v, int) else f"{k} {v}" for k, v in counts.items())
-        table.add_row(kind, shown.replace("_", " "))
+        table.add_row(kind, _one_line(shown.replace("_", " ")))
     table.add_row("metrics", ", ".join(index.metrics))
     table.add_row("on disk", f"{sum(f['bytes'] for f in content['files'].values()) / 2**20:,.1f} MiB")
     table.add_row("built by", f"{index.manifest['built_by']} at {index.manifest['built_at']}")

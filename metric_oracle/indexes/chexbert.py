@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import BackendError
-from metric_oracle.indexes.features import group_rows
+from metric_oracle.indexes.features import Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 
@@ -57,7 +57,7 @@ def unit_vectors(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class EmbeddingIndex:
+class EmbeddingIndex(Units):
     """Distinct CheXbert embeddings of a corpus.
 
     Attributes
@@ -106,7 +106,9 @@ class EmbeddingIndex:
         faiss = import_faiss("build_index")
         index = faiss.IndexFlatIP(self.vectors.shape[1])
         index.add(self.vectors)
-        faiss.write_index(index, str(folder / "vectors.faiss"))
+        # FAISS's own file writer says nothing when the last bytes find no room.
+        with (folder / "vectors.faiss").open("wb") as file:
+            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
         write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
 
     @classmethod
@@ -119,7 +121,7 @@ class EmbeddingIndex:
 
 
 @dataclass(frozen=True)
-class LabelIndex:
+class LabelIndex(Units):
     """Distinct CheXbert label vectors of a corpus.
 
     Attributes

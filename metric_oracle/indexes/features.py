@@ -1,5 +1,7 @@
 """Sets of features, laid out for the overlap kernels: distinct units, postings, forward lists, rows of each unit."""
 
+from functools import cached_property
+
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
@@ -22,6 +24,36 @@ def _invert(fwd_ptr, fwd_id, n_features):
             post_unit[cursor[v]] = u
             cursor[v] += 1
     return post_ptr, post_unit
+
+
+class Units:
+    """What every representation has: distinct units, and the corpus rows that each stands for."""
+
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+
+    @cached_property
+    def unit_of_row(self) -> np.ndarray:
+        """Return the unit of each corpus row, -1 for rows that the representation lacks: int64[...]."""
+        unit_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
+        unit_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
+        return unit_of_row
+
+
+class FeatureUnits(Units):
+    """Units described by features."""
+
+    features: Features
+
+    @property
+    def row_ptr(self) -> np.ndarray:  # type: ignore[override]
+        """Offsets of the rows of each unit."""
+        return self.features.row_ptr
+
+    @property
+    def row_id(self) -> np.ndarray:  # type: ignore[override]
+        """Corpus rows, ascending within a unit."""
+        return self.features.row_id
 
 
 def group_rows(unit_of_row: np.ndarray, n_units: int) -> tuple[np.ndarray, np.ndarray]:

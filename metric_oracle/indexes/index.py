@@ -1,7 +1,9 @@
 """Build an index from reports, and open it again."""
 
+import errno
 import fcntl
 import hashlib
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +35,9 @@ _NEEDS = {
     "chexbert": ("embeddings", "--chexbert FILE"),
     "labels": ("labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
 }
+# Files of a build under way: the lock that one process holds, and what is finished.
+LOCK = ".lock"
+PROGRESS = "build.json"
 
 
 def _representation(kind: str) -> Any:
@@ -153,26 +158,41 @@ def build_index(
     """
     out = Path(out)
     kinds = _kinds(inputs, metrics)
-    if out.exists():
-        msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
-        raise InputError(msg)
+    _check_new(out)
     if not inputs.ids:
         msg = "build_index: reports must be at least one; got 0. Check the file and the section."
         raise InputError(msg)
     building = out.with_name(out.name + ".building")
+    if building.is_dir() and any(building.iterdir()) and not (building / LOCK).is_file():
+        msg = (
+            f"build_index: {building} must be what an earlier build left; got a folder with other files. "
+            "Move it, or name another out."
+        )
+        raise InputError(msg)
     try:
         building.mkdir(parents=True, exist_ok=True)
         with _alone(building):
+            _check_new(out)  # another build may just have ended
             _build(inputs, building, kinds, source, states or {}, progress or (lambda part: None))
             building.rename(out)
     except OSError as error:
+        step = "Make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Repair it"
         msg = (
             f"build_index: out must be a place with room to write; got {out} ({error.strerror or error}). "
-            "Make room and run the same command again: finished parts are kept."
+            f"{step} and run the same command again: finished parts are kept."
         )
         raise InputError(msg) from error
-    (out / ".lock").unlink(missing_ok=True)
+    for name in (PROGRESS, LOCK):
+        (out / name).unlink(missing_ok=True)
     return open_index(out)
+
+
+def _check_new(out: Path) -> None:
+    """Raise where a file or folder, or a link to nowhere, has the name."""
+    manifest.check_name(out, "build_index", "out")
+    if out.exists() or out.is_symlink():
+        msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
+        raise InputError(msg)
 
 
 def _kinds(inputs: Any, metrics: Sequence[str] | None) -> list[str]:
@@ -191,7 +211,7 @@ def _kinds(inputs: Any, metrics: Sequence[str] | None) -> list[str]:
 @contextmanager
 def _alone(building: Path) -> Iterator[None]:
     """Hold the build folder; the system lets go of it when the process ends, however it ends."""
-    with (building / ".lock").open("w") as lock:
+    with (building / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -204,7 +224,7 @@ def _build(
     inputs: Any, building: Path, kinds: list[str], source: str, states: dict[str, int], progress: Callable[[str], None]
 ) -> None:
     digest = _digest(inputs)
-    done = _resume(building, digest)
+    done = _resume(building, digest, kinds)
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
         """Build one part unless an earlier, killed build finished it."""
@@ -216,7 +236,7 @@ def _build(
         before = set(_files(building))
         counts = make(folder)
         done[name] = {"counts": counts, "files": manifest.describe(building, set(_files(building)) - before)}
-        manifest.write_json(building / "build.json", {"inputs": digest, "done": done})
+        manifest.write_json(building / PROGRESS, {"inputs": digest, "done": done})
 
     distinct: dict[str, int] = {}
     distinct_id = np.fromiter((distinct.setdefault(t, len(distinct)) for t in inputs.texts), np.int64, len(inputs.ids))
@@ -247,7 +267,6 @@ def _build(
             "content": content,
         },
     )
-    (building / "build.json").unlink()
 
 
 def _files(building: Path) -> list[str]:
@@ -256,24 +275,22 @@ def _files(building: Path) -> list[str]:
     return [path.relative_to(building).as_posix() for path in paths]
 
 
-def _resume(building: Path, digest: str) -> dict[str, Any]:
+def _resume(building: Path, digest: str, kinds: Sequence[str]) -> dict[str, Any]:
     """Return the finished parts of an earlier build of the same inputs; clear away everything else."""
     try:
-        state = manifest.json.loads((building / "build.json").read_text(encoding="utf-8"))
-        done = state["done"] if state["inputs"] == digest else {}
+        state = json.loads((building / PROGRESS).read_text(encoding="utf-8"))
+        finished = state["done"] if state["inputs"] == digest else {}
+        done = {name: finished[name] for name in ("reports", *kinds) if name in finished}
         for entry in done.values():
             manifest.check_files(building, entry["files"], full=True)
-    except (OSError, ValueError, KeyError, IndexFormatError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexFormatError):
         done = {}
-    kept = {name for entry in done.values() for name in entry["files"]}
-    for name in _files(building):
-        if name not in kept:
-            (building / name).unlink()
-    if not done:
-        for path in building.iterdir():
-            if path.is_dir():
+    kept = {LOCK, *([PROGRESS, *done] if done else []), *(name for entry in done.values() for name in entry["files"])}
+    for path in [*building.glob("*/*"), *building.glob("*")]:
+        if path.relative_to(building).as_posix() not in kept:
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
-            elif path.name != ".lock":
+            else:
                 path.unlink()
     return done
 
@@ -288,11 +305,13 @@ def _digest(inputs: Any) -> str:
     graphs = inputs.graphs
     arrays = [inputs.graph_of_row, inputs.embeddings, inputs.embedding_of_row, inputs.labels, inputs.label_of_row]
     if graphs is not None:
-        hasher.update(repr((graphs.tokens, graphs.labels, graphs.relation_types, graphs.schema)).encode())
+        names = (graphs.tokens, graphs.labels, graphs.relation_types, graphs.schema, graphs.n_dangling)
+        hasher.update(repr(names).encode())
         arrays += [graphs.entity_ptr, graphs.entity_token, graphs.entity_label]
         arrays += [graphs.relation_ptr, graphs.relation_source, graphs.relation_target, graphs.relation_type]
     for array in arrays:
-        hasher.update(b"none" if array is None else np.ascontiguousarray(array).data)
+        hasher.update(b"none" if array is None else f"{array.dtype}{array.shape}".encode())
+        hasher.update(b"" if array is None else np.ascontiguousarray(array).data)
     hasher.update(repr(inputs.uncertain).encode())
     return hasher.hexdigest()
 
@@ -329,9 +348,7 @@ def _write_representation(
     else:
         built = _representation(kind).build(inputs)
     built.save(folder)
-    row_id = built.features.row_id if hasattr(built, "features") else built.row_id
-    row_ptr = built.features.row_ptr if hasattr(built, "features") else built.row_ptr
-    counts = {"units": len(row_ptr) - 1, "rows": len(row_id)}
+    counts = {"units": len(built.row_ptr) - 1, "rows": len(built.row_id)}
     if kind == "radgraph":
         counts["dangling_relations"] = inputs.graphs.n_dangling
         counts["schema"] = inputs.graphs.schema

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, read_graphs
-from metric_oracle.corpora.tables import canonical_ids
+from metric_oracle.corpora.tables import canonical_ids, shown_names
 from metric_oracle.corpora.vectors import read_embeddings, read_labels
 from metric_oracle.errors import InputError
 
@@ -69,9 +69,16 @@ def load_inputs(
     uncertain : {"positive", "negative", "blank"}
         What an uncertain label counts as; required with labels.
     """
+    if chexbert_ids is not None and chexbert is None:
+        msg = f"{function}: chexbert must be given with chexbert_ids; got None. Add the embeddings of {chexbert_ids}."
+        raise InputError(msg)
+    _check_unicode(ids, ids, function, "ids")
+    _check_unicode(texts, ids, function, "texts")
     graphs = graph_of_row = embeddings = embedding_of_row = classes = label_of_row = None
     if radgraph is not None:
         graphs = read_graphs(radgraph)
+        for strings in (graphs.tokens, graphs.relation_types):
+            _check_unicode(strings, None, function, f"entities and relations of {radgraph}")
         graph_of_row = align_graphs(graphs, ids, texts)
     if chexbert is not None:
         vectors = read_embeddings(chexbert, ids=chexbert_ids)
@@ -107,6 +114,17 @@ def load_inputs(
         label_of_row,
         uncertain if labels is not None else None,
     )
+
+
+def _check_unicode(strings: Sequence[str], ids: Sequence[str] | None, function: str, what: str) -> None:
+    """Raise where a string holds half of a surrogate pair, which JSON allows and no file of an index can hold."""
+    for place, string in enumerate(strings):
+        try:
+            string.encode()
+        except UnicodeEncodeError:
+            where = "one" if ids is None else f"that of report {shown_names([ids[place]])}"
+            msg = f"{function}: {what} must be valid Unicode; got half of a surrogate pair in {where}. Repair the file."
+            raise InputError(msg) from None
 
 
 def _join(ids: Sequence[str], keys: Sequence[str], function: str, what: str, path: str | Path) -> np.ndarray:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.indexes.features import cells_of, invert, lookup, pack_queries
+from metric_oracle.indexes.features import FeatureUnits, cells_of, invert, lookup, pack_queries
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels._jit import jit
@@ -36,7 +36,7 @@ MAX_ORDER = {"ngrams": 4, "words": 1}
 
 
 @dataclass(frozen=True)
-class NgramIndex:
+class NgramIndex(FeatureUnits):
     """n-gram features of the distinct token sequences of a corpus, units by ascending length.
 
     Attributes

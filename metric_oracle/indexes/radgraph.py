@@ -9,7 +9,7 @@ Four families of features, each a set of a graph (stack.md and formats.md of the
    token strings lower-cased: RG_ER-bar
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +20,7 @@ import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import cells_of, invert, lookup, pack, pack_queries, reorder
+from metric_oracle.indexes.features import FeatureUnits, cells_of, invert, lookup, pack, pack_queries, reorder
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels._overlap import Features, Queries
@@ -38,7 +38,7 @@ class Graph(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GraphIndex:
+class GraphIndex(FeatureUnits):
     """Graph features of a corpus; units are distinct graphs by ascending entities + relations, then entities.
 
     Attributes
@@ -63,11 +63,16 @@ class GraphIndex:
     kind: ClassVar[str] = "radgraph"
 
     @cached_property
+    def numbers(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+        """Tokens, labels and relation types as dictionaries, made at the first query."""
+        return _numbered(self.tokens), _numbered(self.labels), _numbered(self.relation_types)
+
+    @cached_property
     def _cells(self) -> dict[tuple[int, int], np.ndarray]:
         return {}
 
     def cells(self, family_a: int, family_b: int) -> np.ndarray:
-        """Runs of units of similar sizes for a metric of these families (family_b -1: of one)."""
+        """Return runs of units of similar sizes for a metric of these families (family_b -1: of one)."""
         if (family_a, family_b) not in self._cells:
             sizes = self.features.sizes
             total = sizes[0] + sizes[1]
@@ -188,24 +193,22 @@ def spell_graph(graphs: GraphTable, g: int) -> Graph:
     )
 
 
-def _positions(strings: Sequence[str], sorted_strings: Sequence[str]) -> np.ndarray:
-    """Return the position of each string in `sorted_strings`, -1 where it is not there."""
-    place = {s: i for i, s in enumerate(sorted_strings)}
-    return np.array([place.get(s, -1) for s in strings], np.int64)
-
-
 def _pairs(
-    graphs: GraphTable, chosen: np.ndarray, tokens: Sequence[str], labels: Sequence[str], types: Sequence[str]
+    graphs: GraphTable,
+    chosen: np.ndarray,
+    tokens: Mapping[str, int],
+    labels: Mapping[str, int],
+    types: Mapping[str, int],
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return for each family the distinct (graph, key) pairs of the `chosen` graphs, numbered in that order.
 
-    A key packs vocabulary positions into an int64. Strings outside the vocabulary get numbers of their own behind it, so
-    that sets keep their sizes; such keys are in no index.
+    A key packs vocabulary positions into an int64. Strings outside the vocabulary get numbers of their own behind it,
+    so that sets keep their sizes; such keys are in no index.
     """
-    token = _extended(graphs.tokens, tokens)
-    lower = _extended([t.lower() for t in graphs.tokens], tokens)
-    label = _extended(graphs.labels, labels)
-    kind = _extended(graphs.relation_types, types)
+    token = _numbers(graphs.tokens, tokens)
+    lower = _numbers([t.lower() for t in graphs.tokens], tokens)
+    label = _numbers(graphs.labels, labels)
+    kind = _numbers(graphs.relation_types, types)
     if max(token.max(initial=0), lower.max(initial=0)) >> 24 or label.max(initial=0) >> 5 or kind.max(initial=0) >> 4:
         msg = (
             "build_index: graphs must have at most 2**24 entity strings, 32 labels and 16 relation types; got "
@@ -242,13 +245,18 @@ def _pairs(
     ]
 
 
-def _extended(strings: Sequence[str], vocabulary: Sequence[str]) -> np.ndarray:
-    """Return positions in the vocabulary; equal strings outside it share a number from its end on."""
+def _numbered(strings: Sequence[str]) -> dict[str, int]:
+    return {s: i for i, s in enumerate(strings)}
+
+
+def _numbers(strings: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
+    """Return numbers in the vocabulary; equal strings outside it share a number from its end on."""
     extra: dict[str, int] = {}
-    place = _positions(strings, vocabulary)
-    for i in np.flatnonzero(place < 0):
-        place[i] = extra.setdefault(strings[i], len(vocabulary) + len(extra))
-    return place
+    number = [vocabulary.get(s, -1) for s in strings]
+    for i, s in enumerate(strings):
+        if number[i] < 0:
+            number[i] = extra.setdefault(s, len(vocabulary) + len(extra))
+    return np.array(number, np.int64)
 
 
 def _distinct(graph: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -276,7 +284,7 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     labels, types = sorted(graphs.labels), sorted(graphs.relation_types)
     keys, units, features = [], [], []
     family_ptr = np.zeros(len(FAMILIES) + 1, np.int64)
-    for f, (graph, key) in enumerate(_pairs(graphs, used, tokens, labels, types)):
+    for f, (graph, key) in enumerate(_pairs(graphs, used, *map(_numbered, (tokens, labels, types)))):
         distinct, feature = np.unique(key, return_inverse=True)
         keys.append(distinct)
         units.append(graph)
@@ -323,13 +331,13 @@ def encode_graphs(graphs: GraphTable, chosen: np.ndarray, index: GraphIndex) -> 
     """
     if graphs.schema != index.schema and len(graphs.labels):
         msg = (
-            f"retrieve: the queries' graphs must have the index's label schema {index.schema!r}; got {graphs.schema!r}. "
-            "Annotate both with one RadGraph model."
+            f"retrieve: the queries' graphs must have the index's label schema {index.schema!r}; "
+            f"got {graphs.schema!r}. Annotate both with one RadGraph model."
         )
         raise InputError(msg)
     queries, features = [], []
     sizes = np.zeros((len(chosen), len(FAMILIES)), np.int64)
-    for f, (graph, key) in enumerate(_pairs(graphs, chosen, index.tokens, index.labels, index.relation_types)):
+    for f, (graph, key) in enumerate(_pairs(graphs, chosen, *index.numbers)):
         begin, end = index.family_ptr[f], index.family_ptr[f + 1]
         found = lookup(index.keys[begin:end], key)
         queries.append(graph)

@@ -6,6 +6,7 @@ reach the kernels without a copy.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +27,14 @@ def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) 
         arrays.append(column)
         fields.append(pa.field(name, column.type, metadata={"shape": shape}))
     schema = pa.schema(fields)
-    with ipc.new_file(str(path), schema) as writer:
+    with path.open("wb") as file, ipc.new_file(file, schema) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray | pa.Array]:
+def read_arrays(path: Path) -> dict[str, Any]:
     """Return the columns of :func:`write_arrays`: read-only views of the mapped file, strings as an Arrow array."""
     batch = ipc.open_file(pa.memory_map(str(path))).get_batch(0)
-    columns: dict[str, np.ndarray | pa.Array] = {}
+    columns: dict[str, Any] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         shape = field.metadata[b"shape"].decode()
         if shape == "strings":
@@ -45,7 +46,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray | pa.Array]:
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a table into one Arrow IPC file."""
-    with ipc.new_file(str(path), table.schema) as writer:
+    with path.open("wb") as file, ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
 

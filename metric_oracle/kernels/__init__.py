@@ -1,0 +1,1 @@
+"""One folder a metric; arrays in, arrays out. See README.md."""

@@ -1,7 +1,7 @@
 """The only module that names compiler flags.
 
-``nogil`` lets a thread pool share the work; ``cache`` keeps the machine code beside the package, so that a second process
-starts at once; fast-math stays off, because backends must agree to the last bit.
+``nogil`` lets a thread pool share the work; ``cache`` keeps the machine code beside the package, so that a second
+process starts at once; fast-math stays off, because backends must agree to the last bit.
 """
 
 import numba

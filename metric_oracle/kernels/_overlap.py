@@ -1,15 +1,14 @@
 """Shared parts of the exact searches over sets of features: postings, counting, marking.
 
-A *unit* is a distinct representation of the corpus (a distinct token sequence, a distinct graph) and is identified by an
-int32 id; a *feature* is one thing that a query and a unit can share (the second occurrence of a bigram, an entity, a
-relation). Features of all families (n-gram orders; entities, relations, ...) share one id space. Repeated n-grams become
-features of their own (n-gram, occurrence), so every clipped count is the size of a set intersection.
+A *unit* is a distinct representation of the corpus (a distinct token sequence, a distinct graph), identified by an int32
+id; a *feature* is one thing that a query and a unit can share (the second occurrence of a bigram, an entity, a relation).
+Features of all families (n-gram orders; entities, relations, ...) share one id space. Repeated n-grams become features of
+their own (n-gram, occurrence), so every clipped count is the size of a set intersection.
 
-Why it is exact: a unit that holds none of the scanned features can only match the features that were not scanned. Each
-metric turns that into an upper bound on its score; once the bound is below the worst score that is kept, no unit outside
-the touched ones can enter the list (the prefix filter of exact set-similarity search: Chaudhuri et al., ICDE 2006; Bayardo
-et al., WWW 2007). Touched units are dropped by the same bound with their own counts and sizes, or scored from their
-forward list.
+Why it is exact: a unit that holds none of the features read so far can only match the features still unread. Each metric
+turns that into an upper bound on its score; once the bound is below the worst score that is kept, no such unit can enter
+the list (the prefix filter of exact set-similarity search: Chaudhuri et al., ICDE 2006; Bayardo et al., WWW 2007). Units
+that were met are dropped by the same bound with their own counts and sizes, or scored from their forward list.
 """
 
 from typing import NamedTuple
@@ -217,7 +216,7 @@ def close_lengths(need, left, lists_left, lo, hi):
 
 @jit
 def promising(count, cells, lo, hi, reference_length):
-    """Return the unit of the cells [lo, hi) with the best ratio of matches to the summed lengths, -1 if none matches."""
+    """Return the unit of the cells [lo, hi) with the best ratio of matches to summed lengths, -1 if none matches."""
     cell, matched, size = -1, np.int64(0), np.int64(1)
     for j in range(lo, hi):
         c = np.int64(largest(count, cells[j, 0], cells[j, 1]))
@@ -231,8 +230,8 @@ def promising(count, cells, lo, hi, reference_length):
 @jit
 def contains(values, x):
     """Return whether x is in a short array."""
-    for i in range(len(values)):
-        if values[i] == x:
+    for value in values:  # noqa: SIM110 - numba compiles no generator expressions
+        if value == x:
             return True
     return False
 

@@ -7,7 +7,7 @@ import numpy as np
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import check_queries, rows_of, units_of_rows
+from metric_oracle.retrieval.search import check_queries
 
 
 def random_scores(index: Index, queries: Inputs, metric: str, *, seed: int = 0) -> np.ndarray:
@@ -27,14 +27,12 @@ def random_scores(index: Index, queries: Inputs, metric: str, *, seed: int = 0) 
     record = get_metric(metric)
     check_queries(queries, record, index)
     representation = index.representation(record)
-    row_ptr, row_id = rows_of(representation)
-    unit_of_row = units_of_rows(row_ptr, row_id)
     encoded = representation.encode(queries)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-    drawn = np.random.default_rng(seed).choice(np.sort(row_id), len(queries.ids))
+    drawn = np.random.default_rng(seed).choice(np.sort(representation.row_id), len(queries.ids))
     return np.array(
         [
-            score(representation.item(int(unit_of_row[row])), encoded.item(int(q)), **record.options)[0]
+            score(representation.item(int(representation.unit_of_row[row])), encoded.item(int(q)), **record.options)[0]
             for row, q in zip(drawn, encoded.which, strict=True)
         ]
     )

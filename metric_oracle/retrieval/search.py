@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
@@ -92,11 +93,13 @@ def retrieve(
     """
     record = get_metric(metric)
     representation = index.representation(record)
-    row_ptr, row_id = rows_of(representation)
+    row_id = representation.row_id
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(row_id):
         msg = f"retrieve: k must be an int from 1 to {len(row_id)} (reports that {record.name} can score); got {k!r}. Choose one."
         raise InputError(msg)
-    if threads is not None and threads < 1:
+    if threads is not None and (
+        isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1
+    ):
         msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
         raise InputError(msg)
     backend = _backend(backend)
@@ -111,7 +114,7 @@ def retrieve(
     fallback = np.zeros((n, k), bool)
     if record.fallback:
         _fall_back(found, fallback, index, row_id)
-    components = _components(record, representation, encoded, found, row_ptr, row_id)
+    components = _components(record, representation, encoded, found)
     return Results(
         _table(index, queries, encoded.which, found, fallback, components, text),
         signature(index, record, backend, int(k)),
@@ -145,19 +148,6 @@ def subset(inputs: Inputs, chosen: np.ndarray) -> Inputs:
     return replace(inputs, ids=ids, texts=texts, **of_row)
 
 
-def rows_of(representation: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets and the corpus rows of the units of a representation."""
-    features = getattr(representation, "features", representation)
-    return features.row_ptr, features.row_id
-
-
-def units_of_rows(row_ptr: np.ndarray, row_id: np.ndarray) -> np.ndarray:
-    """Return the unit of each corpus row, -1 for rows that the metric cannot score."""
-    unit_of_row = np.full(int(row_id.max(initial=-1)) + 1, -1, np.int64)
-    unit_of_row[row_id] = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
-    return unit_of_row
-
-
 def _backend(name: str) -> str:
     if name == "cuda":
         msg = 'retrieve: backend "cuda" is not usable: this version has no CUDA kernels. Use "cpu", or "auto".'
@@ -186,7 +176,7 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
         raise InputError(msg)
     lacking = [queries.ids[i] for i in np.flatnonzero(of_row < 0)]
     if lacking:
-        shown = ", ".join(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
+        shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         msg = (
             f"retrieve: queries must have {what} each for metric {record.name!r}; got {len(lacking)} of "
             f"{len(queries.ids)} without ({shown}). Add them to the file or leave these queries out."
@@ -231,10 +221,14 @@ def _search(
             done += run(first)
             reported = _report(progress, done, n, n_queries, reported)
     else:
-        with ThreadPoolExecutor(threads) as pool:
+        pool = ThreadPoolExecutor(min(threads, len(blocks)))
+        try:
             for future in as_completed([pool.submit(run, first) for first in blocks]):
                 done += future.result()
                 reported = _report(progress, done, n, n_queries, reported)
+        finally:
+            # After an error or Ctrl-C no further block begins.
+            pool.shutdown(cancel_futures=True)
     _report(progress, done, n, n_queries, reported)
 
 
@@ -269,13 +263,12 @@ class _Reference:
         return None
 
     def search(self, index: Any, encoded: Any, first: int, last: int, k: int, found: Found, work: None) -> None:
-        row_ptr, row_id = rows_of(index)
-        units = np.arange(len(row_ptr) - 1)
+        units = np.arange(len(index.row_ptr) - 1)
         items = [index.item(u) for u in units]
         for q in range(first, last):
             query = encoded.item(q)
             scores = np.array([self._score(item, query, **self._options)[0] for item in items])
-            rows, values, ties, total = select(units, scores, row_ptr, row_id, k)
+            rows, values, ties, total = select(units, scores, index.row_ptr, index.row_id, k)
             found.rows[q], found.scores[q], found.ties[q], found.totals[q] = rows, values, ties, total
 
 
@@ -295,12 +288,10 @@ def _fall_back(found: Found, fallback: np.ndarray, index: Index, row_id: np.ndar
     nothing = np.flatnonzero(found.scores[:, 0] == 0.0)
     if not len(nothing):
         return
-    scorable = np.zeros(index.n_reports, bool)
-    scorable[row_id] = True
-    first_row = index.distinct["first_row"].to_numpy()
-    multiplicity = index.distinct["multiplicity"].to_numpy()
-    usable = np.flatnonzero(scorable[first_row])
-    row = first_row[usable[np.lexsort((first_row[usable], -multiplicity[usable]))[0]]]
+    # The lowest scorable row of the most frequent text that has one.
+    scorable = np.sort(row_id)
+    multiplicity = index.distinct["multiplicity"].to_numpy()[index.reports["distinct_id"].to_numpy()[scorable]]
+    row = scorable[np.argmax(multiplicity)]
     for q in nothing:
         others = found.rows[q][found.rows[q] != row]
         found.rows[q] = np.r_[row, others][: found.rows.shape[1]]
@@ -308,10 +299,10 @@ def _fall_back(found: Found, fallback: np.ndarray, index: Index, row_id: np.ndar
 
 
 def _components(
-    record: Metric, representation: Any, encoded: Any, found: Found, row_ptr: np.ndarray, row_id: np.ndarray
+    record: Metric, representation: Any, encoded: Any, found: Found
 ) -> dict[str, np.ndarray]:
     """Return the components of every listed pair, float64[n, k], and check a sample of pairs with the reference."""
-    units = units_of_rows(row_ptr, row_id)[found.rows].ravel()
+    units = representation.unit_of_row[found.rows].ravel()
     n, k = found.rows.shape
     query = np.repeat(np.arange(n), k)
     scores = found.scores.ravel()

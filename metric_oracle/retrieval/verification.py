@@ -3,13 +3,18 @@
 from importlib import import_module
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import check_queries, retrieve, rows_of, subset, units_of_rows
+from metric_oracle.retrieval.search import check_queries, retrieve, subset
+
+_ANSWER = ("rank", "row", "score", "n_ties", "fallback")
 
 
 def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20, seed: int = 0) -> dict[str, int]:
@@ -30,26 +35,38 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
         )
         raise InputError(msg)
     record = get_metric(str(signature.get("metric")), "verify")
-    place = {query: i for i, query in enumerate(queries.ids)}
-    columns = {
-        name: results.table[name].to_pylist() for name in ("query_id", "rank", "row", "score", "n_ties", "fallback")
-    }
-    unknown = sorted({query for query in columns["query_id"] if query not in place})
+    k = signature.get("k")
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        msg = f"verify: k in the signature must be an int of at least 1; got {k!r}. Retrieve again."
+        raise InputError(msg)
+    for name, value in (("sample", sample), ("seed", seed)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+            msg = f"verify: {name} must be an int of at least 0; got {value!r}. Choose one."
+            raise InputError(msg)
+    position = {query: i for i, query in enumerate(queries.ids)}
+    columns = {name: results.table[name].to_pylist() for name in ("query_id", *_ANSWER)}
+    answers: dict[str, list[tuple]] = {}
+    for query, *answer in zip(*columns.values(), strict=True):
+        answers.setdefault(query, []).append(tuple(answer))
+    unknown = sorted(answers.keys() - position.keys())
     if unknown:
         msg = (
             f"verify: results must be of these queries; got {len(unknown)} query ids that are not among them "
-            f"({', '.join(unknown[:3])}). Pass the queries that they were made with."
+            f"({shown_names(unknown[:3])}). Pass the queries that they were made with."
         )
         raise InputError(msg)
-    listed = sorted({place[query] for query in columns["query_id"]})
-    batch = subset(queries, np.array(listed, np.int64))
-    check_queries(batch, record, index)
-    position = {query: i for i, query in enumerate(batch.ids)}
+    lacking = [query for query in queries.ids if query not in answers]
+    if lacking:
+        msg = (
+            f"verify: results must answer every query; got none for {len(lacking)} of {len(queries.ids)} "
+            f"({shown_names(lacking[:3])}). The file was cut, or made with other queries: retrieve again."
+        )
+        raise InputError(msg)
+    check_queries(queries, record, index)
 
     representation = index.representation(record)
-    row_ptr, row_id = rows_of(representation)
-    unit_of_row = units_of_rows(row_ptr, row_id)
-    encoded = representation.encode(batch)
+    unit_of_row = representation.unit_of_row
+    encoded = representation.encode(queries)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
     for query, row, value in zip(columns["query_id"], columns["row"], columns["score"], strict=True):
         unit = int(unit_of_row[row]) if 0 <= row < len(unit_of_row) else -1
@@ -60,31 +77,48 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
             )[0]
         if again != value:
             msg = (
-                f"verify: the score of query {query} and row {row} must be {again!r}; got {value!r}. "
+                f"verify: the score of query {shown_names([query])} and row {row} must be {again!r}; got {value!r}. "
                 "The results were altered, or are of another version: retrieve again."
             )
             raise ExactnessError(msg)
+    rows = pa.array(columns["row"], pa.int64())
+    for name, column in (("candidate_id", "study_id"), ("text", "text")):
+        if name in results.table.column_names:
+            wrong = pc.invert(pc.equal(results.table[name].cast(pa.large_string()), index.reports[column].take(rows)))
+            place = pc.index(wrong, True).as_py()
+            if place >= 0:
+                msg = (
+                    f"verify: {name} must be that of the index's row; got another at query "
+                    f"{shown_names([columns['query_id'][place]])}, row {columns['row'][place]}. "
+                    "The results were altered: retrieve again."
+                )
+                raise ExactnessError(msg)
+    for query, listed in answers.items():
+        listed.sort()
+        if not _is_ranked(listed, k, record.higher_is_better):
+            msg = (
+                f"verify: the answers of query {shown_names([query])} must be {k}, ranked by score, then row; got "
+                "others. The results were cut or altered: retrieve again."
+            )
+            raise ExactnessError(msg)
 
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(listed))[:sample])
-    expected = retrieve(
-        index, subset(batch, chosen), record.name, k=int(signature["k"]), backend="reference", text=False
-    ).table
-    wanted = {batch.ids[i] for i in chosen}
-    got = [
-        answer
-        for answer in zip(*(columns[name] for name in ("query_id", "rank", "row", "n_ties", "fallback")), strict=True)
-        if answer[0] in wanted
-    ]
-    order = {batch.ids[i]: i for i in chosen}
-    got.sort(key=lambda answer: (order[answer[0]], answer[1]))
-    right = list(
-        zip(*(expected[name].to_pylist() for name in ("query_id", "rank", "row", "n_ties", "fallback")), strict=True)
-    )
-    if got != right:
-        first = next((a[0] for a, b in zip(got, right, strict=False) if a != b), "?")
-        msg = (
-            f"verify: the answers of query {first} must be those of a brute-force search; got others. "
-            "The results were altered, or are of another version: retrieve again."
-        )
-        raise ExactnessError(msg)
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[:sample])
+    if len(chosen):
+        table = retrieve(index, subset(queries, chosen), record.name, k=k, backend="reference", text=False).table
+        expected = list(zip(*(table[name].to_pylist() for name in _ANSWER), strict=True))
+        for n, query in enumerate(queries.ids[i] for i in chosen):
+            if answers[query] != expected[n * k : (n + 1) * k]:
+                msg = (
+                    f"verify: the answers of query {shown_names([query])} must be those of a brute-force search; got "
+                    "others. The results were altered, or are of another version: retrieve again."
+                )
+                raise ExactnessError(msg)
     return {"pairs": len(columns["row"]), "queries": len(chosen)}
+
+
+def _is_ranked(answers: list[tuple], k: int, higher_is_better: bool) -> bool:
+    """Tell whether the answers of one query have ranks 1 to k, best score first, then row; a fallback leads."""
+    ranks, rows, scores, _, fallback = zip(*answers, strict=True)
+    order = [(-score if higher_is_better else score, row) for score, row in zip(scores, rows, strict=True)]
+    order = order[1:] if fallback[0] else order
+    return ranks == tuple(range(1, k + 1)) and len(set(rows)) == k and order == sorted(order)

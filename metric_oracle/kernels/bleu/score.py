@@ -3,8 +3,8 @@
 Two published forms:
 
 ``coco`` False
-    fast_bleu, which CXR-Report-Metric calls, and NLTK's smoothing method 1: a zero numerator becomes 0.1; brevity penalty
-    1 if the candidate is longer than the reference, else exp(1 - reference / candidate).
+    fast_bleu, which CXR-Report-Metric calls, and NLTK's smoothing method 1: a zero numerator becomes 0.1; brevity
+    penalty 1 if the candidate is longer than the reference, else exp(1 - reference / candidate).
 ``coco`` True
     pycocoevalcap: 1e-15 added to each numerator and 1e-9 to each denominator, so that an identical pair scores
     0.99999999923.

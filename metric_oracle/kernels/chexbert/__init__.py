@@ -1,0 +1,1 @@
+"""CheXbert vector similarity."""

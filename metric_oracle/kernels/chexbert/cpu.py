@@ -13,8 +13,8 @@ def screen_error(width: int) -> float:
     """Bound the error of a float32 inner product of unit vectors of `width` dimensions, in any order of summation.
 
     gamma_n = n u / (1 - n u) with u = 2**-24 times the sum of the absolute products, at most the product of the lengths
-    (Higham, Accuracy and Stability, section 3.1); the lengths are 1 within 2**-23 after rounding. The exact cosine divides
-    by those lengths, hence the added 2**-22.
+    (Higham, Accuracy and Stability, section 3.1); the lengths are 1 within 2**-23 after rounding. The exact cosine
+    divides by those lengths, hence the added 2**-21.
     """
     n_u = (width + 2) * 2.0**-24
     return n_u / (1.0 - n_u) * (1.0 + 2.0**-21) + 2.0**-21

@@ -1,0 +1,1 @@
+"""Cosine of the 14 CheXbert labels."""

@@ -1,5 +1,7 @@
 """ROUGE-L search with Numba: word-overlap screen, bit-parallel longest common subsequence, one thread a call."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
@@ -33,8 +35,69 @@ def _zeros(x):
     return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
+class Positions(NamedTuple):
+    """Where the words of a query stand, 64 positions a block.
+
+    Attributes
+    ----------
+    ptr : int64[S + 2]
+        Entries of slot s (from 1) are ``ptr[s] : ptr[s + 1]``.
+    block : int64[E]
+        Ascending within a slot.
+    bits : uint64[E]
+        Bit i of an entry is set where the query's word 64 * block + i is the slot's word.
+    """
+
+    ptr: np.ndarray
+    block: np.ndarray
+    bits: np.ndarray
+
+
 @jit
-def count_lcs(sequence, begin, end, slot, masks, state):
+def find_positions(words, slot):
+    """Give each distinct known word of a query a slot and note its positions.
+
+    Parameters
+    ----------
+    words : int64[n]
+        Word ids, -1 for words that the corpus lacks.
+    slot : int32[V]
+        All zero; the slots of the query's words are written.
+
+    Returns
+    -------
+    Positions
+    """
+    n = len(words)
+    ptr = np.zeros(n + 2, np.int64)
+    last_block = np.full(n + 1, -1, np.int64)
+    n_slots = 0
+    for i in range(n):
+        if words[i] >= 0:
+            if slot[words[i]] == 0:
+                n_slots += 1
+                slot[words[i]] = n_slots
+            s = slot[words[i]]
+            if last_block[s] != i >> 6:
+                ptr[s + 1] += 1
+                last_block[s] = i >> 6
+    for s in range(n_slots + 1):
+        ptr[s + 1] += ptr[s]
+    block = np.full(ptr[n_slots + 1], -1, np.int64)
+    bits = np.zeros(ptr[n_slots + 1], np.uint64)
+    cursor = ptr.copy()
+    for i in range(n):
+        if words[i] >= 0:
+            s = slot[words[i]]
+            if block[cursor[s]] >= 0 and block[cursor[s]] != i >> 6:
+                cursor[s] += 1
+            block[cursor[s]] = i >> 6
+            bits[cursor[s]] |= np.uint64(1) << np.uint64(i & 63)
+    return Positions(ptr, block, bits)
+
+
+@jit
+def count_lcs(sequence, begin, end, slot, positions, state):
     """Return the length of the longest common subsequence of ``sequence[begin:end]`` and the query.
 
     Parameters
@@ -43,63 +106,63 @@ def count_lcs(sequence, begin, end, slot, masks, state):
         Word ids.
     begin, end : int
     slot : int32[V]
-        Row of `masks` for each word id, 0 for words that the query lacks.
-    masks : uint64[S, B]
-        Bit i of block j is set where the query's word 64 j + i is the slot's word.
+        Slot of each word id, 0 for words that the query lacks.
+    positions : Positions
     state : uint64[B]
-        Work space.
+        Work space, a bit for each word of the query.
 
     Cost
     ----
-    B steps of six operations for each word that the query has.
+    Six operations for each word that the query has; beyond 64 words, for each block that holds it.
 
     Source
     ------
-    Hyyrö, Bit-parallel LCS-length computation revisited (AWOCA 2004).
+    Hyyrö, Bit-parallel LCS-length computation revisited (AWOCA 2004); a block whose word does not occur changes only by
+    a carry.
     """
-    n_blocks = len(state)
-    if n_blocks == 1:
+    if len(state) == 1:
         v = ONES
         for p in range(begin, end):
             s = slot[sequence[p]]
             if s > 0:
-                u = v & masks[s, 0]
+                u = v & positions.bits[s - 1]
                 v = (v + u) | (v - u)
         return _zeros(v)
     state[:] = ONES
     for p in range(begin, end):
         s = slot[sequence[p]]
-        if s > 0:
-            carry = np.uint64(0)
-            for j in range(n_blocks):
-                v = state[j]
-                u = v & masks[s, j]
-                total = v + u
-                overflow = np.uint64(total < v)
-                total += carry
-                overflow |= np.uint64(total < carry)
-                carry = overflow
-                state[j] = total | (v - u)
+        if s == 0:
+            continue
+        carry = np.uint64(0)
+        done = np.int64(0)  # blocks before this one are up to date
+        for e in range(positions.ptr[s], positions.ptr[s + 1]):
+            j = positions.block[e]
+            carry = _ripple(state, carry, done, j)
+            v = state[j]
+            u = v & positions.bits[e]
+            total = v + u
+            overflow = np.uint64(total < v)
+            total += carry
+            overflow |= np.uint64(total < carry)
+            state[j] = total | (v - u)
+            carry = overflow
+            done = j + 1
+        _ripple(state, carry, done, len(state))
     zeros = np.int64(0)
-    for j in range(n_blocks):
+    for j in range(len(state)):
         zeros += _zeros(state[j])
     return zeros
 
 
 @jit
-def _fill_masks(words, slot):
-    """Give each distinct known word of the query a slot and build its position masks."""
-    n = len(words)
-    masks = np.zeros((n + 1, (n + 63) // 64), np.uint64)
-    n_slots = 0
-    for i in range(n):
-        w = words[i]
-        if w >= 0:
-            if slot[w] == 0:
-                n_slots += 1
-                slot[w] = n_slots
-            masks[slot[w], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
-    return masks
+def _ripple(state, carry, j, end):
+    """Add a carry to the blocks from j on until it is used up or `end` is reached; return what is left of it."""
+    while carry > 0 and j < end:
+        total = state[j] + carry
+        carry = np.uint64(total == 0)
+        state[j] |= total
+        j += 1
+    return carry
 
 
 @jit
@@ -158,8 +221,8 @@ def search_rouge_l(
         ids = by_rarity(queries.id[queries.ptr[q] : queries.ptr[q + 1]], index.post_ptr)
         known = len(ids)
         text = words[words_ptr[q] : words_ptr[q + 1]]
-        masks = _fill_masks(text, slot)
-        state = np.empty(masks.shape[1], np.uint64)
+        positions = find_positions(text, slot)
+        state = np.empty((len(text) + 63) // 64, np.uint64)
         lo, hi = 0, len(cells)
         theta = 0.0
         need[:] = 1
@@ -173,7 +236,7 @@ def search_rouge_l(
                 u = promising(count, cells, lo, hi, reference_length)
                 if u >= 0 and n_seeds < MAX_SEEDS:
                     if not contains(seeds, u):  # later lists may make a scored unit the most promising one again
-                        lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, masks, state)
+                        lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, positions, state)
                         offer(u, rouge_l(lcs, np.int64(index.sizes[0, u]), reference_length), index.row_ptr, k, best)
                     seeds[n_seeds] = u
                     n_seeds += 1
@@ -194,7 +257,7 @@ def search_rouge_l(
                 if u == cells[j, 1]:
                     break
                 if not contains(seeds, u):
-                    lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, masks, state)
+                    lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, positions, state)
                     offer(u, rouge_l(lcs, cells[j, 2], reference_length), index.row_ptr, k, best)
                     if threshold(best, k) > theta:
                         theta = threshold(best, k)

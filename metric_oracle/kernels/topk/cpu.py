@@ -1,7 +1,7 @@
 """Keep the best units of one query and turn them into corpus rows; the only home of the tie rule.
 
-Order: best score first, then row ascending. Equal scores are never dropped before the rows are known, because any of the
-tied units may hold the lowest row.
+Order: best score first, then row ascending. Equal scores are never dropped before the rows are known, because any of
+the tied units may hold the lowest row.
 """
 
 from typing import NamedTuple
