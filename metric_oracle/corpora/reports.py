@@ -368,7 +368,7 @@ def _read_mimic(path: Path, places: list[str]) -> Iterator[str]:
         for place in places:
             try:
                 raw = archive.read(place)
-            except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, NotImplementedError):
+            except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, NotImplementedError, OSError):
                 msg = (
                     f"read_reports: path must be a whole zip file; got a damaged member {place} in {path}. "
                     "Fetch it again."

@@ -227,14 +227,16 @@ def _read_parquet(path: Path, function: str) -> Table:
     try:
         with path.open("rb") as file:
             table = pa.parquet.ParquetFile(file).read()
+        table.validate(full=True)
+        names = table.column_names
     except PermissionError:
         raise
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         msg = (
             f"{function}: path must be a whole Parquet file; got a damaged, cut or foreign one, {path}. Fetch it again."
         )
         raise InputError(msg) from None
-    return Table(path, "Parquet", table.column_names, table.columns, table.num_rows)
+    return Table(path, "Parquet", names, table.columns, table.num_rows)
 
 
 def _read_csv(path: Path, kind: str, text: str, note: str, function: str) -> Table:

@@ -1,6 +1,7 @@
 """Embeddings and CheXbert labels that other tools wrote, as arrays with ids."""
 
 import pickle
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -45,6 +46,8 @@ _CLASS_OF_VALUE = {1.0: 1, 0.0: 2, -1.0: 3}
 _CLASS_OF_INDEX = {0.0: 0, 1.0: 1, 2.0: 2, 3.0: 3}
 # CheXbert's head for No Finding has two classes; some tools write its blank as 0.
 _NO_FINDING_CLASS = {1.0: 1, 0.0: 0}
+# What NumPy and zipfile raise at a damaged file; RuntimeError is an encrypted one.
+_DAMAGES = (ValueError, EOFError, OSError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ def _read_npy(path: Path) -> tuple[None, Any]:
             return None, np.lib.format.read_array(file, allow_pickle=False)
     except PermissionError:
         raise
-    except (ValueError, EOFError, OSError):
+    except _DAMAGES:
         raise _damaged(path, ".npy file") from None
 
 
@@ -226,7 +229,7 @@ def _read_npz(path: Path) -> tuple[list[Any] | None, Any]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+    except _DAMAGES:
         raise _damaged(path, ".npz file") from None
     ids = arrays.pop("ids", None)
     if len(arrays) != 1:

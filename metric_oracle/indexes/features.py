@@ -7,6 +7,8 @@ import numpy as np
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import Features, Queries
 
+SHORTEST_SKIPPED = 4  # postings a cell from which a list gets a row in the skip table
+
 
 @jit
 def _invert(fwd_ptr, fwd_id, n_features):
@@ -114,16 +116,54 @@ def reorder(fwd_ptr: np.ndarray, fwd_id: np.ndarray, order: np.ndarray) -> tuple
     return new_ptr, fwd_id[source]
 
 
+@jit
+def _skip_table(post_ptr, post_unit, cell_of_unit, n_cells, shortest):
+    """Find where each cell begins within the lists of at least `shortest` postings."""
+    slot = np.full(len(post_ptr) - 1, -1, np.int32)
+    n_slots = 0
+    for v in range(len(slot)):
+        if post_ptr[v + 1] - post_ptr[v] >= shortest:
+            slot[v] = n_slots
+            n_slots += 1
+    skip = np.zeros((n_slots, n_cells + 1), np.int32)
+    for v in range(len(slot)):
+        if slot[v] >= 0:
+            cell = 0
+            for p in range(post_ptr[v], post_ptr[v + 1]):
+                while cell <= cell_of_unit[post_unit[p]]:
+                    skip[slot[v], cell] = p - post_ptr[v]
+                    cell += 1
+            skip[slot[v], cell:] = post_ptr[v + 1] - post_ptr[v]
+    return slot, skip
+
+
 def invert(
-    fwd_ptr: np.ndarray, fwd_id: np.ndarray, sizes: np.ndarray, unit_of_row: np.ndarray, n_features: int
+    fwd_ptr: np.ndarray,
+    fwd_id: np.ndarray,
+    sizes: np.ndarray,
+    sort_key: np.ndarray,
+    unit_of_row: np.ndarray,
+    n_features: int,
 ) -> Features:
-    """Add posting lists and rows to forward lists whose units are in their final order."""
+    """Add posting lists, skips and rows to forward lists whose units are sorted by `sort_key`."""
     post_ptr, post_unit = _invert(fwd_ptr, fwd_id, n_features)
+    cell_of_unit = np.cumsum(_starts(sort_key)) - 1
+    n_cells = int(cell_of_unit[-1]) + 1 if len(cell_of_unit) else 0
+    skip_slot, skip = _skip_table(post_ptr, post_unit, cell_of_unit, n_cells, SHORTEST_SKIPPED * max(n_cells, 1))
     row_ptr, row_id = group_rows(unit_of_row, len(fwd_ptr) - 1)
-    return Features(post_ptr, post_unit, fwd_ptr, fwd_id, np.ascontiguousarray(sizes), row_ptr, row_id)
+    sizes = np.ascontiguousarray(sizes)
+    return Features(post_ptr, post_unit, fwd_ptr, fwd_id, sizes, skip_slot, skip, row_ptr, row_id)
 
 
-def cells_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray) -> np.ndarray:
+def _starts(sort_key: np.ndarray) -> np.ndarray:
+    """Return which units begin a cell, a run of units with equal sort keys: bool[D]."""
+    key = np.atleast_2d(sort_key)
+    starts = np.ones(key.shape[1], bool)
+    starts[1:] = np.any(key[:, 1:] != key[:, :-1], axis=0)
+    return starts
+
+
+def cells_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, finest: np.ndarray) -> np.ndarray:
     """Return the runs of units with equal sort keys, and the least and greatest sizes in each.
 
     Parameters
@@ -131,18 +171,21 @@ def cells_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray) -> np
     sort_key : int[D] or int[S, D]
         What the units are sorted by.
     size_a, size_b : int32[D]
+    finest : int[D] or int[S, D]
+        Sort key of the cells that the skip table knows; it refines `sort_key`.
 
     Returns
     -------
-    int64[C, 6]
-        First unit, end unit, least and greatest size_a, least and greatest size_b.
+    int64[C, 8]
+        First unit, end unit, least and greatest size_a, least and greatest size_b, first and end of the finest cells.
     """
-    key = np.atleast_2d(sort_key)
-    if key.shape[1] == 0:
-        return np.empty((0, 6), np.int64)
-    first = np.flatnonzero(np.r_[True, np.any(key[:, 1:] != key[:, :-1], axis=0)])
+    first = np.flatnonzero(_starts(sort_key))
+    if len(first) == 0:
+        return np.empty((0, 8), np.int64)
+    end = np.r_[first[1:], len(size_a)]
     ranges = [reduce.reduceat(size, first) for size in (size_a, size_b) for reduce in (np.minimum, np.maximum)]
-    return np.stack([first, np.r_[first[1:], key.shape[1]], *ranges], axis=1).astype(np.int64)
+    fine = np.cumsum(_starts(finest)) - 1
+    return np.stack([first, end, *ranges, fine[first], fine[end - 1] + 1], axis=1).astype(np.int64)
 
 
 def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:

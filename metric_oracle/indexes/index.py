@@ -283,7 +283,7 @@ def _resume(building: Path, digest: str, kinds: Sequence[str]) -> dict[str, Any]
         done = {name: finished[name] for name in ("reports", *kinds) if name in finished}
         for entry in done.values():
             manifest.check_files(building, entry["files"], full=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexFormatError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, IndexFormatError):
         done = {}
     kept = {LOCK, *([PROGRESS, *done] if done else []), *(name for entry in done.values() for name in entry["files"])}
     for path in [*building.glob("*/*"), *building.glob("*")]:

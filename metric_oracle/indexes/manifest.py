@@ -73,7 +73,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         known = manifest["format"] == FORMAT
-    except (ValueError, TypeError, KeyError, OSError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         known = False
     if not known:
         msg = f"open_index: {NAME} must be that of a metric-oracle index; got something else in {folder}. Rebuild it."
@@ -108,7 +108,7 @@ def check_files(folder: Path, files: dict[str, dict[str, Any]], *, full: bool = 
     """
     try:
         stamps = dict(json.loads((folder / STAMPS).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         stamps = {}
     fresh = False
     for name, wanted in files.items():

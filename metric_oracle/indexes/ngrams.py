@@ -81,7 +81,7 @@ class NgramIndex(FeatureUnits):
     def cells(self) -> np.ndarray:
         """Runs of units of equal length, see :func:`metric_oracle.indexes.features.cells_of`."""
         length = self.features.sizes[0]
-        return cells_of(length, length, length)
+        return cells_of(length, length, length, length)
 
     def item(self, unit: int) -> tuple[str, ...]:
         """Return the tokens of a unit."""
@@ -231,7 +231,7 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> Ngram
     family = np.array(family_ptr, np.int64)
     return NgramIndex(
         kind,
-        invert(fwd_ptr, fwd_id, sizes, rank[unit_of_text][row_text], int(family[-1])),
+        invert(fwd_ptr, fwd_id, sizes, sizes[0], rank[unit_of_text][row_text], int(family[-1])),
         words,
         np.concatenate(gram_keys),
         np.cumsum([0] + [len(k) for k in gram_keys]).astype(np.int64),

@@ -75,9 +75,9 @@ class GraphIndex(FeatureUnits):
         """Return runs of units of similar sizes for a metric of these families (family_b -1: of one)."""
         if (family_a, family_b) not in self._cells:
             sizes = self.features.sizes
-            total = sizes[0] + sizes[1]
-            key = np.stack([total, sizes[0]]) if family_b >= 0 else total
-            self._cells[family_a, family_b] = cells_of(key, sizes[family_a], sizes[max(family_b, family_a)])
+            finest = _sort_key(sizes)
+            key = finest if family_b >= 0 else finest[0]
+            self._cells[family_a, family_b] = cells_of(key, sizes[family_a], sizes[max(family_b, family_a)], finest)
         return self._cells[family_a, family_b]
 
     def item(self, unit: int) -> Graph:
@@ -268,6 +268,11 @@ def _distinct(graph: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return graph[new], key[new]
 
 
+def _sort_key(sizes: np.ndarray) -> np.ndarray:
+    """Return what units are sorted by: entities + relations, then entities."""
+    return np.stack([sizes[0] + sizes[1], sizes[0]])
+
+
 def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     """Index the graphs of a corpus.
 
@@ -303,13 +308,15 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     )
     example = np.zeros(len(seen), np.int64)
     example[unit[::-1]] = np.arange(len(used))[::-1]
-    order = np.lexsort((sizes[0, example], sizes[0, example] + sizes[1, example]))
+    sizes = sizes[:, example]
+    order = np.lexsort(_sort_key(sizes)[::-1])
+    sizes = sizes[:, order]
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
     unit_of_row = np.where(row_graph >= 0, rank[unit[row_graph]] if len(unit) else -1, -1)
     return GraphIndex(
-        invert(fwd_ptr, fwd_id, sizes[:, example[order]], unit_of_row, int(family_ptr[-1])),
+        invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), unit_of_row, int(family_ptr[-1])),
         tokens,
         labels,
         types,

@@ -95,7 +95,10 @@ def retrieve(
     representation = index.representation(record)
     row_id = representation.row_id
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(row_id):
-        msg = f"retrieve: k must be an int from 1 to {len(row_id)} (reports that {record.name} can score); got {k!r}. Choose one."
+        msg = (
+            f"retrieve: k must be an int from 1 to {len(row_id)} (reports that {record.name} can score); got {k!r}. "
+            "Choose one."
+        )
         raise InputError(msg)
     if threads is not None and (
         isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1
@@ -245,7 +248,7 @@ def _search_faiss(kernel: Any, representation: Any, encoded: Any, n: int, k: int
     import faiss
 
     before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(threads)
+    faiss.omp_set_num_threads(min(threads, n_threads()))
     try:
         kernel.search(representation, encoded, 0, n, k, found, None)
     finally:

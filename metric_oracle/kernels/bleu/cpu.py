@@ -10,14 +10,17 @@ from metric_oracle.kernels._overlap import (
     SEED_GROWTH,
     SLACK,
     by_rarity,
-    close_lengths,
+    close_cells,
     contains,
     count_marked,
+    deepen,
+    first_at_least,
     matches,
     new_scratch,
     next_at_least,
+    postings,
     promising,
-    scan,
+    read,
     set_marks,
 )
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
@@ -66,12 +69,12 @@ def _reachable(theta, known1, lengths, penalty, order, coco):
 
 @jit
 def _pass(
-    family, ids, known1, reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best, need, left
+    family, ids, known1, reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best, need, stop
 ):
     """Score every unit that may enter the list and shares a bigram (family 2), or a unigram but no bigram (family 1).
 
-    Lists are read from the rarest on. A unit of some length that was in none of the lists read so far can match only the
-    lists to come; where those are fewer than the length needs, the length is closed and its later lists are skipped.
+    Lists are read from the rarest on. A unit of some length that was in none of the lists read so far can match only
+    the lists to come; where those are fewer than the length needs, the length is closed and later lists are skipped.
     """
     count = scratch.count[family - 1]
     known = len(ids)
@@ -79,12 +82,12 @@ def _pass(
     theta = threshold(best, k)
     need[:] = 0
     _raise_need(theta, family, known1, known, lengths, penalty, order, coco, need)
-    n_scanned = np.int64(0)
+    n_read = np.int64(0)
     next_seed = np.int64(FIRST_SEED)
     seeds = np.full(MAX_SEEDS, -1, np.int64)
     n_seeds = 0
     for i in range(known + 1):
-        if i == known or n_scanned + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
+        if i == known or n_read + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
             # Score the most promising unit, so that theta rises before the long lists are reached.
             u = promising(count, cells, lo, hi, reference_length)
             if u >= 0 and n_seeds < len(seeds):
@@ -96,16 +99,32 @@ def _pass(
                 if threshold(best, k) > theta:
                     theta = threshold(best, k)
                     _raise_need(theta, family, known1, known, lengths, penalty, order, coco, need)
-            next_seed = max(next_seed, n_scanned) * SEED_GROWTH
-        lo, hi = close_lengths(need, left, known - i, lo, hi)
+            next_seed = max(next_seed, n_read) * SEED_GROWTH
+        lo, hi = close_cells(need, stop, known, i, lo, hi)
         if lo == hi or i == known:
             break
-        n_scanned += scan(ids[i], cells[lo, 0], cells[hi - 1, 1], index, count)
-    left[lo:hi] = 0
-    for j in range(len(cells)):
+        begin, end = postings(ids[i], cells, lo, hi, index)
+        read(begin, end, index, count)
+        n_read += end - begin
+    stop[lo:hi] = known
+    # Lengths near the reference's come first: they hold the best units, and theta is high for the others.
+    above = first_at_least(cells, reference_length)
+    below = above - 1
+    while below >= 0 or above < len(cells):
+        if above == len(cells) or (
+            below >= 0 and reference_length - lengths[below] < lengths[above] - reference_length
+        ):
+            j = below
+            below -= 1
+        else:
+            j = above
+            above += 1
+        if need[j] > known:
+            continue
+        least = deepen(j, ids, need, stop, cells, index, count)
         u = cells[j, 0]
         while need[j] <= known:
-            u = next_at_least(count, u, cells[j, 1], min(max(need[j] - left[j], 1), FULL))
+            u = next_at_least(count, u, cells[j, 1], min(max(need[j] - (known - stop[j]), least), FULL))
             if u == cells[j, 1]:
                 break
             if not contains(seeds, u) and (family == 2 or order == 1 or scratch.count[1, u] == 0):
@@ -156,7 +175,7 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
         Which published form, see `score.py`.
     index : Features
         Units by ascending length.
-    cells : int64[C, 6]
+    cells : int64[C, 8]
         Runs of units of equal length: first and end unit, then the length.
     k : int
     scratch, best : Scratch, Best
@@ -178,7 +197,7 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
     n_families = queries.sizes.shape[1]
     lengths = cells[:, 2].copy()
     need = np.empty(len(cells), np.int64)
-    left = np.empty(len(cells), np.int64)
+    stop = np.empty(len(cells), np.int64)
     for q in range(first, last):
         reset(best)
         reference_length = np.int64(queries.sizes[q, 0])
@@ -206,7 +225,7 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
                 scratch,
                 best,
                 need,
-                left,
+                stop,
             )
         if order == 1 or _reachable(threshold(best, k), len(ids1), lengths, penalty, order, coco):
             _pass(
@@ -224,7 +243,7 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
                 scratch,
                 best,
                 need,
-                left,
+                stop,
             )
             scratch.count[0] = 0
         if order > 1:

@@ -8,6 +8,7 @@ from metric_oracle.kernels._overlap import (
     FIRST_SEED,
     FULL,
     MAX_SEEDS,
+    SCORE_COST,
     SEED_GROWTH,
     SLACK,
     by_rarity,
@@ -15,19 +16,19 @@ from metric_oracle.kernels._overlap import (
     count_marked,
     matches,
     new_scratch,
-    scan,
+    postings,
+    read,
     set_marks,
 )
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
-EXTRA = 1  # as in _overlap, for each of the two families
 UNIT = 1 << 16  # fixed-point one: weighted counts stay within int32
 
 
 @jit
 def _combine(f1_a, f1_b, two):
-    return mean_f1(f1_a, f1_b) if two else f1_a
+    return 0.5 * (f1_a + f1_b) if two else f1_a
 
 
 @jit
@@ -57,6 +58,15 @@ def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
     while begin < end and np.int32(count_a[begin]) * weight_a + np.int32(count_b[begin]) * weight_b < least:
         begin += 1
     return begin
+
+
+@jit
+def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
+    """Return how many units of ``[begin, end)`` have a weighted count of at least `least`."""
+    n = np.int64(0)
+    for u in range(np.uint64(begin), np.uint64(end)):  # vectorised
+        n += np.int32(count_a[u]) * weight_a + np.int32(count_b[u]) * weight_b >= least
+    return n
 
 
 @jit
@@ -106,7 +116,7 @@ def _score_unit(u, family_a, family_b, two, n_a, n_b, index, k, scratch, best):
             end += index.sizes[f, u]
         size_b = np.int64(index.sizes[family_b, u])
         match_b = count_marked(index.fwd_id, end, end + size_b, scratch.mark)
-    value = _combine(f1(match_a, size_a, n_a), f1(match_b, size_b, n_b), two)
+    value = mean_f1(match_a, size_a + n_a, match_b, size_b + n_b) if two else f1(match_a, size_a, n_a)
     if value > 0.0:
         offer(u, value, index.row_ptr, k, best)
 
@@ -125,7 +135,7 @@ def search_radgraph(
     family_a, family_b : int
         Families whose F1 values are averaged, family_a first in the forward lists; family_b is -1 for a metric of one.
     index : Features
-    cells : int64[C, 6]
+    cells : int64[C, 8]
         Runs of units of similar sizes: first and end unit, least and greatest size of family a, of family b.
     k : int
     scratch, best : Scratch, Best
@@ -146,7 +156,7 @@ def search_radgraph(
     """
     n_families = queries.sizes.shape[1]
     two = family_b >= 0
-    left = np.empty((2, len(cells)), np.int64)
+    stop = np.empty(len(cells), np.int64)
     count = scratch.count
     for q in range(first, last):
         reset(best)
@@ -159,17 +169,23 @@ def search_radgraph(
         set_marks(ids_b, scratch.mark, 1)
         ids = by_rarity(np.concatenate((ids_a, ids_b)), index.post_ptr)
         first_b = ids_b.min() if len(ids_b) > 0 else np.int32(2**31 - 1)
-        left_a, left_b = len(ids_a), len(ids_b)
-        # A count saturates: beyond FULL lists a unit may hold more matches than its count says.
-        spare_a, spare_b = max(left_a - FULL, 0), max(left_b - FULL, 0)
+        n_lists = len(ids)
+        # Lists of each family that are unread after the first i; beyond FULL lists a count may have saturated, and a
+        # unit may hold that many more matches than its count says.
+        unread = np.zeros((2, n_lists + 1), np.int64)
+        for i in range(n_lists - 1, -1, -1):
+            is_b = ids[i] >= first_b
+            unread[0, i] = unread[0, i + 1] + (not is_b)
+            unread[1, i] = unread[1, i + 1] + is_b
+        spare_a, spare_b = max(len(ids_a) - FULL, 0), max(len(ids_b) - FULL, 0)
         lo, hi = 0, len(cells)
         theta = 0.0
-        n_scanned = np.int64(0)
+        n_read = np.int64(0)
         next_seed = np.int64(FIRST_SEED)
         seeds = np.full(MAX_SEEDS, -1, np.int64)
         n_seeds = 0
-        for i in range(len(ids) + 1):
-            if i == len(ids) or n_scanned + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
+        for i in range(n_lists + 1):
+            if i == n_lists or n_read + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
                 # Score the most promising unit, so that theta rises before the long lists are reached.
                 u = _promising(count, cells, lo, hi, n_a, n_b, two)
                 if u >= 0 and n_seeds < MAX_SEEDS:
@@ -180,37 +196,59 @@ def search_radgraph(
                     count[0, u] = 0
                     count[1, u] = 0
                     theta = threshold(best, k)
-                next_seed = max(next_seed, n_scanned) * SEED_GROWTH
-            while lo < hi and _bound(left_a + EXTRA, left_b + EXTRA, cells[lo], n_a, n_b, two) < theta * SLACK:
-                left[0, lo], left[1, lo] = left_a, left_b
+                next_seed = max(next_seed, n_read) * SEED_GROWTH
+            a, b = unread[0, i], unread[1, i]
+            while lo < hi and _bound(a, b, cells[lo], n_a, n_b, two) < theta * SLACK:
+                stop[lo] = i
                 lo += 1
-            while lo < hi and _bound(left_a + EXTRA, left_b + EXTRA, cells[hi - 1], n_a, n_b, two) < theta * SLACK:
+            while lo < hi and _bound(a, b, cells[hi - 1], n_a, n_b, two) < theta * SLACK:
                 hi -= 1
-                left[0, hi], left[1, hi] = left_a, left_b
-            if lo == hi or i == len(ids):
+                stop[hi] = i
+            if lo == hi or i == n_lists:
                 break
-            if ids[i] < first_b:
-                n_scanned += scan(ids[i], cells[lo, 0], cells[hi - 1, 1], index, count[0])
-                left_a -= 1
+            begin, end = postings(ids[i], cells, lo, hi, index)
+            read(begin, end, index, count[1 if ids[i] >= first_b else 0])
+            n_read += end - begin
+        stop[lo:hi] = n_lists
+        # Sizes near the query's come first: they hold the best units, and theta is high for the others.
+        above = 0
+        while above < len(cells) and cells[above, 2] + cells[above, 4] < n_a + n_b:
+            above += 1
+        below = above - 1
+        while below >= 0 or above < len(cells):
+            if above == len(cells) or (
+                below >= 0
+                and n_a + n_b - cells[below, 2] - cells[below, 4] < cells[above, 2] + cells[above, 4] - n_a - n_b
+            ):
+                j = below
+                below -= 1
             else:
-                n_scanned += scan(ids[i], cells[lo, 0], cells[hi - 1, 1], index, count[1])
-                left_b -= 1
-        left[0, lo:hi] = left_a
-        left[1, lo:hi] = left_b
-        for j in range(len(cells)):
+                j = above
+                above += 1
             if _bound(len(ids_a), len(ids_b), cells[j], n_a, n_b, two) < theta * SLACK:
                 continue
             weight_a, weight_b = _weights(cells[j], n_a, n_b, two)
+            while True:  # read further lists while that is cheaper than scoring the units that would be left
+                beyond = (unread[0, stop[j]] + spare_a) * weight_a + (unread[1, stop[j]] + spare_b) * weight_b
+                least = np.int32(max(np.int64(theta * SLACK * UNIT) - beyond, 1))
+                if stop[j] == n_lists:
+                    break
+                begin, end = postings(ids[stop[j]], cells, j, j + 1, index)
+                hits = _count_weighted(count[0], count[1], cells[j, 0], cells[j, 1], weight_a, weight_b, least)
+                if hits * SCORE_COST <= end - begin:
+                    break
+                read(begin, end, index, count[1 if ids[stop[j]] >= first_b else 0])
+                stop[j] += 1
             u = cells[j, 0]
             while True:
-                unread = (left[0, j] + spare_a) * weight_a + (left[1, j] + spare_b) * weight_b
-                least = np.int32(max(np.int64(theta * SLACK * UNIT) - unread, 1))
                 u = _next_weighted(count[0], count[1], u, cells[j, 1], weight_a, weight_b, least)
                 if u == cells[j, 1]:
                     break
                 if not contains(seeds, u):
                     _score_unit(u, family_a, family_b, two, n_a, n_b, index, k, scratch, best)
-                    theta = threshold(best, k)
+                    if threshold(best, k) > theta:
+                        theta = threshold(best, k)
+                        least = np.int32(max(np.int64(theta * SLACK * UNIT) - beyond, 1))
                 u += 1
         count[:] = 0
         set_marks(ids_a, scratch.mark, 0)

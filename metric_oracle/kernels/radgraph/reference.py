@@ -14,6 +14,10 @@ def score(candidate, reference, *, family_a, family_b):
         Families to compare; family_b is -1 for one family.
     """
     families = [f for f in (family_a, family_b) if f >= 0]
-    values = [f1(len(candidate[f] & reference[f]), len(candidate[f]), len(reference[f])) for f in families]
-    value = mean_f1(*values) if family_b >= 0 else values[0]
+    counts = [(len(candidate[f] & reference[f]), len(candidate[f]), len(reference[f])) for f in families]
+    values = [f1(*c) for c in counts]
+    value = values[0]
+    if family_b >= 0:
+        (match_a, size_a, n_a), (match_b, size_b, n_b) = counts
+        value = mean_f1(match_a, size_a + n_a, match_b, size_b + n_b)
     return value, {NAMES[f]: v for f, v in zip(families, values, strict=True)}

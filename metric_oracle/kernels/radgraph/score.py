@@ -18,6 +18,11 @@ def f1(matched, size_candidate, size_reference):
 
 
 @scalar
-def mean_f1(f1_entities, f1_relations):
-    """Return the RadGraph F1 of Yu et al. (Patterns 2023): the mean of the entity F1 and the relation F1."""
-    return 0.5 * (f1_entities + f1_relations)
+def mean_f1(matched_a, sizes_a, matched_b, sizes_b):
+    """Return the RadGraph F1 of Yu et al. (Patterns 2023): the mean of the entity F1 and the relation F1.
+
+    From the matches and the summed sizes of both families, as one division of integers: the sum of two rounded F1
+    values would tell equal means apart.
+    """
+    sizes_a, sizes_b = max(sizes_a, 1), max(sizes_b, 1)
+    return (matched_a * sizes_b + matched_b * sizes_a) / (sizes_a * sizes_b)

@@ -12,12 +12,15 @@ from metric_oracle.kernels._overlap import (
     SEED_GROWTH,
     SLACK,
     by_rarity,
-    close_lengths,
+    close_cells,
     contains,
+    deepen,
+    first_at_least,
     new_scratch,
     next_at_least,
+    postings,
     promising,
-    scan,
+    read,
 )
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
@@ -193,7 +196,7 @@ def search_rouge_l(
         Units by ascending length.
     sequence, sequence_ptr : int32[...], int64[D + 1]
         Word ids of the units in order.
-    cells : int64[C, 6]
+    cells : int64[C, 8]
         Runs of units of equal length: first and end unit, then the length.
     k : int
     scratch, slot, best : Scratch, int32[V], Best
@@ -213,7 +216,7 @@ def search_rouge_l(
     Lin, ROUGE (2004), as computed by the rouge-score package.
     """
     need = np.empty(len(cells), np.int64)
-    left = np.empty(len(cells), np.int64)
+    stop = np.empty(len(cells), np.int64)
     count = scratch.count[0]
     for q in range(first, last):
         reset(best)
@@ -226,12 +229,12 @@ def search_rouge_l(
         lo, hi = 0, len(cells)
         theta = 0.0
         need[:] = 1
-        n_scanned = np.int64(0)
+        n_read = np.int64(0)
         next_seed = np.int64(FIRST_SEED)
         seeds = np.full(MAX_SEEDS, -1, np.int64)
         n_seeds = 0
         for i in range(known + 1):
-            if i == known or n_scanned + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
+            if i == known or n_read + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
                 # Score the most promising unit, so that theta rises before the long lists are reached.
                 u = promising(count, cells, lo, hi, reference_length)
                 if u >= 0 and n_seeds < MAX_SEEDS:
@@ -244,16 +247,32 @@ def search_rouge_l(
                     if threshold(best, k) > theta:
                         theta = threshold(best, k)
                         _raise_need(theta, reference_length, known, cells, need)
-                next_seed = max(next_seed, n_scanned) * SEED_GROWTH
-            lo, hi = close_lengths(need, left, known - i, lo, hi)
+                next_seed = max(next_seed, n_read) * SEED_GROWTH
+            lo, hi = close_cells(need, stop, known, i, lo, hi)
             if lo == hi or i == known:
                 break
-            n_scanned += scan(ids[i], cells[lo, 0], cells[hi - 1, 1], index, count)
-        left[lo:hi] = 0
-        for j in range(len(cells)):
+            begin, end = postings(ids[i], cells, lo, hi, index)
+            read(begin, end, index, count)
+            n_read += end - begin
+        stop[lo:hi] = known
+        # Lengths near the reference's come first: they hold the best units, and theta is high for the others.
+        above = first_at_least(cells, reference_length)
+        below = above - 1
+        while below >= 0 or above < len(cells):
+            if above == len(cells) or (
+                below >= 0 and reference_length - cells[below, 2] < cells[above, 2] - reference_length
+            ):
+                j = below
+                below -= 1
+            else:
+                j = above
+                above += 1
+            if need[j] > known:
+                continue
+            least = deepen(j, ids, need, stop, cells, index, count)
             u = cells[j, 0]
             while need[j] <= known:
-                u = next_at_least(count, u, cells[j, 1], min(max(need[j] - left[j], 1), FULL))
+                u = next_at_least(count, u, cells[j, 1], min(max(need[j] - (known - stop[j]), least), FULL))
                 if u == cells[j, 1]:
                     break
                 if not contains(seeds, u):
