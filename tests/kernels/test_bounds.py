@@ -1,0 +1,455 @@
+"""Attacks on the screens: whatever a bound drops, a dense brute force would have dropped too.
+
+The brute force scores every unit: clipped matches from dense count tables, common subsequences by the textbook table,
+Python sets for graphs. Only `score.py` is shared, and that has its own test. Hypothesis draws small corpora in which
+nearly everything ties, long reports (several 64-bit blocks of the common subsequence, more than 255 equal features) and
+corpora with enough postings for the search to score units before all lists are read.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metric_oracle.corpora.radgraph_json import GraphTable
+from metric_oracle.indexes.chexbert import EmbeddingIndex, unit_vectors
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.ngrams import build_ngrams
+from metric_oracle.indexes.radgraph import build_graphs
+from metric_oracle.kernels.bleu import cpu as bleu_cpu
+from metric_oracle.kernels.bleu.score import bleu
+from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
+from metric_oracle.kernels.chexbert.cpu import screen_error
+from metric_oracle.kernels.radgraph import cpu as radgraph_cpu
+from metric_oracle.kernels.radgraph.score import f1, mean_f1
+from metric_oracle.kernels.rouge_l import cpu as rouge_cpu
+from metric_oracle.kernels.rouge_l.score import rouge_l
+from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
+from metric_oracle.kernels.topk.reference import select
+from metric_oracle.retrieval.search import Found
+
+BLEUS = [(order, coco) for order in (1, 2, 3, 4) for coco in (False, True)]
+GRAPH_METRICS = [(0, 1), (0, -1), (2, -1), (3, -1)]
+KS = (1, 2, 3, 7, 40)
+
+
+def examples(n: int) -> Callable[[Any], Any]:
+    """Run a property on n drawn examples, the same ones every time."""
+    return settings(max_examples=n, deadline=None, derandomize=True, database=None)
+
+
+# ---- searches and their brute force ----------------------------------------------------------------------------------
+
+
+def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, **options: Any) -> list[list[tuple]]:
+    """Return (row, score, ties) of each distinct query with a positive score, in two blocks with one work space."""
+    found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -7))
+    work = kernel.new_work(index)
+    for first, last in ((0, n // 2), (n // 2, n)):
+        kernel.search(index, encoded, first, last, k, found, work, **options)
+    answers = []
+    for q in range(n):
+        m = int(np.count_nonzero(found.rows[q] >= 0))
+        assert (found.rows[q, m:] == -1).all()
+        assert (found.scores[q, m:] == 0).all()
+        assert (found.ties[q, m:] == 0).all()
+        answers.append(list(zip(*(a[q, :m].tolist() for a in (found.rows, found.scores, found.ties)), strict=True)))
+    return answers
+
+
+def listed(scores_of_rows: list[float], k: int) -> list[tuple]:
+    """Return what a search must answer when the rows have these scores."""
+    ties = Counter(scores_of_rows)
+    order = sorted((-score, row) for row, score in enumerate(scores_of_rows) if score > 0)
+    return [(row, -score, ties[-score]) for score, row in order[:k]]
+
+
+def clipped(reports: list[list[str]], query: list[str], order: int) -> np.ndarray:
+    """Return the clipped n-gram matches of each report with the query."""
+
+    def grams(words: list[str]) -> Counter:
+        return Counter(tuple(words[i : i + order]) for i in range(len(words) - order + 1))
+
+    asked = grams(query)
+    counts = [grams(report) for report in reports]
+    table = np.array([[count[gram] for gram in asked] for count in counts], np.int64).reshape(len(reports), len(asked))
+    return np.minimum(table, np.array(list(asked.values()), np.int64)).sum(axis=1)
+
+
+def subsequences(reports: list[list[str]], query: list[str]) -> np.ndarray:
+    """Return the longest common subsequence of each report with the query: the textbook table, all reports at once."""
+    number = {word: i for i, word in enumerate(query)}
+    width = max(map(len, reports))
+    words = np.full((len(reports), width), -1)
+    for i, report in enumerate(reports):
+        words[i, : len(report)] = [number.get(word, -1) for word in report]
+    row = np.zeros((len(reports), width + 1), np.int64)
+    for word in query:
+        row[:, 1:] = np.maximum(row[:, 1:], (row[:, :-1] + 1) * (words == number[word]))
+        np.maximum.accumulate(row, axis=1, out=row)
+    return row[:, -1]
+
+
+def check_texts(corpus: list[list[str]], queries: list[list[str]], ks: tuple[int, ...]) -> None:
+    """Compare BLEU of every order and form, and ROUGE-L, with the brute force for every query."""
+    row_text: dict[tuple, int] = {}
+    which = np.array([row_text.setdefault(tuple(report), len(row_text)) for report in corpus])
+    texts = [" ".join(report) for report in row_text]
+    reports = [list(report) for report in row_text]
+    inputs = Inputs([str(i) for i in range(len(queries))], [" ".join(query) for query in queries])
+    ngrams, words = build_ngrams("ngrams", texts, which), build_ngrams("words", texts, which)
+    by_ngrams, by_words = ngrams.encode(inputs), words.encode(inputs)
+    distinct = by_ngrams.items
+    matches = [np.stack([clipped(reports, list(q), n) for n in (1, 2, 3, 4)]).T.tolist() for q in distinct]
+    lengths = [len(report) for report in reports]
+    for order, coco in BLEUS:
+        scores = [
+            [
+                bleu(*found, length, len(q), order, coco) if found[0] else 0.0
+                for found, length in zip(of_query, lengths, strict=True)
+            ]
+            for q, of_query in zip(distinct, matches, strict=True)
+        ]
+        for k in ks:
+            got = searched(bleu_cpu, ngrams, by_ngrams, len(distinct), k, order=order, coco=coco)
+            assert got == [listed(np.array(s)[which].tolist(), k) for s in scores], (order, coco, k)
+    assert by_words.items == distinct  # plain words: both tokenisers agree
+    scores = [
+        [rouge_l(lcs, length, len(q)) for lcs, length in zip(subsequences(reports, list(q)), lengths, strict=True)]
+        for q in distinct
+    ]
+    for k in ks:
+        got = searched(rouge_cpu, words, by_words, len(distinct), k)
+        assert got == [listed(np.array(s)[which].tolist(), k) for s in scores], k
+
+
+# ---- BLEU and ROUGE-L ------------------------------------------------------------------------------------------------
+
+word = st.sampled_from("abcd")
+report = st.lists(word, max_size=12)
+query = st.lists(st.sampled_from(["a", "b", "c", "d", "unknown"]), max_size=12)
+
+
+@examples(250)
+@given(st.lists(report, min_size=1, max_size=30), st.lists(query, min_size=1, max_size=5), st.sampled_from(KS))
+def test_small_corpora(corpus, queries, k):
+    check_texts(corpus, [*queries, corpus[0]], (k,))
+
+
+@examples(80)
+@given(st.lists(st.lists(st.sampled_from("ab"), max_size=7), min_size=20, max_size=150), st.sampled_from(KS))
+def test_two_words_only(corpus, k):
+    check_texts(corpus, corpus[:6], (k,))
+
+
+def edited(rng: random.Random, words: list[str], vocabulary: str) -> list[str]:
+    """Return a report that differs in a few places: a close competitor."""
+    out = list(words)
+    for _ in range(rng.choice((0, 1, 1, 2, 5, 9))):
+        i = rng.randrange(len(out) + 1)
+        out[i : i + rng.randrange(2)] = rng.choices(vocabulary, k=rng.randrange(3))
+    return out
+
+
+@examples(60)
+@given(st.integers(0, 2**32), st.sampled_from(("a", "ab", "abcd", "abcdefghijklmnopqrstuvwxyz")), st.sampled_from(KS))
+def test_long_reports(seed, vocabulary, k):
+    rng = random.Random(seed)
+    stems = [
+        rng.choices(vocabulary, k=rng.choice((62, 63, 64, 65, 66, 127, 128, 129, 190, 254, 256, 300))) for _ in "xyz"
+    ]
+    corpus = [edited(rng, rng.choice(stems), vocabulary) for _ in range(17)]
+    corpus += [rng.choices(vocabulary, k=rng.randrange(13)) for _ in range(6)]
+    check_texts(corpus, [*(edited(rng, stem, vocabulary) for stem in stems), corpus[-1]], (k,))
+
+
+def zipf_reports(rng: random.Random, n: int, n_words: int, longest: int) -> list[list[str]]:
+    vocabulary = [f"w{i}" for i in range(n_words)]
+    weights = [1 / (i + 1) for i in range(n_words)]
+    return [rng.choices(vocabulary, weights, k=rng.randint(0, rng.choice((3, longest)))) for _ in range(n)]
+
+
+@pytest.mark.parametrize(("n", "n_words", "longest"), [(1501, 5, 9), (2600, 40, 12), (1300, 300, 40)])
+def test_corpora_with_enough_postings_to_score_units_early(n, n_words, longest):
+    rng = random.Random(n)
+    corpus = zipf_reports(rng, n, n_words, longest)
+    vocabulary = [f"w{i}" for i in range(n_words)]
+    queries = rng.sample(corpus, 20) + [edited(rng, r, vocabulary) for r in rng.sample(corpus, 20)]
+    check_texts(corpus, queries, (1, 6))
+
+
+def test_a_unit_scored_early_is_listed_once():
+    """Later lists make the unit that was scored first the most promising one again; it counted twice once."""
+    filler = ["p", "q", "r", "s", "t", "u"]
+    corpus = [["x", "y", "a", "b"]] + [[c, f"n{i}", *filler] for i in range(600) for c in ("a", "b")]
+    check_texts(corpus, [corpus[0]], (1, 2, 5))
+    graphs = [
+        ([("x", 0), ("y", 0), ("a", 0), ("b", 0)], [(0, 1, 0), (2, 3, 0)]),
+        *(([(c, 0), (f"n{i}", 0), *((w, 0) for w in filler)], []) for i in range(600) for c in ("a", "b")),
+    ]
+    check_graphs(graphs, graphs[:1], (1, 2, 5))
+
+
+def test_bounds_reach_into_saturated_counts():
+    """More than 255 matches: the best report is the one with the most, which saturated counts cannot tell apart."""
+    corpus = [["a"] * n for n in (300, 256, 255, 254, 310, 299, 301, 1)] + [["a", "b"] * 140, ["a"] * 150 + ["b"] * 150]
+    check_texts(corpus, [["a"] * 300, ["a"] * 257, ["b", "a"] * 150, ["a"] * 255], (1, 2, 7))
+
+
+# ---- RadGraph --------------------------------------------------------------------------------------------------------
+
+LABELS = ["ANAT-DP", "OBS-DP", "OBS-DA"]
+KINDS = ["modify", "located_at"]
+DrawnGraph = tuple[list[tuple[str, int]], list[tuple[int, int, int]]]
+
+
+def table_of(graphs: list[DrawnGraph]) -> GraphTable:
+    tokens = sorted({token for entities, _ in graphs for token, _ in entities})
+    place = {token: i for i, token in enumerate(tokens)}
+    entities = [entity for graph in graphs for entity in graph[0]]
+    relations = np.array([relation for graph in graphs for relation in graph[1]], np.int32).reshape(-1, 3)
+    return GraphTable(
+        keys=[f"g{i}" for i in range(len(graphs))],
+        keyed_by="study",
+        schema="radgraph",
+        texts=[None] * len(graphs),
+        tokens=tokens,
+        labels=LABELS,
+        relation_types=KINDS,
+        entity_ptr=np.cumsum([0] + [len(graph[0]) for graph in graphs]),
+        entity_token=np.array([place[token] for token, _ in entities], np.int32),
+        entity_label=np.array([label for _, label in entities], np.int32),
+        relation_ptr=np.cumsum([0] + [len(graph[1]) for graph in graphs]),
+        relation_source=relations[:, 0],
+        relation_target=relations[:, 1],
+        relation_type=relations[:, 2],
+        n_dangling=0,
+    )
+
+
+def sets_of(graph: DrawnGraph) -> tuple[set, set, set, set]:
+    entities, relations = graph
+    sources = {source for source, _, _ in relations}
+    lower = [token.lower() for token, _ in entities]
+    return (
+        set(entities),
+        {(entities[s], entities[t], kind) for s, t, kind in relations},
+        {(entity, i in sources) for i, entity in enumerate(entities)},
+        {entity for i, entity in enumerate(entities) if i not in sources}
+        | {(lower[s], entities[s][1], kind, lower[t]) for s, t, kind in relations},
+    )
+
+
+def check_graphs(corpus: list[DrawnGraph], queries: list[DrawnGraph], ks: tuple[int, ...]) -> None:
+    """Compare RadGraph F1 and its variants with Python sets."""
+    index = build_graphs(table_of(corpus), np.arange(len(corpus)))
+    encoded = index.encode(
+        Inputs(
+            [str(i) for i in range(len(queries))],
+            [""] * len(queries),
+            graphs=table_of(queries),
+            graph_of_row=np.arange(len(queries)),
+        )
+    )
+    candidates, references = [sets_of(g) for g in corpus], [sets_of(g) for g in queries]
+    for a, b in GRAPH_METRICS:
+        expected = []
+        for reference in references:
+            counts = [
+                [(len(c[f] & reference[f]), len(c[f]), len(reference[f])) for c in candidates] for f in (a, b) if f >= 0
+            ]
+            expected.append(
+                [mean_f1(m, s + n, o, t + p) for (m, s, n), (o, t, p) in zip(*counts, strict=True)]
+                if b >= 0
+                else [f1(*count) for count in counts[0]]
+            )
+        for k in ks:
+            k = min(k, len(corpus))
+            got = searched(radgraph_cpu, index, encoded, int(encoded.which.max()) + 1, k, family_a=a, family_b=b)
+            assert [got[q] for q in encoded.which] == [listed(scores, k) for scores in expected], (a, b, k)
+
+
+@st.composite
+def drawn_graph(draw: Callable, tokens: tuple[str, ...] = ("a", "A", "b")) -> DrawnGraph:
+    entities = draw(st.lists(st.tuples(st.sampled_from(tokens), st.integers(0, 2)), max_size=6))
+    if not entities:
+        return entities, []
+    end = st.integers(0, len(entities) - 1)
+    return entities, draw(st.lists(st.tuples(end, end, st.integers(0, 1)), max_size=6))
+
+
+@examples(300)
+@given(
+    st.lists(drawn_graph(), min_size=1, max_size=25),
+    st.lists(drawn_graph(("a", "A", "b", "unknown")), min_size=1, max_size=4),
+    st.sampled_from(KS),
+)
+def test_small_graphs(corpus, queries, k):
+    check_graphs(corpus, [*queries, corpus[0]], (k,))
+
+
+def random_graph(rng: random.Random, n_tokens: int, n_entities: int, n_relations: int) -> DrawnGraph:
+    entities = [(f"t{rng.randrange(n_tokens)}", rng.randrange(3)) for _ in range(n_entities)]
+    ends = range(len(entities))
+    relations = [(rng.choice(ends), rng.choice(ends), rng.randrange(2)) for _ in range(n_relations if entities else 0)]
+    return entities, relations
+
+
+def edited_graph(rng: random.Random, graph: DrawnGraph) -> DrawnGraph:
+    """Return a graph with a few other entities and relations."""
+    entities, relations = list(graph[0]), list(graph[1])
+    for _ in range(rng.randrange(6)):
+        entities[rng.randrange(len(entities))] = (f"t{rng.randrange(9)}", rng.randrange(3))
+    for _ in range(rng.randrange(6)):
+        relations[rng.randrange(len(relations)) :][:1] = []
+        relations.append((rng.randrange(len(entities)), rng.randrange(len(entities)), rng.randrange(2)))
+    return entities, relations[rng.randrange(3) :]
+
+
+@examples(100)
+@given(st.integers(0, 2**32), st.sampled_from((30, 300, 3000)), st.sampled_from(KS))
+def test_large_graphs(seed, n_tokens, k):
+    rng = random.Random(seed)
+    stems = [random_graph(rng, n_tokens, rng.choice((1, 40, 254, 300)), rng.choice((1, 60, 300))) for _ in range(3)]
+    corpus = [edited_graph(rng, rng.choice(stems)) for _ in range(25)]
+    corpus += [random_graph(rng, 4, rng.randrange(5), rng.randrange(4)) for _ in range(5)]
+    check_graphs(corpus, [*(edited_graph(rng, stem) for stem in stems), corpus[-1]], (k,))
+
+
+@pytest.mark.parametrize(("n", "n_tokens"), [(1500, 4), (2500, 12), (1200, 150)])
+def test_graph_corpora_with_enough_postings_to_score_units_early(n, n_tokens):
+    rng = random.Random(n)
+    corpus = [random_graph(rng, rng.randint(1, n_tokens), rng.randrange(9), rng.randrange(9)) for _ in range(n)]
+    queries = rng.sample(corpus, 30) + [random_graph(rng, n_tokens, 6, 4) for _ in range(30)]
+    check_graphs(corpus, queries, (1, 6))
+
+
+# ---- CheXbert: the float32 screen ------------------------------------------------------------------------------------
+
+
+def adversarial_vectors(rng: np.random.Generator, width: int) -> np.ndarray:
+    """Return vectors whose products round badly: cancelling parts, single axes, wild ranges, near-equal directions."""
+    base = rng.standard_normal(width)
+    signs = np.where(np.arange(width) % 2, -1.0, 1.0)
+    wild = np.exp(rng.uniform(-30, 30, (4, width))) * rng.choice((-1, 1), (4, width))
+    near = base + rng.standard_normal((12, width)) * 10.0 ** -rng.integers(1, 9, (12, 1))
+    rows = [base, -base, base * signs, signs, np.ones(width), np.full(width, 1 / 3), base * 1e-30, base * 1e30]
+    return np.vstack([*rows, *wild, *near, *np.eye(width)[:3], *(np.eye(width)[:3] + 1e-4 * base)]).astype(np.float32)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 13, 64, 768, 1027])
+def test_screen_error_bounds_the_float32_product(width):
+    faiss = pytest.importorskip("faiss")
+    rng = np.random.default_rng(width)
+    units = unit_vectors(np.vstack([adversarial_vectors(rng, width) for _ in range(3)]))
+    index = faiss.IndexFlatIP(width)
+    index.add(units)
+    wide = units.astype(np.longdouble)  # products of float32 are exact in it, sums nearly so
+    norms = np.sqrt((wide * wide).sum(axis=1))
+    exact = (wide @ wide.T) / np.outer(norms, norms)
+    all_of = np.arange(len(units))
+    for batch in (all_of, all_of[:1]):  # FAISS takes another path for a single query
+        screened, found = index.search(units[batch], len(units))
+        error = np.abs(screened - np.take_along_axis(exact[batch], found, axis=1)).max()
+        assert error <= screen_error(width)
+    forwards = np.zeros((len(units), len(units)), np.float32)
+    for j in range(width):  # plain float32 sums from the left, the worst order
+        forwards += np.outer(units[:, j], units[:, j])
+    assert np.abs(forwards - exact).max() <= screen_error(width)
+    scored = np.empty(len(units))
+    chexbert_cpu.score_pairs(all_of, units[0], units, scored)
+    assert np.abs(scored - exact[0]).max() < 1e-13
+    assert screen_error(width) < 1.2e-6 + width * 6.1e-8  # a bound that lets everything pass would screen nothing
+
+
+@pytest.mark.parametrize("width", [2, 13, 768])
+@pytest.mark.parametrize("spread", [1e-7, 3e-7, 1e-5, 1.0])
+def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_path):
+    pytest.importorskip("faiss")
+    rng = np.random.default_rng(7)
+    base = rng.standard_normal(width)
+    vectors = (base + spread * rng.standard_normal((900, width))).astype(np.float32)
+    vectors[850:] = vectors[:50]
+    vectors[800:850] *= 2
+    asked = np.vstack([vectors[:5], base + spread * rng.standard_normal((5, width)), -vectors[:1]]).astype(np.float32)
+    corpus = Inputs([], [], embeddings=vectors, embedding_of_row=np.arange(900))
+    EmbeddingIndex.build(corpus).save(tmp_path)
+    index = EmbeddingIndex.load(tmp_path)
+    queries = Inputs([], [], embeddings=asked, embedding_of_row=np.arange(len(asked)))
+    encoded = index.encode(queries)
+    unit_of_row = np.empty(900, np.int64)
+    unit_of_row[index.row_id] = np.repeat(np.arange(len(index.vectors)), np.diff(index.row_ptr))
+    n = len(encoded.vectors)
+    for k in (1, 3, 40):
+        found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -7))
+        chexbert_cpu.search(index, encoded, 0, n, k, found, None)
+        for q in range(n):
+            scores = np.empty(len(index.vectors))
+            chexbert_cpu.score_pairs(np.arange(len(scores)), encoded.vectors[q], index.vectors, scores)
+            of_row = scores[unit_of_row]
+            order = np.lexsort((np.arange(900), -of_row))[:k]
+            assert found.rows[q].tolist() == order.tolist()
+            assert found.scores[q].tolist() == of_row[order].tolist()
+            assert found.ties[q].tolist() == [int((of_row == of_row[row]).sum()) for row in order]
+
+
+# ---- the tie rule ----------------------------------------------------------------------------------------------------
+
+
+@examples(150)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1.0, 0.75, 0.5, 0.5 + 2**-53, 0.1]), st.sampled_from([1, 1, 1, 2, 3, 9])),
+        max_size=40,
+    ),
+    st.integers(1, 90),
+    st.randoms(use_true_random=False),
+)
+def test_units_offered_in_any_order_give_the_tie_rule(units, k, rng):
+    n_rows = sum(count for _, count in units)
+    rows = rng.sample(range(2 * n_rows + 1), n_rows)
+    row_ptr = np.cumsum([0] + [count for _, count in units])
+    row_id = np.array(
+        [row for u in range(len(units)) for row in sorted(rows[row_ptr[u] : row_ptr[u + 1]])], dtype=np.int64
+    )
+    scores = np.array([score for score, _ in units])
+    best = new_best(len(units))
+    for _ in range(2):  # a used list is as good as a new one
+        reset(best)
+        low = 0.0
+        for u in rng.sample(range(len(units)), len(units)):
+            offer(u, scores[u], row_ptr, k, best)
+            assert low <= threshold(best, k)
+            low = threshold(best, k)
+        out = np.full(k, -7), np.full(k, np.nan), np.full(k, -7)
+        total = expand(best, row_ptr, row_id, k, *out)
+        expected = select(np.arange(len(units)), scores, row_ptr, row_id, k)
+        m = len(expected[0])
+        assert m == min(k, n_rows)
+        for got, right, empty in zip(out, expected[:3], (-1, 0.0, 0), strict=True):
+            assert got[:m].tolist() == right.tolist()
+            assert (got[m:] == empty).all()
+        assert total == expected[3]
+        assert low == (expected[1][-1] if n_rows >= k else 0.0)
+
+
+@examples(150)
+@given(st.lists(st.tuples(st.sampled_from([1.0, 0.5, 0.0, -0.5]), st.integers(1, 4)), max_size=30), st.integers(1, 70))
+def test_select_sorts_rows_by_score_then_row(units, k):
+    row_ptr = np.cumsum([0] + [count for _, count in units])
+    rows = random.Random(k).sample(range(200), int(row_ptr[-1]))
+    row_id = np.array([row for u in range(len(units)) for row in sorted(rows[row_ptr[u] : row_ptr[u + 1]])], np.int64)
+    scores = np.array([score for score, _ in units])
+    score_of = {int(row_id[p]): units[u][0] for u in range(len(units)) for p in range(row_ptr[u], row_ptr[u + 1])}
+    order = sorted(score_of, key=lambda row: (-score_of[row], row))[:k]
+    ties = Counter(score_of.values())
+    got_rows, got_scores, got_ties, total = select(np.arange(len(units)), scores, row_ptr, row_id, k)
+    assert got_rows.tolist() == order
+    assert got_scores.tolist() == [score_of[row] for row in order]
+    assert got_ties.tolist() == [ties[score_of[row]] for row in order]
+    assert total == (sum(score >= score_of[order[-1]] for score in score_of.values()) if order else 0)

@@ -1,0 +1,320 @@
+"""Every metric of the registry, the fast search against the plain scorer: one body, a row of parameters each.
+
+The corpus is small and full of what breaks searches: tiny vocabularies, repeated reports, equal token sequences and
+equal graphs behind different texts, empty and one-token reports, words that only one side knows, graphs without
+entities, vectors that differ in length only, all-blank labels, and rows without any graph, embedding or labels.
+"""
+
+import csv
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metric_oracle.api import build_index, load_queries, retrieve
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.synthetic import synthesize
+from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.metrics import METRICS, get_metric
+from metric_oracle.retrieval.search import subset
+
+COLUMNS = ("row", "score", "n_ties", "fallback")
+N_CORPUS, N_QUERIES = 187, 143
+FREQUENT = "w0 w1 ."  # more frequent than any other report: the fallback
+N_FREQUENT = 25
+BARE_EVERY = 10  # corpus rows without graph, embedding and labels
+WIDTH = 19
+
+
+@dataclass(frozen=True)
+class Item:
+    """One report with everything that a metric may read; None where it has none."""
+
+    text: str
+    graph: dict | None
+    vector: np.ndarray | None
+    labels: tuple[int, ...] | None
+
+
+# ---- made-up reports -------------------------------------------------------------------------------------------------
+
+
+def make_text(rng: random.Random, words: list[str]) -> str:
+    return " ".join(rng.choices(words, k=rng.choice((0, 1, 1, 2, 3, 4, 5, 7, 12, 30))))
+
+
+def make_graph(rng: random.Random, tokens: list[str]) -> dict:
+    size = rng.choice((0, 1, 1, 2, 3, 5, 9))
+    relations = [
+        [[rng.choice(("modify", "located_at")), str(rng.randrange(size))] for _ in range(rng.choice((0, 0, 1, 1, 2)))]
+        for _ in range(size)
+    ]
+    return {
+        "entities": {
+            str(i): {
+                "tokens": rng.choice(tokens),
+                "label": rng.choice(("ANAT-DP", "OBS-DP", "OBS-DA")),
+                "relations": relations[i],
+            }
+            for i in range(size)
+        }
+    }
+
+
+def make_items(rng: random.Random, n: int, known: str, pool: list[Item], bare_every: int | None) -> list[Item]:
+    """Draw reports: new ones, repeated ones, and new pairings of the parts of old ones."""
+    words = [*(f"w{i}" for i in range(4)), f"only-{known}", "."]
+    tokens = ["a", "A", "b", "c d", f"only-{known}"]
+    gold = [{"entities": report.graph["entities"]} for report in synthesize(60, seed=5)]
+    noise = np.random.default_rng(rng.randrange(2**32))
+    items: list[Item] = []
+    for i in range(n):
+        old = rng.choice(pool) if pool else None
+        if old is not None and rng.random() < 0.3:
+            items.append(old)
+            continue
+        text = old.text + rng.choice(("", " ")) if old is not None and rng.random() < 0.2 else make_text(rng, words)
+        vector = noise.standard_normal(WIDTH).astype(np.float32)
+        if old is not None and old.vector is not None and rng.random() < 0.5:
+            vector = old.vector * np.float32(rng.choice((0.25, 2.0, 3.7, -1.0)))
+            if rng.random() < 0.3:
+                vector[0] = np.nextafter(vector[0], np.float32(9))
+        labels = (*rng.choices(range(4), (12, 1, 1, 1), k=13), rng.randrange(2))
+        if rng.random() < 0.1:
+            labels = (0,) * 14
+        graph = rng.choice(gold) if rng.random() < 0.3 else make_graph(rng, tokens)
+        items.append(Item(text, graph, vector, labels))
+        if bare_every and i % bare_every == 0:
+            items[-1] = Item(text, None, None, None)
+        else:
+            pool.append(items[-1])
+    return items
+
+
+def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[str, object]]:
+    """Write the files of a batch and return it as the public functions take it."""
+    folder.mkdir(parents=True)
+    ids = [f"{prefix}{i}" for i in range(len(items))]
+    graphs = {i: item.graph for i, item in zip(ids, items, strict=True) if item.graph is not None}
+    (folder / "graphs.json").write_text(json.dumps(graphs), encoding="utf-8")
+    vectors = {i: item.vector for i, item in zip(ids, items, strict=True) if item.vector is not None}
+    np.savez(folder / "vectors.npz", ids=np.array(list(vectors)), vectors=np.stack(list(vectors.values())))
+    with (folder / "labels.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["study_id", *LABELS])
+        cells = ("", "1", "0", "-1")
+        rows.writerows([i, *(cells[c] for c in item.labels)] for i, item in zip(ids, items, strict=True) if item.labels)
+    files = {
+        "radgraph": folder / "graphs.json",
+        "chexbert": folder / "vectors.npz",
+        "chexbert_labels": folder / "labels.csv",
+        "uncertain": "positive",
+    }
+    return Reports(ids, [item.text for item in items], "made up", {}, {}), files
+
+
+def index_of(items: list[Item], folder: Path) -> Index:
+    reports, files = store(items, folder, "train")
+    return build_index(reports, folder / "index", **files)
+
+
+def inputs_of(items: list[Item], folder: Path, prefix: str = "test") -> Inputs:
+    reports, files = store(items, folder, prefix)
+    return load_queries(reports, **files)
+
+
+@dataclass(frozen=True)
+class World:
+    items: list[Item]
+    index: Index
+    queries: Inputs
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> World:
+    rng = random.Random(20)
+    folder = tmp_path_factory.mktemp("search")
+    pool: list[Item] = []
+    items = make_items(rng, N_CORPUS - N_FREQUENT, "train", pool, BARE_EVERY)
+    example = pool[0]
+    items += [Item(FREQUENT, example.graph, example.vector, example.labels)] * N_FREQUENT
+    rng.shuffle(items)
+    items[0] = Item(FREQUENT, None, None, None)  # the fallback must be a row that the metric can score
+    asked = make_items(rng, N_QUERIES - 2, "test", list(pool), None)
+    asked.append(Item("", {"entities": {}}, pool[1].vector, (0,) * 14))
+    asked.append(Item("only-test", make_graph(rng, ["nowhere"]), -pool[2].vector, (0,) * 14))
+    return World(items, index_of(items, folder / "corpus"), inputs_of(asked, folder / "queries"), folder)
+
+
+def scorable(items: list[Item], metric: str) -> list[int]:
+    """Return the rows that a metric can score."""
+    part = {"radgraph": "graph", "chexbert": "vector", "labels": "labels"}.get(get_metric(metric).representation)
+    return [row for row, item in enumerate(items) if part is None or getattr(item, part) is not None]
+
+
+def answers(index: Index, queries: Inputs, metric: str, k: int, backend: str = "cpu", threads: int = 1) -> list[list]:
+    """Return one list of (row, score, n_ties, fallback) a query; the answer's other columns are checked on the way."""
+    table = retrieve(index, queries, metric, k=k, backend=backend, threads=threads).table
+    assert table["query_id"].to_pylist() == [i for i in queries.ids for _ in range(k)]
+    assert table["rank"].to_pylist() == list(range(1, k + 1)) * len(queries.ids)
+    assert table["candidate_id"].to_pylist() == [f"train{row}" for row in table["row"].to_pylist()]
+    flat = list(zip(*(table[name].to_pylist() for name in COLUMNS), strict=True))
+    return [flat[i : i + k] for i in range(0, len(flat), k)]
+
+
+# ---- the shared body -------------------------------------------------------------------------------------------------
+
+every_metric = pytest.mark.parametrize("metric", METRICS)
+
+
+def test_the_corpus_is_as_awkward_as_promised(world):
+    texts = Counter(item.text for item in world.items)
+    lengths = {len(item.text.split()) for item in world.items}
+    assert {0, 1} <= lengths
+    assert len(texts) < 0.9 * N_CORPUS
+    assert texts.most_common(2)[0][0] == FREQUENT
+    assert texts.most_common(2)[1][1] < texts[FREQUENT]
+    assert len({tuple(text.split()) for text in texts}) < len(texts)
+    assert N_CORPUS * 0.8 < len(scorable(world.items, "radgraph")) < N_CORPUS
+    assert any(item.graph == {"entities": {}} for item in world.items)
+    assert (0,) * 14 in {item.labels for item in world.items}
+    assert world.index.metrics == list(METRICS)
+    for metric in METRICS.values():  # three blocks of queries for three threads; FAISS has something to leave out
+        representation = world.index.representation(metric)
+        assert metric.representation == "labels" or representation.encode(world.queries).which.max() >= 64
+        assert len(getattr(representation, "features", representation).row_ptr) > 40
+
+
+@every_metric
+def test_search_equals_the_plain_scorer(world, metric):
+    n = len(scorable(world.items, metric))
+    expected = answers(world.index, world.queries, metric, n, "reference")
+    for k in (1, 2, 5, n):
+        for threads in (1, 3):
+            assert answers(world.index, world.queries, metric, k, threads=threads) == [e[:k] for e in expected]
+    assert answers(world.index, world.queries, metric, 2, "reference") == [e[:2] for e in expected]
+
+
+@every_metric
+def test_components_are_those_of_the_plain_scorer(world, metric):
+    record = get_metric(metric)
+    results = retrieve(world.index, world.queries, metric, k=6)
+    representation = world.index.representation(record)
+    encoded = representation.encode(world.queries)
+    rows = getattr(representation, "features", representation)
+    unit_of_row = dict(
+        zip(rows.row_id.tolist(), np.repeat(range(len(rows.row_ptr) - 1), np.diff(rows.row_ptr)), strict=True)
+    )
+    score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
+    for i, answer in enumerate(results.table.to_pylist()):
+        candidate = representation.item(int(unit_of_row[answer["row"]]))
+        expected = score(candidate, encoded.item(int(encoded.which[i // 6])), **record.options)
+        assert (answer["score"], {name: answer[name] for name in results.components}) == expected
+
+
+@every_metric
+def test_answers_are_whole_and_in_order(world, metric):
+    rows = scorable(world.items, metric)
+    for answer in answers(world.index, world.queries, metric, len(rows)):
+        assert sorted(row for row, *_ in answer) == rows
+        scores = Counter(score for _, score, *_ in answer)
+        assert all(n_ties == scores[score] for _, score, n_ties, _ in answer)
+        in_order = answer[1:] if answer[0][3] else answer  # a fallback stands before the rows it ties with
+        assert in_order == sorted(in_order, key=lambda a: (-a[1], a[0]))
+        assert [a[3] for a in answer[1:]] == [False] * (len(rows) - 1)
+
+
+def test_fallback_is_the_most_frequent_report_where_nothing_matches(world):
+    frequent = min(row for row in scorable(world.items, "radgraph") if world.items[row].text == FREQUENT)
+    assert frequent > 0
+    for metric in METRICS:
+        n_fallbacks = 0
+        for answer in answers(world.index, world.queries, metric, 1):
+            row, score, _, fallback = answer[0]
+            assert fallback == (metric.startswith("radgraph") and score == 0)
+            assert not fallback or row == frequent
+            n_fallbacks += fallback
+        assert (n_fallbacks > 1) == metric.startswith("radgraph")
+
+
+def own_score(metric: str, item: Item) -> float:
+    """Return the score of a report against itself: 1, with the rules for what it may lack written out."""
+    name, _, variant = metric.partition(":")
+    if name.startswith("bleu"):
+        # An order that the report is too short for has a precision of 0.1 (coco: 1e-15 / 1e-9); no token, no score.
+        order = int(name[-1])
+        length = len(item.text.replace(".", " .").split())
+        lacking = max(order - length, 0)
+        return (1e-6 if variant else 0.1) ** (lacking / order) if length else 0.0
+    if name == "rouge-l":
+        return 1.0 if any(c.isalnum() for c in item.text) else 0.0
+    if name == "radgraph":
+        entities = item.graph["entities"].values()
+        related = any(entity["relations"] for entity in entities)
+        # The mean of the entity and the relation F1: a graph without relations reaches one half.
+        return (1.0 if related or variant else 0.5) if entities else 0.0
+    return 1.0 if variant == "" or any(item.labels) else 0.0
+
+
+@every_metric
+def test_a_report_is_its_own_best_match(world, metric, tmp_path):
+    rows = scorable(world.items, metric)
+    queries = inputs_of([world.items[row] for row in rows], tmp_path / "own")
+    for own, answer in zip(rows, answers(world.index, queries, metric, len(rows)), strict=True):
+        of_row = {row: score for row, score, *_ in answer}
+        assert of_row[own] == answer[0][1]
+        assert answer[0][1] == pytest.approx(own_score(metric, world.items[own]), rel=1e-8, abs=0)
+        assert answer[0][0] <= own or answer[0][3]
+
+
+@every_metric
+def test_permuting_the_corpus_permutes_the_answers(world, metric, tmp_path):
+    order = np.random.default_rng(8).permutation(N_CORPUS)
+    permuted = index_of([world.items[old] for old in order], tmp_path / "permuted")
+    n = len(scorable(world.items, metric))
+    before = answers(world.index, world.queries, metric, n)
+    after = answers(permuted, world.queries, metric, n)
+    for one, two in zip(before, after, strict=True):
+        assert [a[1:3] for a in one] == [a[1:3] for a in two]
+        groups: tuple[dict, dict] = ({}, {})
+        for answer, group, row_of in ((one, groups[0], range(N_CORPUS)), (two, groups[1], order)):
+            for row, score, _, fallback in answer:
+                old = row_of[row]
+                group.setdefault((score, fallback), set()).add(world.items[old].text if fallback else old)
+        if not one[0][3]:
+            assert groups[0] == groups[1]
+        else:  # another row of the most frequent report may be the lowest now
+            assert groups[0][0.0, True] == groups[1][0.0, True] == {FREQUENT}
+
+
+@every_metric
+def test_a_batch_equals_its_queries_one_at_a_time(world, metric):
+    whole = answers(world.index, world.queries, metric, 4)
+    for q in (*range(0, N_QUERIES, 13), N_QUERIES - 2, N_QUERIES - 1):
+        assert answers(world.index, subset(world.queries, np.array([q])), metric, 4) == [whole[q]]
+    backwards = np.arange(N_QUERIES)[::-1]
+    assert answers(world.index, subset(world.queries, backwards), metric, 4) == whole[::-1]
+
+
+@pytest.fixture(scope="module")
+def doubled(world) -> Index:
+    return index_of(world.items * 2, world.folder / "doubled")
+
+
+@every_metric
+def test_a_corpus_twice_doubles_the_ties(world, doubled, metric):
+    k = 5
+    once = answers(world.index, world.queries, metric, k)
+    twice = answers(doubled, world.queries, metric, 2 * k)
+    for one, two in zip(once, twice, strict=True):
+        assert two[0] == (one[0][0], one[0][1], 2 * one[0][2], one[0][3])
+        assert [a[1] for a in two] == [score for _, score, *_ in one for _ in range(2)]
+        assert [a[2] for a in two] == [2 * n_ties for _, _, n_ties, _ in one for _ in range(2)]
