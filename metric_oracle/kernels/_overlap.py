@@ -252,12 +252,28 @@ def deepen(j, ids, need, stop, cells, index, count):
 
 
 @jit
-def first_at_least(cells, reference_length):
-    """Return the first cell whose length is not below the reference's."""
-    j = 0
-    while j < len(cells) and cells[j, 2] < reference_length:
-        j += 1
-    return j
+def outward(sizes, size, order):
+    """Order the cells by the distance of their size from `size`: those hold the best units, and theta rises early.
+
+    Parameters
+    ----------
+    sizes : int64[C]
+        Ascending.
+    size : int
+
+    Writes
+    ------
+    order : int64[C]
+    """
+    above = np.searchsorted(sizes, size)
+    below = above - 1
+    for i in range(len(sizes)):
+        if above == len(sizes) or (below >= 0 and size - sizes[below] < sizes[above] - size):
+            order[i] = below
+            below -= 1
+        else:
+            order[i] = above
+            above += 1
 
 
 @jit

@@ -14,10 +14,10 @@ from metric_oracle.kernels._overlap import (
     contains,
     count_marked,
     deepen,
-    first_at_least,
     matches,
     new_scratch,
     next_at_least,
+    outward,
     postings,
     promising,
     read,
@@ -107,18 +107,9 @@ def _pass(
         read(begin, end, index, count)
         n_read += end - begin
     stop[lo:hi] = known
-    # Lengths near the reference's come first: they hold the best units, and theta is high for the others.
-    above = first_at_least(cells, reference_length)
-    below = above - 1
-    while below >= 0 or above < len(cells):
-        if above == len(cells) or (
-            below >= 0 and reference_length - lengths[below] < lengths[above] - reference_length
-        ):
-            j = below
-            below -= 1
-        else:
-            j = above
-            above += 1
+    nearest = np.empty(len(cells), np.int64)
+    outward(lengths, reference_length, nearest)
+    for j in nearest:
         if need[j] > known:
             continue
         least = deepen(j, ids, need, stop, cells, index, count)
@@ -202,52 +193,22 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
         reset(best)
         reference_length = np.int64(queries.sizes[q, 0])
         base = q * n_families
-        ids1 = by_rarity(queries.id[queries.ptr[base] : queries.ptr[base + 1]], index.post_ptr)
+        known1 = queries.ptr[base + 1] - queries.ptr[base]
         marked = queries.id[queries.ptr[base] : queries.ptr[base + order]]
         set_marks(marked, scratch.mark, 1)
         penalty = np.zeros(reference_length + 1)
         for length in range(1, reference_length + 1):
             penalty[length] = brevity(length, reference_length, coco)
-        if order > 1:
-            ids2 = by_rarity(queries.id[queries.ptr[base + 1] : queries.ptr[base + 2]], index.post_ptr)
+        for family in range(min(order, 2), 0, -1):
+            alone = family == 1 and order > 1  # units without a common bigram
+            if alone and not _reachable(threshold(best, k), known1, lengths, penalty, order, coco):
+                break
+            ids = by_rarity(queries.id[queries.ptr[base + family - 1] : queries.ptr[base + family]], index.post_ptr)
             _pass(
-                2,
-                ids2,
-                len(ids1),
-                reference_length,
-                lengths,
-                penalty,
-                order,
-                coco,
-                index,
-                cells,
-                k,
-                scratch,
-                best,
-                need,
-                stop,
-            )
-        if order == 1 or _reachable(threshold(best, k), len(ids1), lengths, penalty, order, coco):
-            _pass(
-                1,
-                ids1,
-                len(ids1),
-                reference_length,
-                lengths,
-                penalty,
-                order,
-                coco,
-                index,
-                cells,
-                k,
-                scratch,
-                best,
-                need,
-                stop,
-            )
-            scratch.count[0] = 0
-        if order > 1:
-            scratch.count[1] = 0
+                family, ids, known1, reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best,
+                need, stop,
+            )  # fmt: skip
+        scratch.count[:] = 0
         set_marks(marked, scratch.mark, 0)
         totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
 

@@ -16,6 +16,7 @@ from metric_oracle.kernels._overlap import (
     count_marked,
     matches,
     new_scratch,
+    outward,
     postings,
     read,
     set_marks,
@@ -157,6 +158,8 @@ def search_radgraph(
     n_families = queries.sizes.shape[1]
     two = family_b >= 0
     stop = np.empty(len(cells), np.int64)
+    nearest = np.empty(len(cells), np.int64)
+    sizes = cells[:, 2] + cells[:, 4] * two
     count = scratch.count
     for q in range(first, last):
         reset(best)
@@ -210,21 +213,8 @@ def search_radgraph(
             read(begin, end, index, count[1 if ids[i] >= first_b else 0])
             n_read += end - begin
         stop[lo:hi] = n_lists
-        # Sizes near the query's come first: they hold the best units, and theta is high for the others.
-        above = 0
-        while above < len(cells) and cells[above, 2] + cells[above, 4] < n_a + n_b:
-            above += 1
-        below = above - 1
-        while below >= 0 or above < len(cells):
-            if above == len(cells) or (
-                below >= 0
-                and n_a + n_b - cells[below, 2] - cells[below, 4] < cells[above, 2] + cells[above, 4] - n_a - n_b
-            ):
-                j = below
-                below -= 1
-            else:
-                j = above
-                above += 1
+        outward(sizes, n_a + n_b, nearest)
+        for j in nearest:
             if _bound(len(ids_a), len(ids_b), cells[j], n_a, n_b, two) < theta * SLACK:
                 continue
             weight_a, weight_b = _weights(cells[j], n_a, n_b, two)

@@ -15,9 +15,9 @@ from metric_oracle.kernels._overlap import (
     close_cells,
     contains,
     deepen,
-    first_at_least,
     new_scratch,
     next_at_least,
+    outward,
     postings,
     promising,
     read,
@@ -217,6 +217,8 @@ def search_rouge_l(
     """
     need = np.empty(len(cells), np.int64)
     stop = np.empty(len(cells), np.int64)
+    nearest = np.empty(len(cells), np.int64)
+    lengths = cells[:, 2].copy()
     count = scratch.count[0]
     for q in range(first, last):
         reset(best)
@@ -255,18 +257,8 @@ def search_rouge_l(
             read(begin, end, index, count)
             n_read += end - begin
         stop[lo:hi] = known
-        # Lengths near the reference's come first: they hold the best units, and theta is high for the others.
-        above = first_at_least(cells, reference_length)
-        below = above - 1
-        while below >= 0 or above < len(cells):
-            if above == len(cells) or (
-                below >= 0 and reference_length - cells[below, 2] < cells[above, 2] - reference_length
-            ):
-                j = below
-                below -= 1
-            else:
-                j = above
-                above += 1
+        outward(lengths, reference_length, nearest)
+        for j in nearest:
             if need[j] > known:
                 continue
             least = deepen(j, ids, need, stop, cells, index, count)
