@@ -95,7 +95,7 @@ class Scratch(NamedTuple):
 
 FULL = 255  # a saturated count
 # Tuned on 2,192 x 185,538 synthetic impressions; any values give the same answers.
-SCORE_COST = 128  # postings that take as long to read as one unit takes to score
+SCORE_COST = 256  # postings that take as long to read as one unit takes to score
 FIRST_SEED = 1000  # postings read before the first unit is scored
 SEED_GROWTH = 8
 MAX_SEEDS = 16
@@ -166,12 +166,20 @@ def postings(feature, cells, lo, hi, index):
 
 
 @jit
-def read(begin, end, index, count):
-    """Count one more match for the units of ``post_unit[begin:end]``."""
-    for p in range(begin, end):
-        u = index.post_unit[p]
-        c = count[u]
-        count[u] = c + np.uint8(c < FULL)
+def read(begin, end, index, count, saturate):
+    """Count one more match for the units of ``post_unit[begin:end]``.
+
+    A plain increment is three times as fast; only queries of more than `FULL` features can pass a byte's range and have
+    to `saturate`. Unsigned indices spare a test for negative ones.
+    """
+    if saturate:
+        for p in range(np.uint64(begin), np.uint64(end)):
+            u = np.uint32(index.post_unit[p])
+            c = count[u]
+            count[u] = c + np.uint8(c < FULL)
+    else:
+        for p in range(np.uint64(begin), np.uint64(end)):
+            count[np.uint32(index.post_unit[p])] += np.uint8(1)
 
 
 @jit
@@ -247,7 +255,7 @@ def deepen(j, ids, need, stop, cells, index, count):
         begin, end = postings(ids[stop[j]], cells, j, j + 1, index)
         if count_at_least(count, cells[j, 0], cells[j, 1], least) * SCORE_COST <= end - begin:
             return least
-        read(begin, end, index, count)
+        read(begin, end, index, count, len(ids) > FULL)
         stop[j] += 1
 
 

@@ -104,7 +104,7 @@ def _pass(
         if lo == hi or i == known:
             break
         begin, end = postings(ids[i], cells, lo, hi, index)
-        read(begin, end, index, count)
+        read(begin, end, index, count, known > FULL)
         n_read += end - begin
     stop[lo:hi] = known
     nearest = np.empty(len(cells), np.int64)

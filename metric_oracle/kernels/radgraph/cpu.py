@@ -210,7 +210,7 @@ def search_radgraph(
             if lo == hi or i == n_lists:
                 break
             begin, end = postings(ids[i], cells, lo, hi, index)
-            read(begin, end, index, count[1 if ids[i] >= first_b else 0])
+            read(begin, end, index, count[1 if ids[i] >= first_b else 0], n_lists > FULL)
             n_read += end - begin
         stop[lo:hi] = n_lists
         outward(sizes, n_a + n_b, nearest)
@@ -227,7 +227,7 @@ def search_radgraph(
                 hits = _count_weighted(count[0], count[1], cells[j, 0], cells[j, 1], weight_a, weight_b, least)
                 if hits * SCORE_COST <= end - begin:
                     break
-                read(begin, end, index, count[1 if ids[stop[j]] >= first_b else 0])
+                read(begin, end, index, count[1 if ids[stop[j]] >= first_b else 0], n_lists > FULL)
                 stop[j] += 1
             u = cells[j, 0]
             while True:

@@ -254,7 +254,7 @@ def search_rouge_l(
             if lo == hi or i == known:
                 break
             begin, end = postings(ids[i], cells, lo, hi, index)
-            read(begin, end, index, count)
+            read(begin, end, index, count, known > FULL)
             n_read += end - begin
         stop[lo:hi] = known
         outward(lengths, reference_length, nearest)
@@ -262,13 +262,15 @@ def search_rouge_l(
             if need[j] > known:
                 continue
             least = deepen(j, ids, need, stop, cells, index, count)
+            first_word = sequence_ptr[cells[j, 0]]
             u = cells[j, 0]
             while need[j] <= known:
                 u = next_at_least(count, u, cells[j, 1], min(max(need[j] - (known - stop[j]), least), FULL))
                 if u == cells[j, 1]:
                     break
                 if not contains(seeds, u):
-                    lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, positions, state)
+                    begin = first_word + (u - cells[j, 0]) * cells[j, 2]  # all units of a cell are equally long
+                    lcs = count_lcs(sequence, begin, begin + cells[j, 2], slot, positions, state)
                     offer(u, rouge_l(lcs, cells[j, 2], reference_length), index.row_ptr, k, best)
                     if threshold(best, k) > theta:
                         theta = threshold(best, k)
