@@ -227,7 +227,7 @@ def _read_npz(path: Path) -> tuple[list[Any] | None, Any]:
     if not zipfile.is_zipfile(path):
         raise _damaged(path, ".npz file")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except _DAMAGES:
         raise _damaged(path, ".npz file") from None

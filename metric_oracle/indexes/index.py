@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -243,7 +243,7 @@ def _build(
     texts = list(distinct)
     part("reports", lambda folder: _write_reports(folder, inputs, texts, distinct_id))
     for kind in kinds:
-        part(kind, lambda folder, kind=kind: _write_representation(kind, folder, inputs, texts, distinct_id))
+        part(kind, partial(_write_representation, kind, inputs=inputs, texts=texts, distinct_id=distinct_id))
     content = {
         "counts": {**done["reports"]["counts"], **{state: states[state] for state in sorted(states)}},
         "source": source,

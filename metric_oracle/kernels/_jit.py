@@ -4,10 +4,12 @@
 process starts at once; fast-math stays off, because backends must agree to the last bit.
 """
 
+from typing import Any
+
 import numba
 import numba.extending
 
-jit = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 
 # For `score.py`: the function stays plain Python for the reference and can be called from compiled kernels.
-scalar = numba.extending.register_jitable
+scalar: Any = numba.extending.register_jitable

@@ -83,13 +83,13 @@ class Scratch(NamedTuple):
 
     Attributes
     ----------
-    count : uint8[2, D]
+    counts : uint8[2, D]
         Matches found so far in one or two families, saturated at 255 (read 255 as "any number from 255").
     mark : uint8[V]
         1 for the features of the query.
     """
 
-    count: np.ndarray
+    counts: np.ndarray
     mark: np.ndarray
 
 

@@ -100,9 +100,7 @@ def retrieve(
             "Choose one."
         )
         raise InputError(msg)
-    if threads is not None and (
-        isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1
-    ):
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1):
         msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
         raise InputError(msg)
     backend = _backend(backend)
@@ -301,9 +299,7 @@ def _fall_back(found: Found, fallback: np.ndarray, index: Index, row_id: np.ndar
         fallback[q, 0] = True
 
 
-def _components(
-    record: Metric, representation: Any, encoded: Any, found: Found
-) -> dict[str, np.ndarray]:
+def _components(record: Metric, representation: Any, encoded: Any, found: Found) -> dict[str, np.ndarray]:
     """Return the components of every listed pair, float64[n, k], and check a sample of pairs with the reference."""
     units = representation.unit_of_row[found.rows].ravel()
     n, k = found.rows.shape

@@ -76,7 +76,7 @@ def _pass(
     Lists are read from the rarest on. A unit of some length that was in none of the lists read so far can match only
     the lists to come; where those are fewer than the length needs, the length is closed and later lists are skipped.
     """
-    count = scratch.count[family - 1]
+    count = scratch.counts[family - 1]
     known = len(ids)
     lo, hi = 0, len(cells)
     theta = threshold(best, k)
@@ -91,7 +91,7 @@ def _pass(
             # Score the most promising unit, so that theta rises before the long lists are reached.
             u = promising(count, cells, lo, hi, reference_length)
             if u >= 0 and n_seeds < len(seeds):
-                if not contains(seeds, u) and (family == 2 or order == 1 or scratch.count[1, u] == 0):
+                if not contains(seeds, u) and (family == 2 or order == 1 or scratch.counts[1, u] == 0):
                     _score_unit(u, order, coco, reference_length, index, k, scratch, best)
                 seeds[n_seeds] = u
                 n_seeds += 1
@@ -118,7 +118,7 @@ def _pass(
             u = next_at_least(count, u, cells[j, 1], min(max(need[j] - (known - stop[j]), least), FULL))
             if u == cells[j, 1]:
                 break
-            if not contains(seeds, u) and (family == 2 or order == 1 or scratch.count[1, u] == 0):
+            if not contains(seeds, u) and (family == 2 or order == 1 or scratch.counts[1, u] == 0):
                 _score_unit(u, order, coco, reference_length, index, k, scratch, best)
                 if threshold(best, k) > theta:
                     theta = threshold(best, k)
@@ -208,7 +208,7 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
                 family, ids, known1, reference_length, lengths, penalty, order, coco, index, cells, k, scratch, best,
                 need, stop,
             )  # fmt: skip
-        scratch.count[:] = 0
+        scratch.counts[:] = 0
         set_marks(marked, scratch.mark, 0)
         totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
 

@@ -160,7 +160,7 @@ def search_radgraph(
     stop = np.empty(len(cells), np.int64)
     nearest = np.empty(len(cells), np.int64)
     sizes = cells[:, 2] + cells[:, 4] * two
-    count = scratch.count
+    count = scratch.counts
     for q in range(first, last):
         reset(best)
         base = q * n_families

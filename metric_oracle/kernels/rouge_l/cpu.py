@@ -219,7 +219,7 @@ def search_rouge_l(
     stop = np.empty(len(cells), np.int64)
     nearest = np.empty(len(cells), np.int64)
     lengths = cells[:, 2].copy()
-    count = scratch.count[0]
+    count = scratch.counts[0]
     for q in range(first, last):
         reset(best)
         reference_length = np.int64(queries.sizes[q, 0])
