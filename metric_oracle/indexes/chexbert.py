@@ -4,6 +4,7 @@ Embeddings lie in FAISS (a flat inner-product index, memory-mapped) as unit vect
 the representation, so every backend scores the same numbers. Labels become vectors of 14 small integers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,7 +76,7 @@ class EmbeddingIndex(Units):
     kind: ClassVar[str] = "chexbert"
 
     @classmethod
-    def build(cls, inputs: Inputs) -> "EmbeddingIndex":
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "EmbeddingIndex":
         """Index the embeddings of a corpus."""
         assert inputs.embeddings is not None
         assert inputs.embedding_of_row is not None
@@ -139,7 +140,7 @@ class LabelIndex(Units):
     kind: ClassVar[str] = "labels"
 
     @classmethod
-    def build(cls, inputs: Inputs) -> "LabelIndex":
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "LabelIndex":
         """Index the labels of a corpus."""
         assert inputs.label_of_row is not None
         assert inputs.uncertain is not None
@@ -153,6 +154,10 @@ class LabelIndex(Units):
         vectors = _label_vectors(inputs, self.uncertain)
         position, which = _distinct_rows(vectors, inputs.label_of_row)
         return VectorQueries(which, vectors[position])
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the manifest records."""
+        return {"uncertain": self.uncertain}
 
     def item(self, unit: int) -> np.ndarray:
         """Return the vector of a unit."""

@@ -1,6 +1,7 @@
 """Sets of features, laid out for the overlap kernels: distinct units, postings, forward lists, rows of each unit."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,10 @@ class Units:
         unit_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
         unit_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
         return unit_of_row
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the manifest records besides the numbers of units and rows."""
+        return {}
 
 
 class FeatureUnits(Units):

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from importlib import import_module
@@ -19,30 +20,66 @@ import pyarrow as pa
 
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
+from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_table, write_table
 from metric_oracle.metrics import METRICS, Metric, get_metric
 
-# Representation -> module, class. Imported when needed, so that an index without embeddings opens without FAISS.
-_REPRESENTATIONS = {
-    "ngrams": ("metric_oracle.indexes.ngrams", "NgramIndex"),
-    "words": ("metric_oracle.indexes.ngrams", "NgramIndex"),
-    "radgraph": ("metric_oracle.indexes.radgraph", "GraphIndex"),
-    "chexbert": ("metric_oracle.indexes.chexbert", "EmbeddingIndex"),
-    "labels": ("metric_oracle.indexes.chexbert", "LabelIndex"),
-}
-_NEEDS = {
-    "radgraph": ("graphs", "--radgraph GRAPHS.json"),
-    "chexbert": ("embeddings", "--chexbert FILE"),
-    "labels": ("labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
+
+@dataclass(frozen=True)
+class Representation:
+    """Where a representation is made, and what it takes besides the texts.
+
+    Attributes
+    ----------
+    home : str
+        Module and class; imported when needed, so that an index without embeddings opens without FAISS. The class has
+        `build`, `save`, `load`, `encode`, `item` and `counts`.
+    needs : str or None
+        Attribute of `Inputs` that must be given, and the attribute with each report's place in it.
+    what, plural, option : str
+        The same for people.
+    """
+
+    home: tuple[str, str]
+    needs: tuple[str, str] | None = None
+    what: str = ""
+    plural: str = ""
+    option: str = ""
+
+    def load_class(self) -> Any:
+        """Import the class."""
+        return getattr(import_module(self.home[0]), self.home[1])
+
+
+_NGRAMS = Representation(("metric_oracle.indexes.ngrams", "NgramIndex"))
+REPRESENTATIONS = {
+    "ngrams": _NGRAMS,
+    "words": _NGRAMS,
+    "radgraph": Representation(
+        ("metric_oracle.indexes.radgraph", "GraphIndex"),
+        ("graphs", "graph_of_row"),
+        "a graph",
+        "graphs",
+        "--radgraph GRAPHS.json",
+    ),
+    "chexbert": Representation(
+        ("metric_oracle.indexes.chexbert", "EmbeddingIndex"),
+        ("embeddings", "embedding_of_row"),
+        "an embedding",
+        "embeddings",
+        "--chexbert FILE",
+    ),
+    "labels": Representation(
+        ("metric_oracle.indexes.chexbert", "LabelIndex"),
+        ("labels", "label_of_row"),
+        "labels",
+        "labels",
+        "--chexbert-labels FILE --uncertain positive|negative|blank",
+    ),
 }
 # Files of a build under way: the lock that one process holds, and what is finished.
 LOCK = ".lock"
 PROGRESS = "build.json"
-
-
-def _representation(kind: str) -> Any:
-    module, name = _REPRESENTATIONS[kind]
-    return getattr(import_module(module), name)
 
 
 class Index:
@@ -94,14 +131,14 @@ class Index:
         """Return the opened representation that a metric reads."""
         kind = metric.representation
         if kind not in self.content["representations"]:
-            option = f" {_NEEDS[kind][1]}" if kind in _NEEDS else ""
+            option = REPRESENTATIONS[kind].option
             msg = (
                 f"retrieve: metric must be one of {', '.join(self.metrics)} (what {self.folder} holds); got "
-                f"{metric.name!r}. Build an index with --metrics {metric.name}{option}."
+                f"{metric.name!r}. Build an index with {' '.join(filter(None, ['--metrics', metric.name, option]))}."
             )
             raise InputError(msg)
         if kind not in self._opened:
-            self._opened[kind] = _representation(kind).load(self.folder / kind)
+            self._opened[kind] = REPRESENTATIONS[kind].load_class().load(self.folder / kind)
         return self._opened[kind]
 
     def verify_files(self) -> None:
@@ -126,7 +163,7 @@ def open_index(path: str | Path) -> Index:
 
 
 def build_index(
-    inputs: Any,
+    inputs: Inputs,
     out: str | Path,
     *,
     metrics: Sequence[str] | None = None,
@@ -195,17 +232,18 @@ def _check_new(out: Path) -> None:
         raise InputError(msg)
 
 
-def _kinds(inputs: Any, metrics: Sequence[str] | None) -> list[str]:
+def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
     """Return the representations to build."""
+    lacking = [kind for kind, r in REPRESENTATIONS.items() if r.needs and getattr(inputs, r.needs[0]) is None]
     if metrics is None:
-        return [kind for kind in _REPRESENTATIONS if kind not in _NEEDS or getattr(inputs, _NEEDS[kind][0]) is not None]
+        return [kind for kind in REPRESENTATIONS if kind not in lacking]
     kinds = {get_metric(name, "build_index").representation: name for name in metrics}
     for kind, name in kinds.items():
-        if kind in _NEEDS and getattr(inputs, _NEEDS[kind][0]) is None:
-            what, option = _NEEDS[kind]
-            msg = f"build_index: {what} must be given for metric {name!r}; got none. Add {option}."
+        if kind in lacking:
+            needs = REPRESENTATIONS[kind]
+            msg = f"build_index: {needs.plural} must be given for metric {name!r}; got none. Add {needs.option}."
             raise InputError(msg)
-    return [kind for kind in _REPRESENTATIONS if kind in kinds]
+    return [kind for kind in REPRESENTATIONS if kind in kinds]
 
 
 @contextmanager
@@ -221,7 +259,12 @@ def _alone(building: Path) -> Iterator[None]:
 
 
 def _build(
-    inputs: Any, building: Path, kinds: list[str], source: str, states: dict[str, int], progress: Callable[[str], None]
+    inputs: Inputs,
+    building: Path,
+    kinds: list[str],
+    source: str,
+    states: dict[str, int],
+    progress: Callable[[str], None],
 ) -> None:
     digest = _digest(inputs)
     done = _resume(building, digest, kinds)
@@ -231,7 +274,7 @@ def _build(
         if name in done:
             return
         progress(name)
-        folder = building / name if name in _REPRESENTATIONS else building
+        folder = building / name if name in REPRESENTATIONS else building
         folder.mkdir(exist_ok=True)
         before = set(_files(building))
         counts = make(folder)
@@ -295,7 +338,7 @@ def _resume(building: Path, digest: str, kinds: Sequence[str]) -> dict[str, Any]
     return done
 
 
-def _digest(inputs: Any) -> str:
+def _digest(inputs: Inputs) -> str:
     """Return a hash of everything that goes into an index."""
     hasher = hashlib.sha256(version("metric-oracle").encode())
     for strings in (inputs.ids, inputs.texts):
@@ -316,7 +359,7 @@ def _digest(inputs: Any) -> str:
     return hasher.hexdigest()
 
 
-def _write_reports(folder: Path, inputs: Any, texts: list[str], distinct_id: np.ndarray) -> dict[str, int]:
+def _write_reports(folder: Path, inputs: Inputs, texts: list[str], distinct_id: np.ndarray) -> dict[str, int]:
     rows = np.arange(len(inputs.ids))
     first = np.zeros(len(texts), np.int64)
     first[distinct_id[::-1]] = rows[::-1]
@@ -335,23 +378,8 @@ def _write_reports(folder: Path, inputs: Any, texts: list[str], distinct_id: np.
 
 
 def _write_representation(
-    kind: str, folder: Path, inputs: Any, texts: list[str], distinct_id: np.ndarray
+    kind: str, folder: Path, inputs: Inputs, texts: list[str], distinct_id: np.ndarray
 ) -> dict[str, Any]:
-    if kind in ("ngrams", "words"):
-        from metric_oracle.indexes.ngrams import build_ngrams
-
-        built: Any = build_ngrams(kind, texts, distinct_id)
-    elif kind == "radgraph":
-        from metric_oracle.indexes.radgraph import build_graphs
-
-        built = build_graphs(inputs.graphs, inputs.graph_of_row)
-    else:
-        built = _representation(kind).build(inputs)
+    built = REPRESENTATIONS[kind].load_class().build(kind, inputs, texts, distinct_id)
     built.save(folder)
-    counts = {"units": len(built.row_ptr) - 1, "rows": len(built.row_id)}
-    if kind == "radgraph":
-        counts["dangling_relations"] = inputs.graphs.n_dangling
-        counts["schema"] = inputs.graphs.schema
-    if kind == "labels":
-        counts["uncertain"] = inputs.uncertain
-    return counts
+    return {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts()}

@@ -92,6 +92,11 @@ class NgramIndex(FeatureUnits):
         sequences, which = distinct_sequences(inputs.texts, TOKENIZERS[self.kind])
         return NgramQueries(which, sequences, *encode_ngrams(sequences, self))
 
+    @classmethod
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "NgramIndex":
+        """Index the distinct texts of a corpus; see :func:`build_ngrams`."""
+        return build_ngrams(kind, texts, row_text)
+
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("kind", "features")}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class GraphIndex(FeatureUnits):
     family_ptr : int64[5]
     schema : str
         Label schema, "radgraph" or "radgraph-xl".
+    n_dangling : int
+        Relations to no entity that were left out; known while building, then in the manifest.
     """
 
     features: Features
@@ -60,6 +62,7 @@ class GraphIndex(FeatureUnits):
     keys: np.ndarray
     family_ptr: np.ndarray
     schema: str
+    n_dangling: int = 0
     kind: ClassVar[str] = "radgraph"
 
     @cached_property
@@ -126,9 +129,22 @@ class GraphIndex(FeatureUnits):
             queries = encode_graphs(inputs.graphs, chosen, self)
         return GraphQueries(which, inputs.graphs, chosen, queries)
 
+    @classmethod
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "GraphIndex":
+        """Index the graphs of a corpus; see :func:`build_graphs`."""
+        assert inputs.graphs is not None
+        assert inputs.graph_of_row is not None
+        return build_graphs(inputs.graphs, inputs.graph_of_row)
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the manifest records."""
+        return {"dangling_relations": self.n_dangling, "schema": self.schema}
+
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("features", "schema")}
+        arrays = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("features", "schema", "n_dangling")
+        }
         write_arrays(folder / "features.arrow", {**self.features._asdict(), **arrays, "schema": [self.schema]})
 
     @classmethod
@@ -323,6 +339,7 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
         np.concatenate(keys),
         family_ptr,
         graphs.schema,
+        graphs.n_dangling,
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import REPRESENTATIONS, Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import BACKENDS, Metric, get_metric
@@ -164,22 +164,18 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
     if not queries.ids:
         msg = "retrieve: queries must be at least one report; got 0. Check the file and the section."
         raise InputError(msg)
-    needs = {
-        "radgraph": ("a graph", queries.graph_of_row, "--radgraph GRAPHS.json"),
-        "chexbert": ("an embedding", queries.embedding_of_row, "--chexbert FILE"),
-        "labels": ("labels", queries.label_of_row, "--chexbert-labels FILE"),
-    }
-    if record.representation not in needs:
+    needs = REPRESENTATIONS[record.representation]
+    if needs.needs is None:
         return
-    what, of_row, option = needs[record.representation]
+    of_row = getattr(queries, needs.needs[1])
     if of_row is None:
-        msg = f"retrieve: queries must have {what} each for metric {record.name!r}; got none. Add {option}."
+        msg = f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got none. Add {needs.option}."
         raise InputError(msg)
     lacking = [queries.ids[i] for i in np.flatnonzero(of_row < 0)]
     if lacking:
         shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         msg = (
-            f"retrieve: queries must have {what} each for metric {record.name!r}; got {len(lacking)} of "
+            f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got {len(lacking)} of "
             f"{len(queries.ids)} without ({shown}). Add them to the file or leave these queries out."
         )
         raise InputError(msg)

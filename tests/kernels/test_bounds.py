@@ -378,7 +378,7 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
     vectors[800:850] *= 2
     asked = np.vstack([vectors[:5], base + spread * rng.standard_normal((5, width)), -vectors[:1]]).astype(np.float32)
     corpus = Inputs([], [], embeddings=vectors, embedding_of_row=np.arange(900))
-    EmbeddingIndex.build(corpus).save(tmp_path)
+    EmbeddingIndex.build("chexbert", corpus, [], np.arange(900)).save(tmp_path)
     index = EmbeddingIndex.load(tmp_path)
     queries = Inputs([], [], embeddings=asked, embedding_of_row=np.arange(len(asked)))
     encoded = index.encode(queries)

@@ -1,0 +1,131 @@
+"""Check, then measure: ``python -m benchmarks --help``."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from benchmarks import gate, machine
+from benchmarks.data import HAS_FAISS, SEED
+from benchmarks.workloads import FULL_SIZE, WORKLOADS, Bench, Measurement, SkippedError, Workload
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the gate and the workloads; return the exit code, 1 if the gate is red."""
+    options = _options(arguments)
+    chosen = [w for w in WORKLOADS.values() if _is_wanted(w, options)]
+    facts = machine.describe()
+    now = datetime.now(UTC)
+    out = (
+        options.out
+        or machine.ROOT / "benchmarks/results" / f"{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(options.data, options.reports, options.tests, options.repetitions, Path(scratch))
+        _say(f"data: {options.reports:,} reports, {options.tests:,} tests in {options.data}")
+        facts |= {"index": bench.data.index.fingerprint, "seed": SEED, "time": now.isoformat(timespec="seconds")}
+        facts |= {"reports": options.reports, "tests": options.tests}
+        try:
+            _gate(bench, chosen, options.gate_queries)
+        except gate.GateError as error:
+            print(error, file=sys.stderr)
+            return 1
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("w", encoding="utf-8") as file:
+            for workload in chosen:
+                row = _row(workload, bench)
+                file.write(json.dumps(row | facts) + "\n")
+                file.flush()
+                _say(_line(row))
+    _say(f"rows: {out}")
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    names = f"Names: {', '.join(WORKLOADS)}."
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Timings, after a gate.", epilog=names)
+    parser.add_argument("--reports", type=int, default=FULL_SIZE[0], help="corpus size (%(default)s)")
+    parser.add_argument("--tests", type=int, default=FULL_SIZE[1], help="test reports (%(default)s)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help='workloads, also as patterns such as "peer-*"')
+    parser.add_argument("--growth", action="store_true", help="also ten times the corpus: minutes, and about 10 GB")
+    parser.add_argument("--repetitions", type=int, default=5, help="of each timing (%(default)s)")
+    parser.add_argument("--gate-queries", type=int, default=3, help="compared with the reference (%(default)s)")
+    parser.add_argument("--data", type=Path, default=machine.ROOT / ".cache/benchmarks", help="corpus and index")
+    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/<time>-<commit>.jsonl)")
+    options = parser.parse_args(arguments)
+    for pattern in options.only or []:
+        if not any(fnmatch(name, pattern) for name in WORKLOADS):
+            parser.error(f"--only: no workload is called {pattern}. {names}")
+    return options
+
+
+def _is_wanted(workload: Workload, options: argparse.Namespace) -> bool:
+    if options.only and not any(fnmatch(workload.name, pattern) for pattern in options.only):
+        return False
+    return workload.optional is None or getattr(options, workload.optional)
+
+
+def _gate(bench: Bench, chosen: Sequence[Workload], n_queries: int) -> None:
+    """Check every metric that is about to be timed, on all reports and, with more queries, on the sample."""
+    metrics = sorted({m for w in chosen for m in w.metrics if m != "chexbert" or HAS_FAISS})
+    if not metrics:
+        return
+    _say(f"gate: {', '.join(metrics)} against the reference")
+    gate.check(bench.data.index, bench.data.queries, metrics, n_queries=n_queries, k=5)
+    on_sample = [m for m in metrics if m != "chexbert"]
+    k = min(20, bench.sample.index.n_reports)
+    gate.check(bench.sample.index, bench.sample.queries, on_sample, n_queries=len(bench.sample.queries.ids), k=k)
+    _say("gate: passed")
+
+
+def _row(workload: Workload, bench: Bench) -> dict[str, Any]:
+    """Measure; return the row without the facts that all rows share."""
+    row: dict[str, Any] = {"name": workload.name, "title": workload.title, "table": workload.table}
+    try:
+        measurement = workload.measure(bench)
+    except SkippedError as reason:
+        return row | {"skipped": str(reason)}
+    holds = not workload.full_size or (bench.n_reports, bench.n_tests) == FULL_SIZE
+    goal = workload.goal if holds else None
+    value = measurement.median
+    p20, p80 = _p20_p80(measurement)
+    met = None if goal is None else value <= goal if workload.sense == "at most" else value >= goal
+    return row | {
+        "value": value,
+        "p20": p20,
+        "p80": p80,
+        "repetitions": len(measurement.values),
+        "unit": workload.unit,
+        "goal": goal,
+        "sense": workload.sense,
+        "met": met,
+        **measurement.columns,
+    }
+
+
+def _p20_p80(measurement: Measurement) -> tuple[float, float]:
+    if len(measurement.values) == 1:
+        return measurement.values[0], measurement.values[0]
+    fifths = quantiles(measurement.values, n=5, method="inclusive")
+    return fifths[0], fifths[-1]
+
+
+def _line(row: dict[str, Any]) -> str:
+    if "skipped" in row:
+        return f"{row['name']}: not measured: {row['skipped']}"
+    verdict = "" if row["met"] is None else f" ({'met' if row['met'] else 'NOT met'}: {row['sense']} {row['goal']:g})"
+    return f"{row['name']}: {row['value']:.4g} {row['unit']}{verdict}"
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,482 @@
+"""The registry: one record for each thing that is measured, with its goal.
+
+A measurement returns its repetitions; the value reported is their median. Whatever is compiled or read once is done
+before, in a warm-up.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+
+import metric_oracle as mo
+from benchmarks.data import (
+    LEXICAL_AND_GRAPH,
+    Data,
+    Sample,
+    draw_sample,
+    graphs_of_tests,
+    prepare,
+    write_graphs,
+)
+from benchmarks.peers import PEERS, FaissFlat
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.search import subset
+
+FULL_SIZE = (185_538, 2_192)  # reports and tests that the goals hold for
+ALL = (*LEXICAL_AND_GRAPH, "chexbert")
+_SINGLES, _SINGLE_WARM_UP = 50, 10
+_REFERENCES, _COMPARED = 20, 5  # test reports of the peers' sample, and how many of them have their scores compared
+
+
+class SkippedError(Exception):
+    """Nothing can be measured here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Repetitions of one measurement, and what else is worth a column."""
+
+    values: Sequence[float]
+    columns: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """The value reported."""
+        return median(self.values)
+
+
+class Bench:
+    """What the workloads share: the data, the sample of the peers, and timings that several of them need."""
+
+    def __init__(self, root: Path, n_reports: int, n_tests: int, repetitions: int, scratch: Path) -> None:
+        self.root, self.n_reports, self.n_tests = root, n_reports, n_tests
+        self.repetitions, self.scratch = repetitions, scratch
+        self._oracles: dict[str, Measurement] = {}
+
+    @cached_property
+    def data(self) -> Data:
+        """The corpus that everything is measured on."""
+        return prepare(self.root, self.n_reports, self.n_tests)
+
+    @cached_property
+    def large(self) -> Data:
+        """Ten times the corpus, without embeddings."""
+        return prepare(self.root, 10 * self.n_reports, self.n_tests, embeddings=False)
+
+    @cached_property
+    def sample(self) -> Sample:
+        """The pairs that the peers score."""
+        n_candidates = max(peer.n_candidates for peer in PEERS.values())
+        folder = self.scratch / "sample"
+        folder.mkdir()
+        return draw_sample(self.data, _REFERENCES, n_candidates, folder)
+
+    def oracle(self, metric: str) -> Measurement:
+        """Return the timing of one oracle, measured once a run."""
+        if metric not in self._oracles:
+            self._oracles[metric] = _time_oracle(self.data, metric, self.repetitions)
+        return self._oracles[metric]
+
+    def faiss_peer(self) -> FaissFlat:
+        """Return FAISS with one row per report."""
+        _need_embeddings(self.data)
+        assert self.data.vectors is not None
+        peer = FaissFlat()
+        peer.build(np.load(self.data.vectors / "train.npy"), np.load(self.data.vectors / "test.npy"))
+        return peer
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One thing to measure.
+
+    Attributes
+    ----------
+    name : as in --only
+    title : as in the README
+    unit : of the value
+    goal : None where there is none
+    measure : the measurement
+    metrics : what the gate checks before
+    sense : whether the value should stay under the goal or reach it
+    table : of the README
+    full_size : whether the goal holds at FULL_SIZE only
+    optional : flag that asks for it, None for always
+    """
+
+    name: str
+    title: str
+    unit: str
+    goal: float | None
+    measure: Callable[[Bench], Measurement]
+    metrics: tuple[str, ...] = ()
+    sense: Literal["at most", "at least"] = "at most"
+    table: Literal["oracle", "peer", "other"] = "other"
+    full_size: bool = True
+    optional: str | None = None
+
+
+def timed(function: Callable[[], Any]) -> float:
+    """Return the seconds of one call."""
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def repeated(function: Callable[[], Any], n: int) -> list[float]:
+    """Return the seconds of n calls."""
+    return [timed(function) for _ in range(n)]
+
+
+# ---- oracles ---------------------------------------------------------------------------------------------------------
+
+
+def _need_embeddings(data: Data) -> None:
+    if data.vectors is None:
+        msg = 'faiss is not installed: pip install "metric-oracle[cpu]"'
+        raise SkippedError(msg)
+
+
+def _time_oracle(data: Data, metric: str, repetitions: int) -> Measurement:
+    """Time retrieve() from reports in memory to the table, and the encoding of the queries alone."""
+    if metric == "chexbert":
+        _need_embeddings(data)
+    index, queries = data.index, data.queries
+    first_call = timed(partial(mo.retrieve, index, queries, metric))
+    totals = repeated(partial(mo.retrieve, index, queries, metric), repetitions)
+    encode = median(repeated(partial(index.representation(get_metric(metric)).encode, queries), repetitions))
+    total = median(totals)
+    columns = {
+        "first_call_s": first_call,
+        "encode_s": encode,
+        "search_s": total - encode,
+        "queries_per_s": len(queries.ids) / total,
+        "pairs_per_s": data.pairs / total,
+    }
+    return Measurement(totals, columns)
+
+
+def _oracle(metric: str, bench: Bench) -> Measurement:
+    return bench.oracle(metric)
+
+
+def _single(metric: str, bench: Bench) -> Measurement:
+    """Time single queries, each another report, after others that warm up."""
+    data = bench.data
+    if metric == "chexbert":
+        _need_embeddings(data)
+    distinct = np.unique(data.queries.texts, return_index=True)[1]
+    chosen = np.random.default_rng(0).permutation(distinct)[: _SINGLES + _SINGLE_WARM_UP]
+    queries = _single_queries(metric, data, np.sort(chosen), bench.scratch)
+    n_warm_up = min(_SINGLE_WARM_UP, len(queries) - 1)
+    seconds = [timed(partial(mo.retrieve, data.index, query, metric)) for query in queries]
+    milliseconds = [1000 * s for s in seconds[n_warm_up:]]
+    return Measurement(milliseconds, {"slowest_ms": max(milliseconds)})
+
+
+def _single_queries(metric: str, data: Data, chosen: np.ndarray, scratch: Path) -> list[Sequence[str] | Inputs]:
+    """Return one batch for each test report: its text, or what the metric reads, alone in its files."""
+    texts = [data.queries.texts[i] for i in chosen]
+    if metric == "radgraph":
+        files = [write_graphs(scratch / f"{i}.json", [graph]) for i, graph in enumerate(graphs_of_tests(data, chosen))]
+        return [mo.load_queries([text], radgraph=file) for text, file in zip(texts, files, strict=True)]
+    if metric == "chexbert":
+        assert data.queries.embeddings is not None
+        assert data.queries.embedding_of_row is not None
+        ids = scratch / "ids.txt"
+        ids.write_text("0\n", encoding="utf-8")
+        batches: list[Sequence[str] | Inputs] = []
+        for text, row in zip(texts, data.queries.embedding_of_row[chosen], strict=True):
+            np.save(scratch / "one.npy", data.queries.embeddings[row : row + 1])
+            batches.append(mo.load_queries([text], chexbert=scratch / "one.npy", chexbert_ids=ids))
+        return batches
+    return [[text] for text in texts]
+
+
+def _growth(metric: str, bench: Bench) -> Measurement:
+    """Return the time on ten times the corpus over the time on the corpus, measured in turns."""
+    small = partial(mo.retrieve, bench.data.index, bench.data.queries, metric)
+    large = partial(mo.retrieve, bench.large.index, bench.large.queries, metric)
+    small()
+    large()
+    seconds = [(timed(small), timed(large)) for _ in range(bench.repetitions)]
+    columns = {
+        "seconds": median([after for _, after in seconds]),
+        "large_reports": bench.large.index.n_reports,
+        "large_index": bench.large.index.fingerprint,
+    }
+    return Measurement([after / before for before, after in seconds], columns)
+
+
+# ---- peers -----------------------------------------------------------------------------------------------------------
+
+
+def _peer(name: str, bench: Bench) -> Measurement:
+    """Return our pairs per second over the peer's on a sample, whose scores must be ours."""
+    peer = PEERS[name]
+    references, candidates = bench.sample.references, bench.sample.candidates[: peer.n_candidates]
+    try:
+        score = peer.build(references, candidates)
+    except ImportError as error:
+        msg = f"{peer.package} is not installed: pip install {peer.package}"
+        raise SkippedError(msg) from error
+    difference = _largest_difference(bench.sample, peer.metric, score())
+    if difference > 1e-9:
+        msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
+        raise SkippedError(msg)
+    n_pairs = len(references) * len(candidates)
+    rates = [n_pairs / seconds for seconds in repeated(score, bench.repetitions)]
+    ours = bench.oracle(peer.metric).columns["pairs_per_s"]
+    columns = {
+        "pairs_per_s": ours,
+        "peer": peer.title,
+        "peer_pairs_per_s": median(rates),
+        "peer_pairs": n_pairs,
+        "largest_difference": difference,
+    }
+    return Measurement([ours / rate for rate in rates], columns)
+
+
+def _largest_difference(sample: Sample, metric: str, scores: np.ndarray) -> float:
+    """Compare a peer's scores of the first references with ours."""
+    n_queries = min(_COMPARED, len(scores))
+    queries = subset(sample.queries, np.arange(n_queries))
+    table = mo.retrieve(sample.index, queries, metric, k=sample.index.n_reports, text=False).table
+    ours = np.empty((n_queries, sample.index.n_reports))
+    ours[np.repeat(np.arange(n_queries), sample.index.n_reports), table["row"].to_numpy()] = table["score"].to_numpy()
+    return float(np.abs(ours[:, : scores.shape[1]] - scores[:n_queries]).max())
+
+
+def _faiss(bench: Bench) -> Measurement:
+    """Return the time of FAISS with one row per report over that of our CheXbert oracle, measured in turns."""
+    data = bench.data
+    peer = bench.faiss_peer()
+    found = mo.retrieve(data.index, data.queries, "chexbert").table["score"].to_numpy()
+    difference = float(np.abs(peer.search()[0] - found).max())
+    if difference > 1e-5:
+        msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
+        raise SkippedError(msg)
+    ours, theirs = [], []
+    for _ in range(bench.repetitions):
+        theirs.append(timed(peer.search))
+        ours.append(timed(partial(mo.retrieve, data.index, data.queries, "chexbert")))
+    columns = {
+        "pairs_per_s": data.pairs / median(ours),
+        "peer": "faiss IndexFlatIP",
+        "peer_pairs_per_s": data.pairs / median(theirs),
+        "peer_pairs": data.pairs,
+        "largest_difference": difference,
+    }
+    return Measurement([t / o for t, o in zip(theirs, ours, strict=True)], columns)
+
+
+# ---- index -----------------------------------------------------------------------------------------------------------
+
+
+def _mark(marks: list[tuple[str, float]], part: str) -> None:
+    marks.append((part, time.perf_counter()))
+
+
+def _collect(marks: list[tuple[str, float]], totals: list[float], parts: dict[str, list[float]]) -> None:
+    """Add up one repetition, which ends now: its whole, and its parts, each of which began at a mark."""
+    end = time.perf_counter()
+    totals.append(end - marks[0][1])
+    for (part, begin), (_, after) in zip(marks, [*marks[1:], ("", end)], strict=True):
+        parts.setdefault(part, []).append(after - begin)
+
+
+def _build(bench: Bench) -> Measurement:
+    """Time build_index from files to the opened index; its parts are columns."""
+    totals: list[float] = []
+    parts: dict[str, list[float]] = {}
+    for _ in range(bench.repetitions):
+        marks: list[tuple[str, float]] = [("read", time.perf_counter())]
+        folder = Path(tempfile.mkdtemp(dir=bench.scratch))
+        mo.build_index(
+            bench.data.corpus / "train.csv",
+            folder / "index",
+            metrics=LEXICAL_AND_GRAPH,
+            radgraph=bench.data.corpus / "train_graphs.json",
+            progress=partial(_mark, marks),
+            keep_empty=True,
+        )
+        _collect(marks, totals, parts)
+        shutil.rmtree(folder)
+    return Measurement(totals, {f"{part}_s": median(seconds) for part, seconds in parts.items()})
+
+
+def _open(bench: Bench) -> Measurement:
+    """Time opening the index and all that it holds; the representations are columns."""
+    totals: list[float] = []
+    parts: dict[str, list[float]] = {}
+    metrics = [m for m in ALL if m != "chexbert" or bench.data.vectors is not None]
+    for _ in range(bench.repetitions + 1):
+        marks = [("open", time.perf_counter())]
+        index = mo.open_index(bench.data.index_folder)
+        _mark(marks, "reports")
+        assert index.reports is not None
+        for metric in metrics:
+            _mark(marks, metric)
+            index.representation(get_metric(metric))
+        _collect(marks, totals, parts)
+    columns = {f"{part}_ms": 1000 * median(seconds[1:]) for part, seconds in parts.items()}
+    return Measurement([1000 * seconds for seconds in totals[1:]], columns)  # the first one imports modules
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+
+def _command(arguments: Sequence[str], bench: Bench, environment: dict[str, str] | None = None) -> str:
+    """Run a command to its end, away from the repository, and return what it printed."""
+    done = subprocess.run(
+        arguments,
+        cwd=bench.scratch,
+        env=os.environ | (environment or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        msg = f"{Path(arguments[0]).name} {' '.join(arguments[1:2])} ended with code {done.returncode}: {last}"
+        raise SkippedError(msg)
+    return done.stdout
+
+
+def _oracle_command() -> str:
+    command = Path(sys.executable).with_name("oracle")
+    if not command.exists():
+        msg = f"there is no command {command}: pip install -e ."
+        raise SkippedError(msg)
+    return str(command)
+
+
+def _help(bench: Bench) -> Measurement:
+    run = partial(_command, [_oracle_command(), "--help"], bench)
+    run()
+    return Measurement(repeated(run, bench.repetitions))
+
+
+def _second_process(bench: Bench) -> Measurement:
+    """Time a process with one query; an earlier one has left its compiled code."""
+    index, text = str(bench.data.index_folder.resolve()), bench.data.queries.texts[0]
+    run = partial(_command, [_oracle_command(), "retrieve", index, "--text", text, "--metric", "bleu"], bench)
+    first = timed(run)
+    return Measurement(repeated(run, bench.repetitions), {"first_process_s": first})
+
+
+def _demo(bench: Bench) -> Measurement:
+    """Time `oracle demo` once, nothing compiled before."""
+    with tempfile.TemporaryDirectory(dir=bench.scratch) as cache:
+        return Measurement([timed(partial(_command, [_oracle_command(), "demo"], bench, {"NUMBA_CACHE_DIR": cache}))])
+
+
+_PEAK = """
+import json, resource, sys
+from pathlib import Path
+import metric_oracle as mo
+index, queries, metric = sys.argv[1:]
+mo.retrieve(mo.open_index(index), mo.load_queries(queries, keep_empty=True), metric)
+# VmHWM is ru_maxrss without what a forked process takes over from its parent.
+status = Path("/proc/self/status")
+lines = status.read_text().splitlines() if status.exists() else []
+peak = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+print(peak[0] if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def _memory(metric: str, bench: Bench) -> Measurement:
+    """Return the peak memory in GB of a process that opens the index and runs a whole oracle."""
+    files = [str(path.resolve()) for path in (bench.data.index_folder, bench.data.corpus / "test.csv")]
+    arguments = [sys.executable, "-c", _PEAK, *files, metric]
+    return Measurement([int(_command(arguments, bench)) * 1024 / 1e9 for _ in range(bench.repetitions)])
+
+
+_COMPILE = """
+import json, sys, time
+from pathlib import Path
+import metric_oracle as mo
+folder = Path(sys.argv[1])
+index = mo.open_index(folder / "index")
+queries = mo.load_queries(json.loads((folder / "texts.json").read_text()), radgraph=folder / "references.json")
+seconds = {}
+for metric in sys.argv[2:]:
+    times = []
+    for _ in range(2):
+        begin = time.perf_counter()
+        mo.retrieve(index, queries, metric)
+        times.append(time.perf_counter() - begin)
+    seconds[metric + "_s"] = times[0] - times[1]
+print(json.dumps(seconds))
+"""
+
+
+def _compile(bench: Bench) -> Measurement:
+    """Time what the first searches of a fresh installation take longer than the second ones."""
+    folder = bench.sample.index.folder.parent
+    (folder / "texts.json").write_text(json.dumps(bench.sample.queries.texts), encoding="utf-8")
+    with tempfile.TemporaryDirectory(dir=bench.scratch) as cache:
+        arguments = [sys.executable, "-c", _COMPILE, str(folder), *LEXICAL_AND_GRAPH]
+        seconds = json.loads(_command(arguments, bench, {"NUMBA_CACHE_DIR": cache}))
+    return Measurement([sum(seconds.values())], seconds)
+
+
+# ---- the registry ----------------------------------------------------------------------------------------------------
+
+_TITLES = {"radgraph": "RadGraph F1", "bleu": "BLEU-2", "rouge-l": "ROUGE-L", "chexbert": "CheXbert"}
+_GOALS = {"radgraph": 0.3, "bleu": 0.6, "rouge-l": 1.0, "chexbert": None}
+
+
+def _registry() -> list[Workload]:
+    records = [
+        Workload(f"oracle-{metric}", title, "s", _GOALS[metric], partial(_oracle, metric), (metric,), table="oracle")
+        for metric, title in _TITLES.items()
+    ]
+    for name, peer in PEERS.items():
+        title, measure = _TITLES[peer.metric], partial(_peer, name)
+        records.append(Workload(f"peer-{name}", title, "times", 2000.0, measure, (peer.metric,), "at least", "peer"))
+    records.append(Workload("peer-faiss", "CheXbert", "times", 1.0, _faiss, ("chexbert",), "at least", "peer"))
+    records += [
+        Workload(f"single-{metric}", f"One query alone, {title}", "ms", 5.0, partial(_single, metric), (metric,))
+        for metric, title in _TITLES.items()
+    ]
+    records += [
+        Workload("open", "Opening the index with all it holds", "ms", 50.0, _open),
+        Workload("build", "build-index from files: BLEU, ROUGE-L, RadGraph", "s", 15.0, _build),
+        Workload("memory-bleu", "Peak memory, BLEU-2", "GB", 1.5, partial(_memory, "bleu"), ("bleu",)),
+        Workload("memory-rouge-l", "Peak memory, ROUGE-L", "GB", 1.5, partial(_memory, "rouge-l"), ("rouge-l",)),
+        Workload("help", "`oracle --help`", "s", 0.3, _help, full_size=False),
+        Workload("second-process", "A second `oracle retrieve`, one query", "s", 1.5, _second_process, ("bleu",)),
+        Workload("demo", "`oracle demo`, nothing compiled before", "s", 60.0, _demo, full_size=False),
+        Workload("compile", "Compiling BLEU, ROUGE-L and RadGraph once", "s", None, _compile, LEXICAL_AND_GRAPH),
+    ]
+    records += [
+        Workload(
+            f"growth-{metric}",
+            f"Ten times the corpus, {_TITLES[metric]}",
+            "times",
+            6.0,
+            partial(_growth, metric),
+            (metric,),
+            optional="growth",
+        )
+        for metric in LEXICAL_AND_GRAPH
+    ]
+    return records
+
+
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _registry()}

@@ -1,0 +1,635 @@
+import errno
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metric_oracle import api
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.errors import BackendError, IndexFormatError, InputError
+from metric_oracle.indexes import index as index_module
+from metric_oracle.indexes import manifest
+from metric_oracle.indexes.inputs import Inputs, load_inputs
+from metric_oracle.metrics import get_metric
+
+PARTS = ["reports", "ngrams", "words", "radgraph", *(["chexbert"] if find_spec("faiss") else []), "labels"]
+
+
+@pytest.fixture(scope="module")
+def inputs(corpus):
+    """Return the corpus with all that belongs to it."""
+    reports = api.read_reports(corpus["train"])
+    return load_inputs(
+        reports.ids,
+        reports.texts,
+        "build_index",
+        radgraph=corpus["train_graphs"],
+        chexbert=corpus["train_embeddings"] if "chexbert" in PARTS else None,
+        labels=corpus["train_labels"],
+        uncertain="positive",
+    )
+
+
+@pytest.fixture(scope="module")
+def built(inputs, tmp_path_factory):
+    """Return an index that no test may change."""
+    return index_module.build_index(inputs, tmp_path_factory.mktemp("built") / "I")
+
+
+@pytest.fixture
+def copied(built, tmp_path):
+    """Return a copy of the index."""
+    return Path(shutil.copytree(built.folder, tmp_path / "I"))
+
+
+def plain(ids, texts):
+    return Inputs(list(ids), list(texts))
+
+
+def everything(folder):
+    """Return the content of all files under a folder."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# Round trip
+
+
+def test_round_trip(inputs, built):
+    again = api.open_index(built.folder)
+    assert again.fingerprint == built.fingerprint
+    assert again.n_reports == len(inputs.ids)
+    assert again.reports["study_id"].to_pylist() == inputs.ids
+    assert again.reports["text"].to_pylist() == inputs.texts
+    distinct = again.distinct.to_pylist()
+    assert [d["text"] for d in distinct] == list(dict.fromkeys(inputs.texts))
+    assert all(inputs.texts.index(d["text"]) == d["first_row"] for d in distinct)
+    assert all(inputs.texts.count(d["text"]) == d["multiplicity"] for d in distinct)
+    assert again.metrics[-1] == "chexbert:labels"
+    again.verify_files()
+
+
+def test_an_index_holds_what_the_manifest_names_and_nothing_else(built):
+    names = set(everything(built.folder))
+    assert names == {*built.content["files"], "manifest.json", "stamps.json"}
+    assert os.listdir(built.folder.parent) == ["I"]
+
+
+def test_equal_inputs_make_equal_files(inputs, built, tmp_path):
+    again = index_module.build_index(inputs, tmp_path / "other")
+    assert again.fingerprint == built.fingerprint
+    assert again.content["files"] == built.content["files"]
+
+
+def test_ids_and_texts_of_any_form_come_back(tmp_path):
+    ids = ["", " a", "a,b", 'q"', "new\nline", "\u202e", "\x1b[31m", "[red]", "\u2028", "é" * 300]
+    texts = ["", " ", "\x00", "\r\n", "a\u2028b", "\x85", "[bold]x[/]", "'", "日本", "ok"]
+    index = index_module.build_index(plain(ids, texts), tmp_path / "I")
+    assert index.reports["study_id"].to_pylist() == ids
+    assert index.reports["text"].to_pylist() == texts
+
+
+def test_progress_names_the_parts(inputs, tmp_path):
+    named = []
+    index_module.build_index(inputs, tmp_path / "I", progress=named.append)
+    assert named == PARTS
+
+
+def test_chosen_metrics_only(inputs, tmp_path):
+    index = index_module.build_index(inputs, tmp_path / "I", metrics=["rouge-l", "bleu"])
+    assert list(index.content["representations"]) == ["ngrams", "words"]
+
+
+# Opening
+
+
+def test_opening_reads_no_data_file(built, monkeypatch):
+    opened = []
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: opened.append(self.name) or real(self, *a, **k))
+    monkeypatch.setattr(manifest, "sha256", lambda path: pytest.fail("read"))
+    api.open_index(built.folder)
+    assert sorted(opened) == ["manifest.json", "stamps.json"]
+
+
+def test_a_copied_index_is_checked_once(copied, monkeypatch):
+    for path in copied.rglob("*.arrow"):
+        os.utime(path, ns=(1, 1))
+    api.open_index(copied)
+    monkeypatch.setattr(manifest, "sha256", lambda path: pytest.fail("read"))
+    api.open_index(copied)
+
+
+def test_read_only_folder_opens(built, open_folder, request):
+    folder = Path(shutil.copytree(built.folder, open_folder / "I"))
+    for path in [folder, *folder.rglob("*")]:
+        os.utime(path, ns=(1, 1))
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = everything(folder)
+    api.retrieve(built, ["No effusion."], "bleu")  # compiled kernels lie in folders of the first user
+    request.getfixturevalue("unprivileged")
+    with pytest.raises(PermissionError):
+        (folder / "x").write_text("")
+    index = api.open_index(folder)
+    assert api.retrieve(index, ["No effusion."], "bleu").table.num_rows == 1
+    assert everything(folder) == before
+
+
+@pytest.mark.parametrize("name", ["reports.arrow", "distinct.arrow", "ngrams/features.arrow", "labels/labels.arrow"])
+def test_damaged_files_are_named(copied, name):
+    path = copied / name
+    whole = path.read_bytes()
+    cases = [
+        (whole[:-1], f"{name} must have {len(whole)} bytes; got {len(whole) - 1} in "),
+        (b"", f"{name} must have {len(whole)} bytes; got 0 in "),
+        (
+            whole[:100] + bytes([whole[100] ^ 1]) + whole[101:],
+            f"{name} must have the checksum in manifest.json; got an",
+        ),
+    ]
+    for content, text in cases:
+        path.write_bytes(content)
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(IndexFormatError, match="^open_index: " + re.escape(text)):
+            api.open_index(copied)
+    path.unlink()
+    with pytest.raises(IndexFormatError, match=rf"^open_index: {name} must be in the index; got no such file in"):
+        api.open_index(copied)
+
+
+def test_byte_altered_behind_an_equal_time_is_found_by_verify_files(copied):
+    path = copied / "reports.arrow"
+    stat, content = path.stat(), bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    index = api.open_index(copied)
+    with pytest.raises(IndexFormatError, match=r"^open_index: reports.arrow must have the checksum in manifest.json"):
+        index.verify_files()
+
+
+def test_metric_that_the_index_lacks(inputs, tmp_path):
+    index = index_module.build_index(inputs, tmp_path / "I", metrics=["rouge-l"])
+    match = (
+        r"^retrieve: metric must be one of rouge-l \(what .*I holds\); got 'radgraph'\. "
+        r"Build an index with --metrics radgraph --radgraph GRAPHS.json\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        index.representation(get_metric("radgraph"))
+    with pytest.raises(InputError, match=r"got 'bleu-2'\. Build an index with --metrics bleu-2\.$"):
+        index.representation(get_metric("bleu"))
+
+
+def test_faiss_absent(inputs, tmp_path, monkeypatch):
+    embeddings = np.eye(len(inputs.ids), dtype=np.float32)
+    rows = np.arange(len(inputs.ids))
+    given = Inputs(inputs.ids, inputs.texts, embeddings=embeddings, embedding_of_row=rows)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    match = (
+        r'^build_index: metric "chexbert" must have FAISS installed; got no module faiss\. Install the extra: pip inst'
+    )
+    with pytest.raises(BackendError, match=match):
+        index_module.build_index(given, tmp_path / "I", metrics=["chexbert"])
+    assert not (tmp_path / "I").exists()
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("make", ["file", "folder", "index", "link"])
+def test_out_exists(built, tmp_path, make):
+    out = tmp_path / "I"
+    if make == "file":
+        out.write_text("mine")
+    elif make == "folder":
+        (out / "sub").mkdir(parents=True)
+    elif make == "index":
+        shutil.copytree(built.folder, out)
+    else:
+        out.symlink_to(tmp_path / "nowhere")
+    before = everything(tmp_path)
+    match = rf"^build_index: out must be a new folder; got {out}, which exists\. Remove it or name another\.$"
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(plain("ab", "cd"), out)
+    assert everything(tmp_path) == before
+    assert os.listdir(tmp_path) == ["I"]
+
+
+def test_foreign_folder_in_the_place_of_the_build(tmp_path):
+    building = tmp_path / "I.building"
+    (building / "ngrams").mkdir(parents=True)
+    (building / "mine.arrow").write_text("mine")
+    (building / "ngrams/mine").write_text("mine")
+    before = everything(tmp_path)
+    match = (
+        rf"^build_index: {building} must be what an earlier build left; got a folder with other files\. Move it, or na"
+    )
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "I")
+    assert everything(tmp_path) == before
+
+
+def test_file_in_the_place_of_the_build(tmp_path):
+    (tmp_path / "I.building").write_text("mine")
+    with pytest.raises(
+        InputError, match=r"^build_index: out must be a place with room to write; got .*I \(File exists\)"
+    ):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "I")
+    assert (tmp_path / "I.building").read_text() == "mine"
+
+
+def test_out_below_a_file(tmp_path):
+    (tmp_path / "a").write_text("mine")
+    match = (
+        r"^build_index: out must be a place with room to write; got .*a/I \(Not a directory\)\. Repair it and run the s"
+    )
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "a/I")
+
+
+def test_out_not_in_utf_8(tmp_path):
+    with pytest.raises(InputError, match=r"^build_index: out must be a name in UTF-8; got .*\. Rename the folder\.$"):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "caf\udce9")
+
+
+def test_no_reports(tmp_path):
+    match = r"^build_index: reports must be at least one; got 0\. Check the file and the section\.$"
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(plain("", ""), tmp_path / "I")
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("metric", "what", "option"),
+    [
+        ("radgraph:rg_e", "graphs", "--radgraph GRAPHS.json"),
+        ("chexbert", "embeddings", "--chexbert FILE"),
+        ("chexbert:labels", "labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
+    ],
+)
+def test_metric_without_its_inputs(tmp_path, metric, what, option):
+    match = rf"^build_index: {what} must be given for metric '{metric}'; got none\. Add {re.escape(option)}\.$"
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "I", metrics=["bleu", metric])
+    assert not os.listdir(tmp_path)
+
+
+def test_unknown_metric(tmp_path):
+    match = r"^build_index: metric must be one of bleu, .*; got 'bluu'\. Did you mean 'bleu'\?$"
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "I", metrics=["bluu"])
+
+
+def test_graphs_with_too_many_labels(inputs, tmp_path):
+    from dataclasses import replace
+
+    graphs = replace(inputs.graphs, labels=[*inputs.graphs.labels, *map(str, range(40))])
+    match = r"^build_index: graphs must have at most 2\*\*24 entity strings, 32 labels and 16 relation types; got \d+, "
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(replace(inputs, graphs=graphs), tmp_path / "I", metrics=["radgraph"])
+
+
+# Inputs
+
+
+def test_labels_need_a_meaning_of_uncertain(corpus):
+    for uncertain in (None, "maybe"):
+        match = (
+            rf"^build_index: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}\."
+        )
+        with pytest.raises(InputError, match=match):
+            api.build_index(corpus["train"], "I", chexbert_labels=corpus["train_labels"], uncertain=uncertain)
+
+
+def test_labels_without_ids_go_by_row(corpus, tmp_path):
+    labels = tmp_path / "labels.csv"
+    lines = corpus["train_labels"].read_text().splitlines()
+    labels.write_text("\n".join(line.split(",", 1)[1] for line in lines[:4]))
+    given = load_inputs("abc", "abc", "build_index", labels=labels, uncertain="blank")
+    assert given.label_of_row.tolist() == [0, 1, 2]
+    match = (
+        r"^build_index: labels without ids must be as many as the reports, 2; got 3 in .*\. Add a study_id column\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        load_inputs("ab", "ab", "build_index", labels=labels, uncertain="blank")
+
+
+def test_ids_on_one_side_only(corpus):
+    match = r"^build_index: labels must share ids with the reports; got none of 2 report ids among 120 in .*\. Pass the"
+    with pytest.raises(InputError, match=match):
+        load_inputs(["1", "2"], ["a", "b"], "build_index", labels=corpus["train_labels"], uncertain="blank")
+    with pytest.raises(
+        InputError, match=r"^retrieve: embeddings must share ids with the reports; got none of 1 report"
+    ):
+        load_inputs(["1"], ["a"], "retrieve", chexbert=corpus["train_embeddings"])
+
+
+def test_ids_of_embeddings_that_are_not_given(corpus):
+    match = r"^build_index: chexbert must be given with chexbert_ids; got None\. Add the embeddings of .*train.csv\.$"
+    with pytest.raises(InputError, match=match):
+        load_inputs(["1"], ["a"], "build_index", chexbert_ids=corpus["train"])
+
+
+def test_half_a_surrogate_pair(tmp_path):
+    match = (
+        r"^build_index: texts must be valid Unicode; got half of a surrogate pair in that of report '2'\. Repair the"
+    )
+    with pytest.raises(InputError, match=match):
+        load_inputs(["1", "2"], ["a", "secret \ud800"], "build_index")
+    with pytest.raises(InputError, match=r"^build_index: ids must be valid .* in that of report \(withheld\)\. Repair"):
+        load_inputs(["\ud800"], ["a"], "build_index")
+    graphs = tmp_path / "g.json"
+    entity = {"tokens": "\ud800", "label": "ANAT-DP", "relations": []}
+    graphs.write_text(json.dumps({"1": {"text": "a", "entities": {"1": entity}}}))
+    with pytest.raises(
+        InputError, match=r"^build_index: entities and relations of .*g.json must be valid Unicode; got ha"
+    ):
+        load_inputs(["1"], ["a"], "build_index", radgraph=graphs)
+
+
+# Killed builds and full disks
+
+
+class Killed(BaseException):
+    """A death that no handler of the package may take for an error."""
+
+
+class Disk:
+    """Count what a build does to the disk, and fail at the n-th time, half of the bytes written."""
+
+    def __init__(self, monkeypatch, fail_at, error):
+        self.fail_at, self.error, self.count = fail_at, error, 0
+        for name in ("mkdir", "rename", "replace"):
+            monkeypatch.setattr(Path, name, self._wrapped(getattr(Path, name)))
+        disk, real_open = self, Path.open
+
+        class File(io.FileIO):
+            def write(self, content):
+                if disk.is_due():
+                    super().write(bytes(content)[: len(content) // 2])
+                    raise disk.error
+                return super().write(content)
+
+        def opened(path, mode="r", buffering=-1, encoding=None, errors=None, newline=None):
+            if "w" not in mode:
+                return real_open(path, mode, buffering, encoding, errors, newline)
+            if disk.is_due():
+                raise disk.error
+            file = File(path, "w")
+            return file if "b" in mode else io.TextIOWrapper(file, encoding=encoding, write_through=True)
+
+        monkeypatch.setattr(Path, "open", opened)
+
+    def is_due(self):
+        self.count += 1
+        return self.count == self.fail_at
+
+    def _wrapped(self, function):
+        def wrapped(*args, **kwargs):
+            if self.is_due():
+                raise self.error
+            return function(*args, **kwargs)
+
+        return wrapped
+
+
+def test_full_disk_at_every_write(inputs, built, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    for n in range(1, 10_000):
+        out = tmp_path / f"I{n}"
+        before = everything(tmp_path)
+        with pytest.MonkeyPatch.context() as patch:
+            disk = Disk(patch, n, OSError(errno.ENOSPC, "No space left on device"))
+            said = ""
+            try:
+                index_module.build_index(inputs, out)
+            except InputError as error:
+                said = str(error)
+            if disk.count < n:
+                break
+        if out.exists():  # only the stamps, which nothing needs, found no room
+            assert said == ""
+            shutil.rmtree(out)
+            continue
+        assert said == (
+            f"build_index: out must be a place with room to write; got {out} (No space left on device). "
+            "Make room and run the same command again: finished parts are kept."
+        )
+        kept = {name: content for name, content in everything(tmp_path).items() if not name.startswith(f"{out.name}.")}
+        assert kept == before
+        assert index_module.build_index(inputs, out).fingerprint == built.fingerprint
+        assert set(everything(out)) == set(everything(built.folder))
+        shutil.rmtree(out)
+        assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert n > 30
+
+
+def test_killed_at_many_writes(inputs, built, tmp_path):
+    out = tmp_path / "I"
+    for n in range(1, 10_000, 4):
+        with pytest.MonkeyPatch.context() as patch:
+            disk = Disk(patch, n, Killed())
+            with suppress(Killed):
+                index_module.build_index(inputs, out)
+            if disk.count < n:
+                break
+        if out.exists():
+            assert api.open_index(out).fingerprint == built.fingerprint
+        else:
+            state = tmp_path / "I.building/build.json"
+            finished = list(json.loads(state.read_text())["done"]) if state.exists() else []
+            named = []
+            again = index_module.build_index(inputs, out, progress=named.append)
+            assert again.fingerprint == built.fingerprint
+            assert named == [part for part in PARTS if part not in finished]
+            assert set(everything(out)) == set(everything(built.folder))
+        shutil.rmtree(out)
+        assert not os.listdir(tmp_path)
+    assert n > 30
+
+
+CHILD = """
+import os, signal, sys
+from metric_oracle import api
+from metric_oracle.indexes import index, manifest
+stop = sys.argv[1]
+write_json = manifest.write_json
+def killed(path, content):
+    write_json(path, content)
+    if path.name == "build.json" and list(content["done"])[-1] == stop:
+        os.kill(os.getpid(), signal.SIGKILL)
+manifest.write_json = killed
+print("ready", flush=True)
+api.build_index(sys.argv[2], sys.argv[3], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
+"""
+
+
+def child(corpus, out, stop):
+    files = (corpus["train"], out, corpus["train_graphs"], corpus["train_labels"])
+    command = [sys.executable, "-c", CHILD, stop, *map(str, files)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def resume(corpus, out):
+    """Finish a build and return the index and the parts that were built."""
+    named = []
+    graphs, labels = corpus["train_graphs"], corpus["train_labels"]
+    index = api.build_index(
+        corpus["train"], out, radgraph=graphs, chexbert_labels=labels, uncertain="positive", progress=named.append
+    )
+    return index, named
+
+
+def test_sigkill_after_a_part(corpus, tmp_path):
+    wanted = resume(corpus, tmp_path / "whole")[0].fingerprint
+    parts = [part for part in PARTS if part != "chexbert"]
+    processes = {part: child(corpus, tmp_path / part, part) for part in ("reports", "radgraph")}
+    for part, process in processes.items():
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        with pytest.raises(IndexFormatError, match=r"^open_index: index must be finished; got"):
+            api.open_index(tmp_path / f"{part}.building")
+        index, named = resume(corpus, tmp_path / part)
+        assert index.fingerprint == wanted
+        assert named == parts[parts.index(part) + 1 :]
+    assert sorted(os.listdir(tmp_path)) == ["radgraph", "reports", "whole"]
+
+
+def test_sigkill_at_some_moment(corpus, tmp_path):
+    wanted = resume(corpus, tmp_path / "whole")[0].fingerprint
+    for n, seconds in enumerate((0.005, 0.03, 0.08)):
+        process = child(corpus, tmp_path / str(n), "never")
+        process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+        process.communicate()
+        if not (tmp_path / str(n)).exists():
+            assert resume(corpus, tmp_path / str(n))[0].fingerprint == wanted
+        api.open_index(tmp_path / str(n)).verify_files()
+
+
+def killed_build(inputs, out, **arguments):
+    """Kill a build before the manifest."""
+
+    def die(path, content):
+        if path.name == "manifest.json":
+            raise Killed
+        write_json(path, content)
+
+    write_json = manifest.write_json
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest, "write_json", die)
+        with pytest.raises(Killed):
+            index_module.build_index(inputs, out, **arguments)
+
+
+def test_changed_inputs_start_clean(inputs, tmp_path):
+    from dataclasses import replace
+
+    out = tmp_path / "I"
+    others = {
+        "text": replace(inputs, texts=["Changed.", *inputs.texts[1:]]),
+        "id": replace(inputs, ids=["1", *inputs.ids[1:]]),
+        "uncertain": replace(inputs, uncertain="blank"),
+        "label": replace(inputs, label_of_row=inputs.label_of_row[::-1].copy()),
+        "graph": replace(inputs, graph_of_row=inputs.graph_of_row[::-1].copy()),
+        "dangling": replace(inputs, graphs=replace(inputs.graphs, n_dangling=7)),
+    }
+    for other in others.values():
+        killed_build(inputs, out)
+        named = []
+        index = index_module.build_index(other, out, progress=named.append)
+        assert named == PARTS
+        assert index.fingerprint == index_module.build_index(other, tmp_path / "clean").fingerprint
+        shutil.rmtree(out)
+        shutil.rmtree(tmp_path / "clean")
+
+
+def test_fewer_metrics_on_resuming_leave_nothing_behind(inputs, tmp_path):
+    killed_build(inputs, tmp_path / "I")
+    named = []
+    index = index_module.build_index(inputs, tmp_path / "I", metrics=["bleu"], progress=named.append)
+    assert named == []
+    assert sorted(everything(index.folder)) == sorted([*index.content["files"], "manifest.json", "stamps.json"])
+    assert not (index.folder / "radgraph").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone", "list", "text", "done", "parts", "climbs"])
+def test_damaged_unfinished_build_starts_clean(inputs, built, tmp_path, damage):
+    killed_build(inputs, tmp_path / "I")
+    building = tmp_path / "I.building"
+    (tmp_path / "reports.arrow").write_text("mine")
+    state = json.loads((building / "build.json").read_text())
+    path = building / "ngrams/features.arrow"
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-5])
+    elif damage == "altered":
+        content = bytearray(path.read_bytes())
+        content[-20] ^= 1
+        path.write_bytes(content)
+    elif damage == "gone":
+        path.unlink()
+    else:
+        if damage == "done":
+            state["done"] = [1]
+        elif damage == "parts":
+            state["done"]["ngrams"] = 5
+        elif damage == "climbs":
+            state["done"]["ngrams"]["files"] = {"../reports.arrow": {"bytes": 4, "sha256": "x"}}
+        text = {"list": "[]", "text": "{"}.get(damage, json.dumps(state))
+        (building / "build.json").write_text(text)
+    assert index_module.build_index(inputs, tmp_path / "I").fingerprint == built.fingerprint
+    assert (tmp_path / "reports.arrow").read_text() == "mine"
+
+
+def test_two_builds_at_once(inputs, built, tmp_path):
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(part):
+        inside.set()
+        assert go_on.wait(30)
+
+    results = []
+    first = threading.Thread(
+        target=lambda: results.append(index_module.build_index(inputs, tmp_path / "I", progress=hold))
+    )
+    first.start()
+    assert inside.wait(30)
+    match = r"^build_index: .*I.building must not be in use; got another build at work there\. Wait for it to end\.$"
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(inputs, tmp_path / "I")
+    go_on.set()
+    first.join()
+    assert results[0].fingerprint == built.fingerprint
+
+
+def test_build_that_ends_while_another_waits_for_the_lock(inputs, built, tmp_path, monkeypatch):
+    alone = index_module._alone
+
+    def late(building):
+        monkeypatch.undo()
+        shutil.copytree(built.folder, tmp_path / "I")
+        return alone(building)
+
+    monkeypatch.setattr(index_module, "_alone", late)
+    with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*I, which exists"):
+        index_module.build_index(inputs, tmp_path / "I")
+    assert everything(tmp_path / "I") == everything(built.folder)
+
+
+def test_corpus_without_anything_to_tokenize(tmp_path):
+    reports = Reports(["a", "b"], ["", "..."], "test", {"missing": 3}, {})
+    index = api.build_index(reports, tmp_path / "I")
+    assert index.content["counts"] == {"reports": 2, "distinct_texts": 2, "missing": 3, "empty": 0, "tokenless": 0}
+    assert api.retrieve(index, ["x"], "bleu", k=2).table["score"].to_pylist() == [0.0, 0.0]

@@ -1,0 +1,156 @@
+"""Oracles of real reports (IU X-ray, R2Gen's split) against a plain brute force that shares no code with the package.
+
+The brute force below has its own tokenisers, n-gram counts, common subsequence and formulas; it only skips a distinct
+text whose word overlap cannot reach the best score so far. Texts and ids come from the package's reader, whose own
+tests check it.
+"""
+
+import math
+import re
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+from metric_oracle.api import build_index, retrieve
+from metric_oracle.corpora.reports import read_reports
+
+
+@pytest.fixture(scope="module", params=["impression", "findings"])
+def world(request, iu_xray, tmp_path_factory):
+    """Return training reports, test reports, and the index of the training reports."""
+    train, test = (
+        read_reports(
+            iu_xray / "indiana_reports.csv",
+            section=request.param,
+            split=split,
+            split_file=iu_xray / "r2gen_split.csv",
+            keep_empty=True,
+        )
+        for split in ("train+val", "test")
+    )
+    assert 1500 < len(train.texts) <= 2365
+    assert 350 < len(test.texts) <= 590
+    index = build_index(train, tmp_path_factory.mktemp(request.param) / "index", metrics=["bleu", "rouge-l"])
+    return train, test, index
+
+
+def words_of_bleu(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.lower().replace(".", " .").split(" ") if word != "")
+
+
+def words_of_rouge(text: str) -> tuple[str, ...]:
+    return tuple(re.findall("[a-z0-9]+", text.lower()))
+
+
+@cache
+def grams(words: tuple[str, ...], order: int) -> Counter:
+    return Counter(zip(*(words[i:] for i in range(order)), strict=False))
+
+
+def bleu_score(candidate: tuple[str, ...], reference: tuple[str, ...], order: int) -> float:
+    """BLEU as the paper of the metric oracles has it: a precision without a match is 0.1 / n."""
+    logs = []
+    for n in range(1, order + 1):
+        theirs = grams(candidate, n)
+        matched = sum(min(count, theirs[gram]) for gram, count in grams(reference, n).items() if gram in theirs)
+        if n == 1 and matched == 0:
+            return 0.0
+        logs.append(math.log(max(matched, 0.1) / max(len(candidate) - n + 1, 1)))
+    penalty = 0.0 if len(candidate) > len(reference) else 1 - len(reference) / len(candidate)
+    return math.exp(penalty + sum(logs) / order)
+
+
+def common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
+    """Return the length of the longest common subsequence."""
+    row = [0] * (len(b) + 1)
+    for x in a:
+        new = [0]
+        for j, y in enumerate(b):
+            new.append(row[j] + 1 if x == y else max(row[j + 1], new[j]))
+        row = new
+    return row[-1]
+
+
+def rouge_score(candidate: tuple[str, ...], reference: tuple[str, ...], order: int) -> float:
+    both = len(candidate) + len(reference)
+    return 2 * common(candidate, reference) / both if both else 0.0
+
+
+def best_of(train: list[str], test: list[str], tokenize, score, order: int, bound) -> list[tuple[int, float, int]]:
+    """Return for each test text the lowest best row, its score, and how many rows score the same."""
+    rows: dict[tuple, list[int]] = {}
+    for row, text in enumerate(train):
+        rows.setdefault(tokenize(text), []).append(row)
+    candidates = list(rows)
+    lengths = np.array([len(words) for words in candidates])
+    vocabulary = {word: i for i, word in enumerate({word for words in candidates for word in words})}
+    counts = np.zeros((len(vocabulary), len(candidates)), np.int64)
+    for c, words in enumerate(candidates):
+        for word in words:
+            counts[vocabulary[word], c] += 1
+    known: dict[str, tuple[int, float, int]] = {}
+    for text in test:
+        if text in known:
+            continue
+        reference = tokenize(text)
+        matched = np.zeros(len(candidates), np.int64)
+        for word, count in Counter(reference).items():
+            if word in vocabulary:
+                matched += np.minimum(counts[vocabulary[word]], count)
+        limits = bound(matched, lengths, len(reference), order)
+        best, scores = 0.0, {}
+        for c in np.argsort(-limits).tolist():
+            if limits[c] < best - 1e-9:
+                break
+            scores[c] = score(candidates[c], reference, order)
+            best = max(best, scores[c])
+        if best == 0:
+            known[text] = (0, 0.0, len(train))
+            continue
+        # Mathematically equal scores may differ in the last bits here; real differences are far larger.
+        winners = [row for c, s in scores.items() if s > best - 1e-12 for row in rows[candidates[c]]]
+        known[text] = (min(winners), best, len(winners))
+    return [known[text] for text in test]
+
+
+def bound_of_bleu(matched: np.ndarray, lengths: np.ndarray, reference_length: int, order: int) -> np.ndarray:
+    """Unigram matches and penalty are known; an order above has at most as many matches, and at most all of its own."""
+    penalty = np.minimum(0.0, 1 - reference_length / np.maximum(lengths, 1))
+    limit = np.where(matched > 0, np.exp(penalty), 0.0)
+    for n in range(1, order + 1):
+        limit *= np.minimum(1.0, matched / np.maximum(lengths - n + 1, 1)) ** (1 / order)
+    return limit
+
+
+def bound_of_rouge(matched: np.ndarray, lengths: np.ndarray, reference_length: int, order: int) -> np.ndarray:
+    return 2 * matched / np.maximum(lengths + reference_length, 1)
+
+
+def check(world, metric: str, tokenize, score, order: int, bound) -> None:
+    train, test, index = world
+    table = retrieve(index, test, metric, threads=2).table
+    got = list(zip(*(table[name].to_pylist() for name in ("row", "score", "n_ties")), strict=True))
+    expected = best_of(train.texts, test.texts, tokenize, score, order, bound)
+    assert [answer[0] for answer in got] == [answer[0] for answer in expected]
+    assert [answer[2] for answer in got] == [answer[2] for answer in expected]
+    assert [answer[1] for answer in got] == pytest.approx([answer[1] for answer in expected], abs=1e-12, rel=0)
+    assert max(answer[2] for answer in got) > 1
+    assert len({answer[0] for answer in got}) > 100
+
+
+@pytest.mark.parametrize(("metric", "order"), [("bleu", 2), ("bleu-4", 4)])
+def test_bleu_oracles(world, metric, order):
+    check(world, metric, words_of_bleu, bleu_score, order, bound_of_bleu)
+
+
+def test_rouge_oracles(world):
+    check(world, "rouge-l", words_of_rouge, rouge_score, 0, bound_of_rouge)
+
+
+def test_the_splits_share_no_study_and_texts_repeat(world):
+    train, test, _ = world
+    assert not set(train.ids) & set(test.ids)
+    assert len(set(train.texts)) < len(train.texts)
+    assert set(train.texts) & set(test.texts)

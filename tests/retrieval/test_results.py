@@ -1,0 +1,239 @@
+import errno
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from metric_oracle import api
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.errors import InputError
+from metric_oracle.retrieval.results import AFTER, FIXED, Results, check_out, read_results
+
+ENDINGS = (".parquet", ".csv", ".jsonl")
+ODD = [
+    "", " a ", "007", "1.0", "NA", "null", "true", "a,b", 'quote"', "'", "line\nbreak", "carriage\r\nreturn", "\r",
+    "tab\t",    "\u2028", "\x85", "\x1b[31m", "[red]", "\u202e", "é" * 50, "日本", "=1+1", "-", "\ufeff",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Return results whose ids and texts are as odd as they can be."""
+    corpus = Reports(ODD, [f"text {i} {odd}" for i, odd in enumerate(ODD)], "test", {}, {})
+    index = api.build_index(corpus, tmp_path_factory.mktemp("index") / "I")
+    queries = Reports([odd + "q" for odd in ODD], [f"text {i}" for i in range(len(ODD))], "test", {}, {})
+    return api.retrieve(index, queries, "bleu", k=2)
+
+
+def same(table):
+    """Return the rows of a table, for comparison across string types."""
+    return table.to_pylist()
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, ".JSONL", ".Csv"])
+def test_round_trip_with_odd_ids_and_texts(results, tmp_path, ending):
+    path = tmp_path / f"r{ending}"
+    results.write(path)
+    again = read_results(path)
+    assert same(again.table) == same(results.table)
+    assert again.signature == results.signature
+    assert again.components == results.components == ["precision_1", "precision_2", "brevity_penalty"]
+    wanted = {path.name, f"{path.name}.signature.json"} if ending.lower() == ".csv" else {path.name}
+    assert set(os.listdir(tmp_path)) == wanted
+
+
+def test_columns(results):
+    names = [*FIXED, "precision_1", "precision_2", "brevity_penalty", *AFTER, "text"]
+    assert results.table.column_names == names
+
+
+def test_signature_says_how_to_do_it_again(results):
+    names = "metric options source direction representation index backend k ties version"
+    assert list(results.signature) == names.split()
+    assert json.loads(json.dumps(results.signature)) == results.signature
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_long_reports_come_back(tmp_path, ending):
+    corpus = Reports(["a", "b"], ["long " * 500_000, "short"], "test", {}, {})
+    index = api.build_index(corpus, tmp_path / "I", metrics=["bleu"])
+    found = api.retrieve(index, ["long long", "short"], "bleu")
+    found.write(tmp_path / f"r{ending}")
+    assert same(read_results(tmp_path / f"r{ending}").table) == same(found.table)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_scores_keep_every_bit(results, tmp_path, ending):
+    scores = np.random.default_rng(0).random(results.table.num_rows)
+    scores[:4] = 0.0, 1.0, 5e-324, 1 / 3
+    table = results.table.set_column(4, "score", pa.array(scores))
+    Results(table, results.signature).write(tmp_path / f"r{ending}")
+    assert read_results(tmp_path / f"r{ending}").table["score"].to_pylist() == scores.tolist()
+
+
+# Where results may go
+
+
+@pytest.mark.parametrize("name", ["r", "r.txt", "r.json", "r.csv.gz", ".csv"])
+def test_unknown_ending(results, tmp_path, name):
+    with pytest.raises(
+        InputError, match=r"^retrieve: out must end with .parquet, .csv or .jsonl; got .*\. Name one of th"
+    ):
+        results.write(tmp_path / name)
+    assert not os.listdir(tmp_path)
+
+
+def test_missing_folder(results, tmp_path):
+    with pytest.raises(
+        InputError, match=r"^retrieve: out must be in an existing folder; got .*no/r.csv\. Make the folder"
+    ):
+        results.write(tmp_path / "no/r.csv")
+
+
+def test_folder_in_the_way(results, tmp_path):
+    (tmp_path / "r.csv").mkdir()
+    with pytest.raises(
+        InputError, match=r"^retrieve: out must be a file; got the folder .*r.csv\. Name a file in it\.$"
+    ):
+        results.write(tmp_path / "r.csv")
+
+
+def test_out_that_is_an_input(tmp_path):
+    path = tmp_path / "test.csv"
+    path.write_text("mine")
+    check_out(path, [tmp_path / "other.csv"])
+    (tmp_path / "link.csv").symlink_to(path)
+    for out in (path, tmp_path / "link.csv"):
+        match = rf"^retrieve: out must be another file than the inputs; got {out}, which is one\. Name another file\.$"
+        with pytest.raises(InputError, match=match):
+            check_out(out, [tmp_path / "absent", path])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_full_disk_leaves_the_old_file(results, tmp_path, ending):
+    path = tmp_path / f"r{ending}"
+    results.write(path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    shorter = Results(results.table.slice(0, 4), {**results.signature, "k": 9})
+    for n in range(1, 100):
+        count = 0
+
+        class File(io.FileIO):
+            def write(self, content):
+                nonlocal count
+                count += 1
+                if count == n:  # noqa: B023
+                    super().write(bytes(content)[: len(content) // 2])
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                return super().write(content)
+
+        def opened(path, mode="r", *args, encoding=None, **kwargs):
+            return File(path, "w") if "b" in mode else io.TextIOWrapper(File(path, "w"), encoding=encoding)
+
+        said = ""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "open", opened)
+            try:
+                shorter.write(path)
+            except InputError as error:
+                said = str(error)
+        if not said:
+            break
+        assert said == (
+            f"retrieve: out must be a place with room to write; got {path} (No space left on device). "
+            "Name another file."
+        )
+        assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    assert n > 1
+    assert read_results(path).signature["k"] == 9
+
+
+def test_a_file_of_the_user_beside_is_left_alone(results, tmp_path):
+    (tmp_path / "r.csv.tmp").write_text("mine")
+    results.write(tmp_path / "r.csv")
+    assert (tmp_path / "r.csv.tmp").read_text() == "mine"
+
+
+# Reading
+
+
+def test_absent_file(tmp_path):
+    for path in (tmp_path / "r.csv", tmp_path):
+        match = rf"^verify: results must be an existing file; got {path}\. Write one with retrieve --out\.$"
+        with pytest.raises(InputError, match=match):
+            read_results(path)
+
+
+FOREIGN = (
+    r"^verify: results must be a file that retrieve --out wrote, with its signature; got .* \(\w+\)\. Write it again\.$"
+)
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, ".txt", ""])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"a,b\n1,2\n", bytes(range(256)), b"{}", b"[]", b"5\n5", b"[" * 10_000, b"PAR1", b'{"signature":5}'],
+)
+def test_foreign_files(tmp_path, ending, content):
+    path = tmp_path / f"r{ending}"
+    path.write_bytes(content)
+    (tmp_path / "r.csv.signature.json").write_text("{}")
+    with pytest.raises(InputError, match=FOREIGN):
+        read_results(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_file_without_signature(results, tmp_path, ending):
+    path = tmp_path / f"r{ending}"
+    if ending == ".parquet":
+        from pyarrow import parquet
+
+        parquet.write_table(results.table, path)
+    else:
+        results.write(path)
+        (tmp_path / "r.csv.signature.json").unlink(missing_ok=True)
+        if ending == ".jsonl":
+            path.write_text(path.read_text().split("\n", 1)[1])
+    with pytest.raises(InputError, match=FOREIGN):
+        read_results(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_file_cut_inside_a_row(results, tmp_path, ending):
+    path = tmp_path / f"r{ending}"
+    results.write(path)
+    raw = path.read_bytes()
+    path.write_bytes(raw[: -len(raw) // 10])
+    if ending == ".csv":
+        path.write_bytes(raw[: raw.rindex(b",")])
+    with pytest.raises(InputError, match=FOREIGN):
+        read_results(path)
+
+
+@pytest.mark.parametrize("column", [*FIXED, *AFTER])
+def test_column_that_lacks_or_holds_something_else(results, tmp_path, column):
+    path = tmp_path / "r.parquet"
+    place = results.table.column_names.index(column)
+    rows = results.table.num_rows
+    for table in (
+        results.table.drop_columns([column]),
+        results.table.set_column(place, column, pa.nulls(rows, results.table[column].type)),
+        results.table.set_column(place, column, pa.array([[1]] * rows)),
+    ):
+        Results(table, results.signature).write(path)
+        with pytest.raises(InputError, match=FOREIGN):
+            read_results(path)
+
+
+def test_unreadable_file_is_not_called_foreign(results, open_folder, request):
+    for ending in ENDINGS:
+        results.write(open_folder / f"r{ending}")
+        (open_folder / f"r{ending}").chmod(0)
+    request.getfixturevalue("unprivileged")
+    for ending in ENDINGS:
+        with pytest.raises(PermissionError):
+            read_results(open_folder / f"r{ending}")

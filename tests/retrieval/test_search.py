@@ -1,0 +1,307 @@
+import random
+import re
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from metric_oracle import api
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.indexes import chexbert
+from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval import search
+
+LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "rouge-l")
+
+
+def reports(*texts):
+    return Reports([str(i) for i in range(len(texts))], list(texts), "test", {}, {})
+
+
+@pytest.fixture(scope="module")
+def files(corpus):
+    """Return the keyword arguments that name the files of each side."""
+    pytest.importorskip("faiss")
+    return {
+        side: {
+            "radgraph": corpus[f"{side}_graphs"],
+            "chexbert": corpus[f"{side}_embeddings"],
+            "chexbert_labels": corpus[f"{side}_labels"],
+            "uncertain": "positive",
+        }
+        for side in ("train", "test")
+    }
+
+
+@pytest.fixture(scope="module")
+def index(corpus, files, tmp_path_factory):
+    return api.build_index(corpus["train"], tmp_path_factory.mktemp("index") / "I", **files["train"])
+
+
+@pytest.fixture(scope="module")
+def queries(corpus, files):
+    return api.load_queries(corpus["test"], **files["test"])
+
+
+# Answers
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_equals_the_reference_backend(index, queries, metric):
+    fast = api.retrieve(index, queries, metric, k=7, threads=2)
+    slow = api.retrieve(index, queries, metric, k=7, backend="reference")
+    assert fast.table.equals(slow.table)
+    assert fast.signature == {**slow.signature, "backend": "cpu"}
+
+
+def test_progress_adds_up_to_the_queries(index, queries):
+    for metric in ("bleu", "chexbert"):
+        steps = []
+        api.retrieve(index, queries, metric, progress=steps.append)
+        assert sum(steps) == len(queries.ids)
+
+
+def test_corpus_of_one_report(tmp_path):
+    index = api.build_index(reports("No effusion."), tmp_path / "I")
+    for metric in LEXICAL:
+        table = api.retrieve(index, ["No effusion.", "else", ""], metric).table.to_pylist()
+        assert [answer["row"] for answer in table] == [0, 0, 0]
+        assert table[0]["score"] > 0
+        assert [answer["score"] for answer in table[1:]] == [0.0, 0.0] or metric.endswith("coco")
+        assert all(answer["n_ties"] == 1 for answer in table)
+
+
+def test_corpus_of_one_text(tmp_path):
+    index = api.build_index(reports(*["No pleural effusion today."] * 9), tmp_path / "I")
+    for metric in LEXICAL:
+        table = api.retrieve(index, ["No pleural effusion today.", "xyz"], metric, k=9).table.to_pylist()
+        assert [answer["row"] for answer in table] == [*range(9)] * 2
+        assert {answer["n_ties"] for answer in table} == {9}
+    assert api.retrieve(index, ["xyz"], "bleu", k=9).table["score"].to_pylist() == [0.0] * 9
+
+
+def subsequence(a, b):
+    """Return the length of the longest common subsequence, by whole-number bit vectors (Crochemore et al., 2001)."""
+    masks = {}
+    for place, word in enumerate(b):
+        masks[word] = masks.get(word, 0) | 1 << place
+    ones = (1 << len(b)) - 1
+    row = ones
+    for word in a:
+        common = row & masks.get(word, 0)
+        row = ((row + common) | (row - common)) & ones
+    return len(b) - row.bit_count()
+
+
+def test_report_of_100_000_words(tmp_path, monkeypatch):
+    rng = random.Random(0)
+    texts = [" ".join(f"w{rng.randrange(5000)}" for _ in range(length)) for length in (100_000, 99_000, 3, 40)]
+    index = api.build_index(reports(*texts), tmp_path / "I")
+    for metric in LEXICAL:
+        if metric == "rouge-l":
+            monkeypatch.setattr(search, "CHECKED", 0)  # the reference takes 1e10 steps for such a pair
+        begin = time.monotonic()
+        table = api.retrieve(index, texts, metric, text=False).table
+        assert time.monotonic() - begin < 60
+        assert table["row"].to_pylist() == [0, 1, 2, 3]
+        assert table["n_ties"].to_pylist() == [1, 1, 1, 1]
+    second = api.retrieve(index, texts[:1], "rouge-l", k=2, text=False).table.to_pylist()[1]
+    lcs = subsequence(texts[0].split(), texts[1].split())
+    assert second["row"] == 1
+    assert (second["precision"], second["recall"]) == (lcs / 99_000, lcs / 100_000)
+
+
+def test_a_report_without_words(index):
+    for text in ("", " ", "...", "\x00", "\u202e"):
+        table = api.retrieve(index, [text], "rouge-l", k=2).table.to_pylist()
+        assert [(answer["row"], answer["score"]) for answer in table] == [(0, 0.0), (1, 0.0)]
+
+
+def test_fallback_where_the_first_row_of_every_text_has_no_graph(corpus, tmp_path):
+    import json
+
+    entity = {"tokens": "effusion", "label": "OBS-DP", "relations": []}
+    graph = {"text": "a b", "entities": {"1": entity}}
+    (tmp_path / "g.json").write_text(json.dumps({"x2": graph, "x3": graph}))
+    (tmp_path / "q.json").write_text(json.dumps({"q": {"text": "c", "entities": {"1": {**entity, "tokens": "heart"}}}}))
+    corpus = Reports(["x0", "x1", "x2", "x3"], ["a b", "a b", "a b", "a b"], "test", {}, {})
+    index = api.build_index(corpus, tmp_path / "I", radgraph=tmp_path / "g.json")
+    query = Reports(["q"], ["c"], "test", {}, {})
+    answer = api.retrieve(index, query, "radgraph", radgraph=tmp_path / "q.json").table.to_pylist()
+    assert [(a["row"], a["score"], a["fallback"]) for a in answer] == [(2, 0.0, True)]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("k", [0, -1, 121, 10**30, True, 1.0, "1", None])
+def test_k(index, queries, k):
+    match = rf"^retrieve: k must be an int from 1 to 120 \(reports that bleu-2 can score\); got {k!r}\. Choose one\.$"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, queries, "bleu", k=k)
+
+
+@pytest.mark.parametrize("threads", [0, -3, True, 1.5, "2"])
+def test_threads(index, queries, threads):
+    match = rf"^retrieve: threads must be an int of at least 1; got {threads!r}\. Leave it out to use all cores\.$"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, queries, "bleu", threads=threads)
+
+
+def test_more_threads_than_any_machine_has(index, queries):
+    for metric in ("bleu", "chexbert"):
+        table = api.retrieve(index, queries, metric, threads=10**12).table
+        assert table.equals(api.retrieve(index, queries, metric, threads=1).table)
+
+
+@pytest.mark.parametrize(
+    ("metric", "hint"),
+    [
+        ("bluu", r"Did you mean 'bleu'\?"),
+        ("radgraf", r"Did you mean 'radgraph'\?"),
+        ("rouge", r"Did you mean 'rouge-l'\?"),
+        ("xyz", r"Choose one of these\."),
+        ("", r"Choose one of these\."),
+    ],
+)
+def test_unknown_metric(index, queries, metric, hint):
+    with pytest.raises(InputError, match=rf"^retrieve: metric must be one of bleu, .*; got '{metric}'\. {hint}$"):
+        api.retrieve(index, queries, metric)
+
+
+def test_unknown_backend(index, queries):
+    match = r"^retrieve: backend must be one of auto, cpu, reference; got 'gpu'\. Choose one\.$"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, queries, "bleu", backend="gpu")
+
+
+def test_cuda(index, queries):
+    match = r'^retrieve: backend "cuda" is not usable: this version has no CUDA kernels\. Use "cpu", or "auto"\.$'
+    with pytest.raises(BackendError, match=match):
+        api.retrieve(index, queries, "bleu", backend="cuda")
+
+
+def test_no_queries(index):
+    match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, [], "bleu")
+
+
+@pytest.mark.parametrize("value", [None, 5, b"x"])
+def test_queries_that_are_no_texts(index, value):
+    match = r"^load_queries: queries must be texts, a path or Reports; got a list with other values\. Drop those\.$"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, ["a", value], "bleu")
+
+
+NEEDS = [
+    ("radgraph", "graph", "a graph", "--radgraph GRAPHS.json"),
+    ("chexbert", "embedding", "an embedding", "--chexbert FILE"),
+    ("chexbert:labels", "label", "labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
+]
+
+
+@pytest.mark.parametrize(("metric", "name", "what", "option"), NEEDS)
+def test_queries_without_what_the_metric_reads(index, queries, metric, name, what, option):
+    match = rf"^retrieve: queries must have {what} each for metric '{metric}'; got none\. Add {re.escape(option)}\.$"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, queries.texts, metric)
+    ids = ["Small effusion on the left", *queries.ids[1:]]
+    for lacking in (1, 4):
+        of_row = getattr(queries, f"{name}_of_row").copy()
+        of_row[:lacking] = -1
+        more = ", ..." if lacking > 3 else ""
+        match = (
+            rf"^retrieve: queries must have {what} each for metric '{metric}'; got {lacking} of 12 without "
+            rf"\(\(withheld\).*{more}\)\. Add them to the file or leave these queries out\.$"
+        )
+        with pytest.raises(InputError, match=match):
+            api.retrieve(index, replace(queries, ids=ids, **{f"{name}_of_row": of_row}), metric)
+
+
+def test_uncertain_of_another_meaning(index, queries):
+    for uncertain in ("blank", None):
+        match = (
+            rf"^retrieve: uncertain must be 'positive' as in the index; got {uncertain!r}\. Pass the same value or bui"
+        )
+        with pytest.raises(InputError, match=match):
+            api.retrieve(index, replace(queries, uncertain=uncertain), "chexbert:labels")
+
+
+def test_graphs_of_another_schema(index, queries):
+    graphs = replace(queries.graphs, schema="radgraph-xl")
+    match = (
+        r"^retrieve: the queries' graphs must have the index's label schema 'radgraph'; got 'radgraph-xl'\. Annotate bo"
+    )
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, replace(queries, graphs=graphs), "radgraph")
+
+
+def test_embeddings_of_another_width(index, queries):
+    narrow = np.ascontiguousarray(queries.embeddings[:, :3])
+    match = r"^retrieve: embeddings must have the index's width 7; got 3\. Encode queries and corpus with one model\.$"
+    with pytest.raises(BackendError, match=match):
+        api.retrieve(index, replace(queries, embeddings=narrow), "chexbert")
+
+
+def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
+    path = tmp_path / "e.npz"
+    values = queries.embeddings.copy()
+    values[2, 1] = np.nan
+    np.savez(path, ids=np.array(queries.ids), v=values)
+    with pytest.raises(InputError, match=r"^read_embeddings: every vector must be finite; got row 3 \(id '\d+'\)"):
+        api.retrieve(index, corpus["test"], "chexbert", chexbert=path)
+
+
+def test_faiss_absent(index, queries, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    fresh = api.open_index(index.folder)
+    with pytest.raises(BackendError, match=r'^open_index: metric "chexbert" must have FAISS installed; got no module'):
+        api.retrieve(fresh, queries, "chexbert")
+    assert api.retrieve(fresh, queries, "bleu").table.num_rows == 12
+
+
+def test_thread_count_of_faiss_is_left_as_found(index, queries):
+    faiss = chexbert.import_faiss("test")
+    before = faiss.omp_get_max_threads()
+    api.retrieve(index, queries, "chexbert", threads=1)
+    assert faiss.omp_get_max_threads() == before
+
+
+def test_a_wrong_score_is_an_error(index, queries, monkeypatch):
+    from metric_oracle.kernels.bleu import cpu
+
+    real = cpu.search
+
+    def wrong(representation, encoded, first, last, k, found, work, **options):
+        real(representation, encoded, first, last, k, found, work, **options)
+        found.scores[first:last] += 2**-50
+
+    monkeypatch.setattr(cpu, "search", wrong)
+    match = (
+        r"^retrieve: .*bleu-2.* of row \d+ must .*\. This is a defect: please report it with the index fingerprint\.$"
+    )
+    with pytest.raises(ExactnessError, match=match):
+        api.retrieve(index, queries, "bleu")
+
+
+def test_an_error_in_one_block_ends_the_others(index, monkeypatch):
+    from metric_oracle.kernels.bleu import cpu
+
+    begun = []
+
+    def broken(*args, **options):
+        begun.append(1)
+        time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cpu, "search", broken)
+    with pytest.raises(KeyboardInterrupt):
+        api.retrieve(index, [f"a b {i}" for i in range(32 * 40)], "bleu", threads=2)
+    assert len(begun) < 40
+    assert threading.active_count() < 40

@@ -1,0 +1,183 @@
+"""Imports point one way; what must stay light, stays light.
+
+    cli -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
+
+`api` is the public functions: the demo in `evaluation` calls them as a user would, never the other way round. `corpora`
+feeds `indexes`; `metrics` and `errors` are leaves that everything but the kernels may use. Kernels know no Arrow, no
+files and no command line, and the plain scorers import no fast module.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import metric_oracle
+
+PACKAGE = Path(metric_oracle.__file__).parent
+# Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
+LEAVES = {"errors", "metrics"}
+ALLOWED = {
+    "errors": set(),
+    "metrics": {"errors"},
+    "kernels": set(),
+    "corpora": LEAVES,
+    "encoders": LEAVES | {"corpora"},
+    "indexes": LEAVES | {"corpora", "encoders", "kernels"},
+    "retrieval": LEAVES | {"corpora", "indexes", "kernels"},
+    "evaluation": LEAVES | {"corpora", "indexes", "retrieval", "api"},
+    "api": LEAVES | {"corpora", "indexes", "retrieval"},
+    "cli": LEAVES | {"corpora", "evaluation", "api", "indexes", "retrieval"},
+    "": {"api", "errors"},
+}
+KERNEL_LIBRARIES = {"numpy", "numba"}
+# What the parts of a `reference.py` may import: scores and other references, never a fast module.
+PLAIN = {"score", "reference"}
+HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss")
+
+
+def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Yield line and full name of everything that a module imports, wherever it stands.
+
+    Lazy imports by name count too: `import_module("a.b")`, and an f-string up to its first field.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            home = node.module or ""
+            if node.level:
+                up = module.split(".")[: None if is_package and node.level == 1 else -(node.level - is_package)]
+                home = ".".join([*up, home] if home else up)
+            yield from ((node.lineno, f"{home}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            text = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+            if name in ("import_module", "__import__") and isinstance(text, ast.Constant):
+                yield node.lineno, str(text.value)
+
+
+def broken_rules(source: str, path: Path) -> list[str]:
+    """Return one line for every import of a module that points up, or out of bounds.
+
+    Parameters
+    ----------
+    source : str
+    path : Path
+        Relative to the package.
+    """
+    is_package = path.name == "__init__.py"
+    parts = [*path.parent.parts, *([] if is_package else [path.stem])]
+    part = parts[0] if parts else ""
+    found = []
+    for line, name in imports_of(ast.parse(source), ".".join(["metric_oracle", *parts]), is_package):
+        top, *rest = name.split(".")
+        place = f"{path}:{line}: {name}"
+        if top in ("benchmarks", "tests"):
+            found.append(f"{place}: nothing imports {top}")
+        elif top != "metric_oracle":
+            if part == "kernels" and top not in KERNEL_LIBRARIES and top not in sys.stdlib_module_names:
+                found.append(f"{place}: kernels import NumPy and Numba only")
+            if part in LEAVES and top not in sys.stdlib_module_names:
+                found.append(f"{place}: a leaf imports the standard library only")
+        elif part not in ALLOWED:
+            found.append(f"{place}: {part!r} has no place in the house")
+        elif rest and rest[0] != part and rest[0] not in ALLOWED[part]:
+            found.append(f"{place}: {part or 'the package'} may not import {rest[0]}")
+        elif part == "kernels" and path.name == "reference.py" and not PLAIN & set(rest):
+            found.append(f"{place}: a reference imports no fast module")
+        elif part == "kernels" and path.name == "score.py" and rest[:2] != ["kernels", "_jit"]:
+            found.append(f"{place}: a score imports _jit only")
+        elif part == "kernels" and len(parts) > 2 and not parts[1].startswith("_"):
+            other = rest[1] if len(rest) > 1 else ""
+            shared = other.startswith("_") or other == "topk" or other == parts[1]
+            if not shared and (parts[1] != "radcliq" and not PLAIN & set(rest)):
+                found.append(f"{place}: a metric may not import another's fast module")
+    return found
+
+
+def modules() -> list[Path]:
+    return sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def test_no_import_points_up():
+    assert len(modules()) > 40
+    found = [line for path in modules() for line in broken_rules((PACKAGE / path).read_text("utf-8"), path)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("kernels/bleu/cpu.py", "import pyarrow"),
+        ("kernels/bleu/cpu.py", "from metric_oracle.indexes.ngrams import tokenize_bleu"),
+        ("kernels/bleu/cpu.py", "from ...indexes import ngrams"),
+        ("kernels/bleu/cpu.py", "from metric_oracle.errors import InputError"),
+        ("kernels/bleu/cpu.py", "def f():\n    from metric_oracle.kernels.rouge_l.cpu import count_lcs"),
+        ("kernels/bleu/reference.py", "from metric_oracle.kernels.bleu.cpu import search"),
+        ("kernels/bleu/reference.py", "from metric_oracle.kernels._overlap import Features"),
+        ("kernels/bleu/reference.py", "from . import cpu"),
+        ("kernels/bleu/score.py", "from metric_oracle.kernels._overlap import SLACK"),
+        ("kernels/__init__.py", "from .. import indexes"),
+        ("indexes/index.py", "from metric_oracle.retrieval import search"),
+        ("indexes/index.py", "from importlib import import_module\nimport_module('metric_oracle.retrieval.search')"),
+        ("indexes/index.py", "import importlib\nimportlib.import_module(f'metric_oracle.retrieval.{x}')"),
+        ("indexes/__init__.py", "from ..retrieval import search"),
+        ("corpora/reports.py", "import metric_oracle.indexes.index"),
+        ("retrieval/search.py", "from metric_oracle.api import retrieve"),
+        ("retrieval/search.py", "from metric_oracle.evaluation import tables"),
+        ("retrieval/search.py", "import tests.conftest"),
+        ("evaluation/tables.py", "if True:\n    from metric_oracle import cli"),
+        ("api.py", "from metric_oracle.cli import main"),
+        ("api.py", "from metric_oracle import evaluation"),
+        ("metrics.py", "import numpy"),
+        ("metrics.py", "from metric_oracle.indexes import index"),
+        ("errors.py", "from metric_oracle import metrics"),
+        ("__init__.py", "from metric_oracle.kernels import topk"),
+        ("attic.py", "from metric_oracle import errors"),
+    ],
+)
+def test_the_checker_rejects(path, source):
+    assert len(broken_rules(source, Path(path))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        (
+            "kernels/bleu/cpu.py",
+            "import math\nimport numba.extending\nfrom metric_oracle.kernels.topk.cpu import offer",
+        ),
+        ("kernels/bleu/cpu.py", "from metric_oracle.kernels._overlap import scan\nfrom .score import bleu"),
+        ("kernels/bleu/reference.py", "import numpy\nfrom collections import Counter\nfrom .score import bleu"),
+        ("indexes/chexbert.py", "import faiss\nfrom metric_oracle.kernels._overlap import Features"),
+        ("cli.py", "from metric_oracle import api\nfrom metric_oracle.evaluation import tables"),
+        ("retrieval/search.py", "import_module(f'metric_oracle.kernels.{kernel}.cpu')"),
+    ],
+)
+def test_the_checker_accepts(path, source):
+    assert broken_rules(source, Path(path)) == []
+
+
+@pytest.mark.parametrize(
+    "module", ["metric_oracle", "metric_oracle.errors", "metric_oracle.metrics", "metric_oracle.cli"]
+)
+def test_importing_costs_nothing(module):
+    if not (PACKAGE.parent / (module.replace(".", "/") + ".py")).exists() and module != "metric_oracle":
+        pytest.skip(f"there is no {module}")
+    code = f"import sys, {module}; print(sorted(set({HEAVY}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_are_loaded_when_used():
+    code = "import sys, metric_oracle as mo; mo.open_index; print('numpy' in sys.modules, len(mo.__all__))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", str(len(metric_oracle.__all__))]
+    for name in metric_oracle.__all__:
+        assert getattr(metric_oracle, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        metric_oracle.nothing  # noqa: B018

@@ -1,0 +1,538 @@
+import errno
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import csv, parquet
+from rich.console import Console
+
+from metric_oracle import api, cli
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.errors import InputError
+from metric_oracle.evaluation.tables import answers_table, info_table
+from metric_oracle.retrieval.results import read_results
+
+COMPONENTS = {
+    "bleu": ["precision_1", "precision_2", "brevity_penalty"],
+    "rouge-l": ["precision", "recall"],
+    "radgraph": None,
+    "chexbert": None,
+    "chexbert:labels": None,
+}
+FIRST = ["query_id", "rank", "row", "candidate_id", "score"]
+LAST = ["n_ties", "fallback", "exact", "text"]
+SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
+
+
+@pytest.fixture
+def oracle(monkeypatch, capsys):
+    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
+    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def fails(oracle):
+    """Return a function that runs a command which must end in one line and exit code 2."""
+
+    def run(*arguments, match):
+        code, out, err = oracle(*arguments)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        assert SECRET.split()[0] not in err
+        assert re.match("error: " + match, err), err
+
+    return run
+
+
+def options(corpus, side):
+    """Return the options that name the files of one side."""
+    chexbert = ["--chexbert", corpus[f"{side}_embeddings"]] if find_spec("faiss") else []
+    labels = ["--chexbert-labels", corpus[f"{side}_labels"], "--uncertain", "positive"]
+    return ["--radgraph", corpus[f"{side}_graphs"], *labels, *chexbert]
+
+
+@pytest.fixture(scope="module")
+def index(corpus, tmp_path_factory):
+    """Return an index of everything, made by the command line."""
+    out = tmp_path_factory.mktemp("index") / "I"
+    command = ["oracle", "build-index", corpus["train"], "--out", out, *options(corpus, "train")]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["fingerprint"] == api.open_index(out).fingerprint
+    return out
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Return an index of few reports that try to do harm to a terminal, and the file of its reports."""
+    folder = tmp_path_factory.mktemp("small")
+    texts = ["Heart [red]normal[/red].", "Lungs \x1b[31mclear\x1b[0m.", "No \x07bell \x9b5m [/] [bold", "Plain."]
+    ids = ["[red]a[/red]", "\x1b[31mb", "c[/]", "[link=file:///etc/passwd]d"]
+    records = [{"study_id": i, "report": t} for i, t in zip(ids, texts, strict=True)]
+    (folder / "r.json").write_text(json.dumps(records))
+    api.build_index(folder / "r.json", folder / "I[red]")
+    return folder / "I[red]", folder / "r.json"
+
+
+# From reports to verified results
+
+
+@pytest.mark.parametrize("metric", COMPONENTS)
+def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
+    if metric == "chexbert":
+        pytest.importorskip("faiss")
+    given = [index, corpus["test"], "--metric", metric, *options(corpus, "test")]
+    code, out, err = oracle("retrieve", *given, "-k", 5)
+    assert (code, err) == (0, "")
+    header, *answers = [json.loads(line) for line in out.splitlines()]
+    assert header["signature"]["index"] == api.open_index(index).fingerprint
+    assert header["signature"]["metric"] == {"bleu": "bleu-2"}.get(metric, metric)
+    assert header["signature"]["k"] == 5
+    assert len(answers) == 12 * 5
+    names = list(answers[0])
+    assert names[:5] == FIRST
+    assert names[-4:] == LAST
+    assert COMPONENTS[metric] in (None, names[5:-4])
+    assert [answer["rank"] for answer in answers] == [1, 2, 3, 4, 5] * 12
+
+    for ending in ("parquet", "csv", "jsonl"):
+        path = tmp_path / f"r.{ending}"
+        assert oracle("retrieve", *given, "-k", 5, "--out", path) == (0, "", f"{path}: 60 answers\n")
+        again = read_results(path)
+        assert again.table.to_pylist() == answers
+        assert again.signature == header["signature"]
+        code, out, err = oracle("verify", index, path, corpus["test"], *options(corpus, "test"))
+        assert (code, err) == (0, "")
+        assert out == "right: 60 pairs scored again, 12 queries searched by brute force\n"
+
+
+def test_info(oracle, index):
+    code, out, err = oracle("info", index, "--check")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["content"]["counts"]["reports"] == 120
+
+
+def test_text_option(oracle, index):
+    code, out, _ = oracle("retrieve", index, "--text", "No pleural effusion.", "--metric", "rouge-l", "--no-text")
+    header, answer = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert answer["query_id"] == "0"
+    assert list(answer) == [*FIRST, "precision", "recall", *LAST[:-1]]
+    assert header["signature"]["metric"] == "rouge-l"
+
+
+def test_dropped_queries_are_noted_on_stderr(oracle, index, tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text('study_id,report\n1,Clear.\n2,\n3," "\n4,...\n')
+    code, out, err = oracle("retrieve", index, path)
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert err.startswith("left out: 1 missing, 1 empty, 1 tokenless (")
+    assert err.count("\n") == 1
+
+
+def test_synth_and_build(oracle, tmp_path):
+    code, out, err = oracle("synth", tmp_path / "c", "--reports", 20, "--tests", 2)
+    assert (code, err) == (0, "")
+    assert Path(out.splitlines()[0]).name == "train.csv"
+    assert (
+        oracle("build-index", tmp_path / "c/train.csv", "--out", tmp_path / "I", "--metrics", " bleu , rouge-l")[0] == 0
+    )
+
+
+def test_demo(oracle):
+    code, out, _ = oracle("demo", "--reports", 60, "--tests", 3)
+    assert code == 0
+    assert "mean oracle score" in out
+    assert "rouge-l" in out
+
+
+def test_pipe_closed_early(corpus, index):
+    command = f"oracle retrieve {index} {corpus['train']} -k 60 | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout.startswith('{"signature"')
+    assert done.stderr == ""
+
+
+def test_json_is_utf_8_in_every_locale(tmp_path):
+    reports = tmp_path / "r.csv"
+    reports.write_text("study_id,report\né,Größe normal\n", encoding="utf-8")
+    api.build_index(reports, tmp_path / "I", metrics=["bleu"])
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = ["oracle", "retrieve", str(tmp_path / "I"), str(reports)]
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout.decode().splitlines()[1])["text"] == "Größe normal"
+
+
+# Terminals
+
+
+def on_terminal(*command):
+    """Run a command on a pseudo-terminal and return its exit code and what it would show."""
+    main, other = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "160", "TERM": "xterm"}
+    process = subprocess.Popen([*map(str, command)], stdout=other, stderr=subprocess.PIPE, env=environment)
+    os.close(other)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(main, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(main)
+    _, err = process.communicate()
+    return process.returncode, shown.decode(), err.decode()
+
+
+def without_style(shown):
+    """Drop the escapes that Rich itself writes: bold, dim, colour."""
+    return re.sub(r"\x1b\[[\d;]*m", "", shown)
+
+
+def test_answers_on_a_terminal(small):
+    index, reports = small
+    code, shown, err = on_terminal("oracle", "retrieve", index, reports, "-k", 2, "--metric", "rouge-l")
+    assert (code, err) == (0, "")
+    plain = without_style(shown)
+    assert "rouge-l oracle" in plain
+    assert "Heart [red]normal[/red]." in plain
+    assert "Lungs \ufffd[31mclear\ufffd[0m." in plain
+    assert "No \ufffdbell \ufffd5m [/] [bold" in plain
+    assert all(name in plain for name in ("[red]a[/red]", "\ufffd[31mb", "c[/]", "[link=file:///etc/passwd]d"))
+    assert "4 test reports, mean best score 1.0000" in plain
+
+
+def test_info_on_a_terminal(small):
+    code, shown, err = on_terminal("oracle", "info", small[0])
+    assert (code, err) == (0, "")
+    assert "I[red]" in without_style(shown).replace("\r\n", "")
+    assert "fingerprint" in shown
+
+
+def test_tables_let_no_control_character_through(small):
+    results = api.retrieve(small[0], small[1], "bleu", k=2)
+    for table in (answers_table(results), info_table(api.open_index(small[0]))):
+        console = Console(file=io.StringIO(), force_terminal=False, width=200)
+        console.print(table)
+        shown = console.file.getvalue()
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
+
+
+def test_table_shows_the_first_queries_only():
+    texts = [f"report {i}" for i in range(30)]
+    corpus = Reports([str(i) for i in range(30)], texts, "test", {}, {})
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        index = api.build_index(corpus, Path(folder) / "I", metrics=["bleu"])
+        console = Console(file=io.StringIO(), width=200)
+        console.print(answers_table(api.retrieve(index, texts, "bleu", text=False)))
+    assert "shown: the first 20; --out FILE writes all" in console.file.getvalue()
+
+
+# Errors: one line, exit code 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["build-index"],
+        ["build-index", "r.csv"],
+        ["retrieve", "I", "q.csv", "-k", "many"],
+        ["retrieve", "I", "q.csv", "--wrong"],
+        ["verify", "I", "r.csv", "q.csv", "--sample", "-1"],
+        ["verify", "I", "r.csv", "q.csv", "--seed", "-1"],
+        ["demo", "--seed", "-1"],
+        ["synth", "x", "--seed", "-1"],
+    ],
+)
+def test_usage_errors(oracle, arguments):
+    code, out, err = oracle(*arguments)
+    assert (code, out) == (2, "")
+    assert "Usage: " in err
+    assert "Traceback" not in err
+
+
+def test_queries_and_text(fails, corpus, index):
+    match = r"retrieve: give either QUERIES or --text; got both\. Name a file, or one report in quotes\.$"
+    fails("retrieve", index, corpus["test"], "--text", SECRET, match=match)
+    fails("retrieve", index, match=r"retrieve: give either QUERIES or --text; got neither\.")
+
+
+def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
+    train, test, out = corpus["train"], corpus["test"], tmp_path / "I"
+    fails("retrieve", test, index, match=r"open_index: index must be a folder with manifest.json; got .*test.csv\.")
+    fails("info", tmp_path / "nowhere", match=r"open_index: index must be a folder with manifest.json")
+    fails("info", index / "manifest.json", match=r"open_index: index must be a folder with manifest.json")
+    fails("verify", index, test, test, match=r"verify: results must be a file that retrieve --out wrote, with its sig")
+    fails("build-index", index, "--out", out, match=r"read_reports: path must hold report files like p10/")
+    fails(
+        "build-index", train, "--radgraph", train, "--out", out, match=r"read_graphs: path must be a whole JSON object"
+    )
+    fails(
+        "build-index", train, "--radgraph", tmp_path, "--out", out, match=r"read_graphs: path must be an existing file"
+    )
+    match = r"align_graphs: ids must occur among the graphs' study ids; got none of 120 reports there\."
+    fails("build-index", train, "--radgraph", corpus["test_graphs"], "--out", out, match=match)
+    match = r"read_reports: path must be a file of reports; got RadGraph graphs in .*\. Pass it as --radgraph\.$"
+    fails("build-index", corpus["train_graphs"], "--out", out, match=match)
+    fails(
+        "build-index",
+        train,
+        "--chexbert",
+        train,
+        "--out",
+        out,
+        match=r"read_embeddings: path must end with one of .npy",
+    )
+    match = r"read_labels: path must have the 14 CheXbert columns"
+    fails("build-index", train, "--chexbert-labels", train, "--uncertain", "blank", "--out", out, match=match)
+    fails(
+        "build-index", train, "--metrics", "bluu", "--out", out, match=r"build_index: metric must be one of .*Did you m"
+    )
+    match = r"build_index: graphs must be given for metric 'radgraph'; got none\. Add --radgraph GRAPHS.json\.$"
+    fails("build-index", train, "--metrics", "radgraph", "--out", out, match=match)
+    fails("build-index", train, "--out", train, match=r"build_index: out must be a new folder; got .*, which exists\.")
+    fails("synth", train, match=r"write_synthetic: out must be a new or empty folder; got")
+    fails(
+        "synth", train / "x", match=r"write_synthetic: out must lie in a folder; got .*, where a file is in the way\."
+    )
+    fails("synth", out, "--reports", 0, match=r"synthesize: n_reports must be an int of at least 1; got 0\.")
+    fails("demo", "--tests", 0, match=r"synthesize: n_tests must be an int of at least 1; got 0\.")
+    assert not os.listdir(tmp_path)
+
+
+def damaged_files(folder):
+    """Yield reports files that cannot be read, and the rule that each breaks."""
+    noise = np.random.default_rng(0).bytes(3000)
+    foreign = "path must be the file type that its ending says"
+    for ending in ("csv", "tsv", "json", "jsonl"):
+        yield f"n.{ending}", noise, foreign
+        yield f"e.{ending}", b"", "path must be a file with content"
+    yield "n.parquet", noise, "path must be a whole Parquet file"
+    yield "n.zip", noise, "path must be a whole zip file"
+    yield "n.csv.gz", noise, "path must be a whole gzip file"
+    yield "n.docx", noise, "path must end with one of .csv, .tsv"
+    text = SECRET.encode()
+    yield "utf16.csv", f"study_id,report\n1,{SECRET}\n".encode("utf-16"), foreign
+    yield "one.csv", b"report\n" + text, "id_column must be given where no column has a usual id name"
+    yield "ids.csv", b"study_id\n1\n", "text_column must be given"
+    yield "header.csv", b"study_id,report\n", "path must hold at least one report to keep"
+    yield "none.csv", text, "id_column must be given"
+    yield "twice.csv", b"study_id,report\n1," + text + b"\n1,other\n", "rows with one id must carry one text"
+    yield "rows.csv", b"study_id,report\n1," + text + b",x\n", "every row of .* must have the 2 cells of the header"
+    yield "quote.csv", b'study_id,report\n1,"' + text + b"\n", "every (?:row|quote)"
+    rule = "path must be JSON without endless numbers and nesting; got such in "
+    yield "deep.json", b"[" * 100_000, rule
+    yield "number.json", b'[{"study_id": ' + b"1" * 5000 + b"}]", rule
+    yield "deep.jsonl", b"[" * 100_000, "every line of .* must be one JSON object; got something else in line 1"
+    yield "number.jsonl", b'{"study_id": ' + b"1" * 5000 + b"}", "every line of .* must be one JSON object"
+    yield "list.json", b'[{"study_id": [1], "report": "' + text + b'"}]', "'study_id' in .* must have a text or number"
+    yield "half.json", b'[{"study_id": "1", "report": "' + text + rb' \ud800"}]', "texts must be valid Unicode"
+    with zipfile.ZipFile(folder / "z", "w") as archive:
+        archive.writestr("../../p10/s50414267.txt", SECRET)
+    yield "climbs.zip", (folder / "z").read_bytes(), "members of .* must stay inside it; got a path that climbs out"
+
+
+def test_damaged_reports(fails, tmp_path):
+    for name, content, rule in damaged_files(tmp_path):
+        (tmp_path / name).write_bytes(content)
+        match = rf"(?:read_reports|build_index): {rule}"
+        fails("build-index", tmp_path / name, "--out", tmp_path / "I", match=match)
+    assert not (tmp_path / "I").exists()
+
+
+def test_damaged_embeddings(fails, corpus, tmp_path):
+    noise = np.random.default_rng(0).bytes(3000)
+    for ending, rule in {".npy": "whole .npy", ".npz": "whole .npz", ".parquet": "whole Parquet", ".csv": ""}.items():
+        path = tmp_path / f"n{ending}"
+        path.write_bytes(noise)
+        rule = f"a {rule}" if rule else "(?:end with|.*)"
+        match = rf"read_embeddings: path must (?:be )?{rule}"
+        fails("build-index", corpus["train"], "--chexbert", path, "--out", tmp_path / "I", match=match)
+
+
+def test_altered_bytes_of_binary_files_are_never_a_traceback(corpus, tmp_path):
+    """Readers of NumPy, zip and Parquet files meet bytes that no writer makes."""
+    import pyarrow as pa
+
+    from metric_oracle.corpora.reports import read_reports
+    from metric_oracle.corpora.vectors import read_embeddings
+    from metric_oracle.errors import MetricOracleError
+
+    rng = np.random.default_rng(5)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("files/p10/p1/s50414267.txt", " IMPRESSION: clear")
+    parquet.write_table(pa.table({"study_id": ["1", "2"], "report": ["a b", "c d"]}), tmp_path / "a.parquet")
+    np.save(tmp_path / "a.npy", np.ones((3, 4), np.float32))
+    np.savez(tmp_path / "a.npz", ids=np.array(["1", "2"]), v=np.ones((2, 3), np.float32))
+    (tmp_path / "ids.txt").write_text("1\n2\n3")
+    readers = {
+        "a.zip": read_reports,
+        "a.parquet": read_reports,
+        "a.npz": read_embeddings,
+        "a.npy": lambda path: read_embeddings(path, ids=tmp_path / "ids.txt"),
+    }
+    for name, read in readers.items():
+        whole = (tmp_path / name).read_bytes()
+        path = tmp_path / f"x{name}"
+        for _ in range(300):
+            content = bytearray(whole)
+            content[rng.integers(len(content))] = rng.integers(256)
+            if rng.random() < 0.2:
+                del content[rng.integers(len(content)) :]
+            path.write_bytes(content)
+            try:
+                read(path)
+            except MetricOracleError:
+                continue
+
+
+def test_results_files(fails, corpus, index, tmp_path):
+    fails("verify", index, tmp_path, corpus["test"], match=r"verify: results must be an existing file; got")
+    for name in ("r.csv", "r.parquet", "r.jsonl", "r.txt"):
+        (tmp_path / name).write_bytes(b"x" * 100)
+        fails(
+            "verify",
+            index,
+            tmp_path / name,
+            corpus["test"],
+            match=r"verify: results must be a file that retrieve --out",
+        )
+
+
+def test_out_is_checked_before_the_work(fails, corpus, index, tmp_path, monkeypatch):
+    monkeypatch.setattr(api, "retrieve", lambda *args, **kwargs: pytest.fail("searched"))
+    test = tmp_path / "test.csv"
+    test.write_bytes(corpus["test"].read_bytes())
+    fails("retrieve", index, test, "--out", tmp_path / "r.txt", match=r"retrieve: out must end with .parquet, .csv or")
+    fails("retrieve", index, test, "--out", tmp_path / "no/r.csv", match=r"retrieve: out must be in an existing folder")
+    fails(
+        "retrieve",
+        index,
+        test,
+        "--out",
+        test,
+        match=r"retrieve: out must be another file than the inputs; got .*, whic",
+    )
+    assert test.read_bytes() == corpus["test"].read_bytes()
+
+
+def test_closed_files(fails, index, open_folder, request, corpus):
+    table = csv.read_csv(corpus["train"], parse_options=csv.ParseOptions(newlines_in_values=True))
+    (open_folder / "r.csv").write_bytes(corpus["train"].read_bytes())
+    parquet.write_table(table, open_folder / "r.parquet")
+    (open_folder / "r.zip").write_bytes(b"")
+    (open_folder / "e.npy").write_bytes(b"")
+    (open_folder / "I").mkdir()
+    for path in open_folder.iterdir():
+        path.chmod(0)
+    closed = (
+        r"oracle: files and folders must be open to this user, with room to write; got .* \(Permission denied\)\. Check"
+    )
+    request.getfixturevalue("unprivileged")
+    for name in ("r.csv", "r.parquet", "r.zip"):
+        fails("build-index", open_folder / name, "--out", open_folder / "new", match=closed)
+    fails("info", open_folder / "I", match=closed)
+    fails("synth", open_folder / "I/x", "--reports", 2, "--tests", 1, match=closed)
+
+
+def test_control_characters_of_names_are_spelled_out(fails):
+    fails("info", "a\nb\x1b[31m", match=r"open_index: index must be a folder .*; got a\\nb\\x1b\[31m\. Build")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (
+            MemoryError(),
+            2,
+            "error: oracle: the data must fit into memory; got more. Use fewer reports, or a machine with",
+        ),
+        (
+            KeyboardInterrupt(),
+            130,
+            "error: oracle: the command must run to its end; got an interruption. Run it again: a",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "x"),
+            2,
+            "error: oracle: files and folders must be open to this",
+        ),
+        (
+            OSError("odd"),
+            2,
+            "error: oracle: files and folders must be open to this user, with room to write; got one (OSEr",
+        ),
+        (InputError("f: a must be b; got c. Do d."), 2, "error: f: a must be b; got c. Do d."),
+    ],
+)
+def test_errors_from_inside(oracle, index, monkeypatch, error, code, line):
+    def broken(path):
+        raise error
+
+    monkeypatch.setattr(api, "open_index", broken)
+    got, out, err = oracle("info", index)
+    assert (got, out) == (code, "")
+    assert err.startswith(line)
+    assert err.count("\n") == 1
+    if not isinstance(error, KeyboardInterrupt):
+        monkeypatch.setenv("ORACLE_DEBUG", "1")
+        monkeypatch.setattr(sys, "argv", ["oracle", "info", str(index)])
+        with pytest.raises(type(error)):
+            cli.main()
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    environment = {**os.environ, "ORACLE_DEBUG": "1"}
+    command = ["oracle", "info", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "IndexFormatError" in done.stderr
+
+
+def test_interruption_of_a_running_command(tmp_path):
+    process = subprocess.Popen(
+        ["oracle", "synth", str(tmp_path / "c"), "--reports", "50000000", "--tests", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not os.listdir(tmp_path):
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert (
+        err.strip()
+        == "error: oracle: the command must run to its end; got an interruption. Run it again: a build resumes."
+    )
+    assert not os.listdir(tmp_path)
