@@ -209,8 +209,11 @@ def retrieve(
 
     A terminal gets a table, a pipe gets JSON Lines, --out gets a file.
 
-    Examples: oracle retrieve INDEX test.csv --metric bleu -k 5 --out oracle.parquet; oracle retrieve INDEX test.csv
-    --metric radgraph --radgraph test_graphs.json; oracle retrieve INDEX --text "No acute process." --metric rouge-l
+    oracle retrieve INDEX test.csv --metric bleu -k 5 --out oracle.parquet
+
+    oracle retrieve INDEX test.csv --metric radgraph --radgraph test_graphs.json
+
+    oracle retrieve INDEX --text "No acute process." --metric rouge-l
     """
     from metric_oracle import api
     from metric_oracle.corpora.reports import read_reports

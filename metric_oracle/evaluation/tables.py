@@ -29,10 +29,10 @@ def _one_line(text: str) -> Text:
 def answers_table(results: Results) -> Group:
     """Return the first queries' answers and the mean of the best scores."""
     signature = results.signature
-    right = ("rank", "score", "ties", "row", *results.components)
+    right = ("rank", "score", "ties", *results.components)
     table = _table(
-        f"{signature['metric']} oracle", "query", "rank", "score", *results.components, "ties", "row", "candidate",
-        "text", right=right,
+        f"{signature['metric']} oracle", "query", "rank", "score", *results.components, "ties", "candidate", "text",
+        right=right,
     )  # fmt: skip
     if "text" not in results.table.column_names:
         table.columns.pop()
@@ -44,7 +44,6 @@ def answers_table(results: Results) -> Group:
             f"{record['score']:.4f}",
             *(f"{record[name]:.3f}" for name in results.components),
             f"{record['n_ties']:,}",
-            f"{record['row']:,}",
             _one_line(record["candidate_id"] + (" (fallback)" if record["fallback"] else "")),
         ]
         if "text" in record:
