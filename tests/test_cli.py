@@ -32,6 +32,7 @@ COMPONENTS = {
 }
 FIRST = ["query_id", "rank", "row", "candidate_id", "score"]
 LAST = ["n_ties", "fallback", "exact", "text"]
+COMMAND = str(Path(sys.executable).with_name("oracle"))  # that of this environment, active or not
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 
 
@@ -78,7 +79,7 @@ def options(corpus, side):
 def index(corpus, tmp_path_factory):
     """Return an index of everything, made by the command line."""
     out = tmp_path_factory.mktemp("index") / "I"
-    command = ["oracle", "build-index", corpus["train"], "--out", out, *options(corpus, "train")]
+    command = [COMMAND, "build-index", corpus["train"], "--out", out, *options(corpus, "train")]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["fingerprint"] == api.open_index(out).fingerprint
@@ -171,7 +172,7 @@ def test_demo(oracle):
 
 
 def test_pipe_closed_early(corpus, index):
-    command = f"oracle retrieve {index} {corpus['train']} -k 60 | head -n 1"
+    command = f"{COMMAND} retrieve {index} {corpus['train']} -k 60 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith('{"signature"')
     assert done.stderr == ""
@@ -182,7 +183,7 @@ def test_json_is_utf_8_in_every_locale(tmp_path):
     reports.write_text("study_id,report\né,Größe normal\n", encoding="utf-8")
     api.build_index(reports, tmp_path / "I", metrics=["bleu"])
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    command = ["oracle", "retrieve", str(tmp_path / "I"), str(reports)]
+    command = [COMMAND, "retrieve", str(tmp_path / "I"), str(reports)]
     done = subprocess.run(command, capture_output=True, env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout.decode().splitlines()[1])["text"] == "Größe normal"
@@ -218,7 +219,7 @@ def without_style(shown):
 
 def test_answers_on_a_terminal(small):
     index, reports = small
-    code, shown, err = on_terminal("oracle", "retrieve", index, reports, "-k", 2, "--metric", "rouge-l")
+    code, shown, err = on_terminal(COMMAND, "retrieve", index, reports, "-k", 2, "--metric", "rouge-l")
     assert (code, err) == (0, "")
     plain = without_style(shown)
     assert "rouge-l oracle" in plain
@@ -230,7 +231,7 @@ def test_answers_on_a_terminal(small):
 
 
 def test_info_on_a_terminal(small):
-    code, shown, err = on_terminal("oracle", "info", small[0])
+    code, shown, err = on_terminal(COMMAND, "info", small[0])
     assert (code, err) == (0, "")
     assert "I[red]" in without_style(shown).replace("\r\n", "")
     assert "fingerprint" in shown
@@ -513,7 +514,7 @@ def test_errors_from_inside(oracle, index, monkeypatch, error, code, line):
 
 def test_debug_shows_the_traceback(tmp_path):
     environment = {**os.environ, "ORACLE_DEBUG": "1"}
-    command = ["oracle", "info", str(tmp_path)]
+    command = [COMMAND, "info", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
@@ -522,7 +523,7 @@ def test_debug_shows_the_traceback(tmp_path):
 
 def test_interruption_of_a_running_command(tmp_path):
     process = subprocess.Popen(
-        ["oracle", "synth", str(tmp_path / "c"), "--reports", "50000000", "--tests", "1"],
+        [COMMAND, "synth", str(tmp_path / "c"), "--reports", "50000000", "--tests", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not os.listdir(tmp_path):
