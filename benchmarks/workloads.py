@@ -141,6 +141,13 @@ def repeated(function: Callable[[], Any], n: int) -> list[float]:
     return [timed(function) for _ in range(n)]
 
 
+def in_turns(one: Callable[[], Any], other: Callable[[], Any], n: int) -> list[tuple[float, float]]:
+    """Return the seconds of n calls of each, side by side, so that a busy machine slows both; after one to warm up."""
+    one()
+    other()
+    return [(timed(one), timed(other)) for _ in range(n)]
+
+
 # ---- oracles ---------------------------------------------------------------------------------------------------------
 
 
@@ -210,9 +217,7 @@ def _growth(metric: str, bench: Bench) -> Measurement:
     """Return the time on ten times the corpus over the time on the corpus, measured in turns."""
     small = partial(mo.retrieve, bench.data.index, bench.data.queries, metric)
     large = partial(mo.retrieve, bench.large.index, bench.large.queries, metric)
-    small()
-    large()
-    seconds = [(timed(small), timed(large)) for _ in range(bench.repetitions)]
+    seconds = in_turns(small, large, bench.repetitions)
     columns = {
         "seconds": median([after for _, after in seconds]),
         "large_reports": bench.large.index.n_reports,
@@ -238,16 +243,23 @@ def _peer(name: str, bench: Bench) -> Measurement:
         msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
         raise SkippedError(msg)
     n_pairs = len(references) * len(candidates)
-    rates = [n_pairs / seconds for seconds in repeated(score, bench.repetitions)]
-    ours = bench.oracle(peer.metric).columns["pairs_per_s"]
+    return _factor(bench, peer.metric, peer.title, score, n_pairs, difference)
+
+
+def _factor(
+    bench: Bench, metric: str, title: str, score: Callable[[], Any], n_pairs: int, difference: float
+) -> Measurement:
+    """Return our pairs per second over the peer's, measured in turns."""
+    data = bench.data
+    seconds = in_turns(score, partial(mo.retrieve, data.index, data.queries, metric), bench.repetitions)
     columns = {
-        "pairs_per_s": ours,
-        "peer": peer.title,
-        "peer_pairs_per_s": median(rates),
+        "pairs_per_s": data.pairs / median([ours for _, ours in seconds]),
+        "peer": title,
+        "peer_pairs_per_s": n_pairs / median([theirs for theirs, _ in seconds]),
         "peer_pairs": n_pairs,
         "largest_difference": difference,
     }
-    return Measurement([ours / rate for rate in rates], columns)
+    return Measurement([data.pairs / ours / (n_pairs / theirs) for theirs, ours in seconds], columns)
 
 
 def _largest_difference(sample: Sample, metric: str, scores: np.ndarray) -> float:
@@ -269,18 +281,7 @@ def _faiss(bench: Bench) -> Measurement:
     if difference > 1e-5:
         msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
         raise SkippedError(msg)
-    ours, theirs = [], []
-    for _ in range(bench.repetitions):
-        theirs.append(timed(peer.search))
-        ours.append(timed(partial(mo.retrieve, data.index, data.queries, "chexbert")))
-    columns = {
-        "pairs_per_s": data.pairs / median(ours),
-        "peer": "faiss IndexFlatIP",
-        "peer_pairs_per_s": data.pairs / median(theirs),
-        "peer_pairs": data.pairs,
-        "largest_difference": difference,
-    }
-    return Measurement([t / o for t, o in zip(theirs, ours, strict=True)], columns)
+    return _factor(bench, "chexbert", "faiss IndexFlatIP", peer.search, data.pairs, difference)
 
 
 # ---- index -----------------------------------------------------------------------------------------------------------

@@ -4,12 +4,21 @@
 process starts at once; fast-math stays off, because backends must agree to the last bit.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numba.extending
 
-jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a function at its first call; without a folder to keep the code in, once in each process."""
+    flags: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **flags)(function)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return numba.njit(**flags)(function)
+
 
 # For `score.py`: the function stays plain Python for the reference and can be called from compiled kernels.
 scalar: Any = numba.extending.register_jitable

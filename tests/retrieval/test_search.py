@@ -12,7 +12,6 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes import chexbert
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval import search
 
 LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "rouge-l")
 
@@ -96,13 +95,11 @@ def subsequence(a, b):
     return len(b) - row.bit_count()
 
 
-def test_report_of_100_000_words(tmp_path, monkeypatch):
+def test_report_of_100_000_words(tmp_path):
     rng = random.Random(0)
     texts = [" ".join(f"w{rng.randrange(5000)}" for _ in range(length)) for length in (100_000, 99_000, 3, 40)]
     index = api.build_index(reports(*texts), tmp_path / "I")
     for metric in LEXICAL:
-        if metric == "rouge-l":
-            monkeypatch.setattr(search, "CHECKED", 0)  # the reference takes 1e10 steps for such a pair
         begin = time.monotonic()
         table = api.retrieve(index, texts, metric, text=False).table
         assert time.monotonic() - begin < 60

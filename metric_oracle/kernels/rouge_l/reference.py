@@ -20,12 +20,17 @@ def score(candidate, reference):
 
 
 def _lcs(a, b):
-    """Return the length of the longest common subsequence by the textbook table, one row at a time."""
-    row = [0] * (len(b) + 1)
-    for x in a:
-        diagonal = 0
-        for j, y in enumerate(b):
-            above = row[j + 1]
-            row[j + 1] = diagonal + 1 if x == y else max(above, row[j])
-            diagonal = above
-    return row[-1]
+    """Return the length of the longest common subsequence.
+
+    One row of the textbook table after the other, each held in the bits of one integer: a zero bit is a step up (Hyyrö
+    2004). The table itself would take hours for two reports of 100,000 words.
+    """
+    positions: dict[str, int] = {}
+    for i, word in enumerate(b):
+        positions[word] = positions.get(word, 0) | 1 << i
+    everything = (1 << len(b)) - 1
+    row = everything
+    for word in a:
+        matched = row & positions.get(word, 0)
+        row = (row + matched | row - matched) & everything
+    return len(b) - row.bit_count()
