@@ -59,12 +59,11 @@ class Measurement:
 
 
 class Bench:
-    """What the workloads share: the data, the sample of the peers, and timings that several of them need."""
+    """What the workloads share: the data and the sample of the peers."""
 
     def __init__(self, root: Path, n_reports: int, n_tests: int, repetitions: int, scratch: Path) -> None:
         self.root, self.n_reports, self.n_tests = root, n_reports, n_tests
         self.repetitions, self.scratch = repetitions, scratch
-        self._oracles: dict[str, Measurement] = {}
 
     @cached_property
     def data(self) -> Data:
@@ -83,12 +82,6 @@ class Bench:
         folder = self.scratch / "sample"
         folder.mkdir()
         return draw_sample(self.data, _REFERENCES, n_candidates, folder)
-
-    def oracle(self, metric: str) -> Measurement:
-        """Return the timing of one oracle, measured once a run."""
-        if metric not in self._oracles:
-            self._oracles[metric] = _time_oracle(self.data, metric, self.repetitions)
-        return self._oracles[metric]
 
     def faiss_peer(self) -> FaissFlat:
         """Return FAISS with one row per report."""
@@ -157,8 +150,9 @@ def _need_embeddings(data: Data) -> None:
         raise SkippedError(msg)
 
 
-def _time_oracle(data: Data, metric: str, repetitions: int) -> Measurement:
+def _oracle(metric: str, bench: Bench) -> Measurement:
     """Time retrieve() from reports in memory to the table, and the encoding of the queries alone."""
+    data, repetitions = bench.data, bench.repetitions
     if metric == "chexbert":
         _need_embeddings(data)
     index, queries = data.index, data.queries
@@ -174,10 +168,6 @@ def _time_oracle(data: Data, metric: str, repetitions: int) -> Measurement:
         "pairs_per_s": data.pairs / total,
     }
     return Measurement(totals, columns)
-
-
-def _oracle(metric: str, bench: Bench) -> Measurement:
-    return bench.oracle(metric)
 
 
 def _single(metric: str, bench: Bench) -> Measurement:
