@@ -32,14 +32,11 @@ class Found(NamedTuple):
         -1 where there are fewer rows with a positive score than k.
     scores : float64[n, k]
     ties : int64[n, k]
-    totals : int64[n]
-        Rows whose score reaches the last one listed.
     """
 
     rows: np.ndarray
     scores: np.ndarray
     ties: np.ndarray
-    totals: np.ndarray
 
 
 def n_threads() -> int:
@@ -107,7 +104,7 @@ def retrieve(
     check_queries(queries, record, index)
     encoded = representation.encode(queries)
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.zeros(n, np.int64))
+    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
     _search(
         record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress, len(encoded.which)
     )
@@ -265,8 +262,7 @@ class _Reference:
         for q in range(first, last):
             query = encoded.item(q)
             scores = np.array([self._score(item, query, **self._options)[0] for item in items])
-            rows, values, ties, total = select(units, scores, index.row_ptr, index.row_id, k)
-            found.rows[q], found.scores[q], found.ties[q], found.totals[q] = rows, values, ties, total
+            found.rows[q], found.scores[q], found.ties[q] = select(units, scores, index.row_ptr, index.row_id, k)
 
 
 def _fill_zeros(found: Found, row_id: np.ndarray) -> None:

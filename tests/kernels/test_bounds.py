@@ -48,7 +48,7 @@ def examples(n: int) -> Callable[[Any], Any]:
 
 def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, **options: Any) -> list[list[tuple]]:
     """Return (row, score, ties) of each distinct query with a positive score, in two blocks with one work space."""
-    found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -7))
+    found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
     work = kernel.new_work(index)
     for first, last in ((0, n // 2), (n // 2, n)):
         kernel.search(index, encoded, first, last, k, found, work, **options)
@@ -386,7 +386,7 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
     unit_of_row[index.row_id] = np.repeat(np.arange(len(index.vectors)), np.diff(index.row_ptr))
     n = len(encoded.vectors)
     for k in (1, 3, 40):
-        found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -7))
+        found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
         chexbert_cpu.search(index, encoded, 0, n, k, found, None)
         for q in range(n):
             scores = np.empty(len(index.vectors))
@@ -427,14 +427,13 @@ def test_units_offered_in_any_order_give_the_tie_rule(units, k, rng):
             assert low <= threshold(best, k)
             low = threshold(best, k)
         out = np.full(k, -7), np.full(k, np.nan), np.full(k, -7)
-        total = expand(best, row_ptr, row_id, k, *out)
+        expand(best, row_ptr, row_id, k, *out)
         expected = select(np.arange(len(units)), scores, row_ptr, row_id, k)
         m = len(expected[0])
         assert m == min(k, n_rows)
-        for got, right, empty in zip(out, expected[:3], (-1, 0.0, 0), strict=True):
+        for got, right, empty in zip(out, expected, (-1, 0.0, 0), strict=True):
             assert got[:m].tolist() == right.tolist()
             assert (got[m:] == empty).all()
-        assert total == expected[3]
         assert low == (expected[1][-1] if n_rows >= k else 0.0)
 
 
@@ -448,8 +447,7 @@ def test_select_sorts_rows_by_score_then_row(units, k):
     score_of = {int(row_id[p]): units[u][0] for u in range(len(units)) for p in range(row_ptr[u], row_ptr[u + 1])}
     order = sorted(score_of, key=lambda row: (-score_of[row], row))[:k]
     ties = Counter(score_of.values())
-    got_rows, got_scores, got_ties, total = select(np.arange(len(units)), scores, row_ptr, row_id, k)
+    got_rows, got_scores, got_ties = select(np.arange(len(units)), scores, row_ptr, row_id, k)
     assert got_rows.tolist() == order
     assert got_scores.tolist() == [score_of[row] for row in order]
     assert got_ties.tolist() == [ties[score_of[row]] for row in order]
-    assert total == (sum(score >= score_of[order[-1]] for score in score_of.values()) if order else 0)

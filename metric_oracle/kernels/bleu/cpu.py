@@ -151,7 +151,7 @@ def _score_unit(u, order, coco, reference_length, index, k, scratch, best):
 
 
 @jit
-def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, best, rows, scores, ties, totals):
+def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, best, rows, scores, ties):
     """Find the k best rows of the corpus, as candidates, for the queries (references) first .. last - 1.
 
     Parameters
@@ -175,7 +175,6 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
     Writes
     ------
     rows, scores, ties : int64[Q, k], float64[Q, k], int64[Q, k], rows first .. last - 1
-    totals : int64[Q], rows with a score at or above the last one listed
 
     Exactness
     ---------
@@ -210,14 +209,14 @@ def search_bleu(queries, first, last, order, coco, index, cells, k, scratch, bes
             )  # fmt: skip
         scratch.counts[:] = 0
         set_marks(marked, scratch.mark, 0)
-        totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
+        expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
 
 
 def search(index, encoded, first, last, k, found, work, *, order, coco):
     """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_bleu`."""
     search_bleu(
         encoded.queries, first, last, order, coco, index.features, index.cells, k, *work,
-        found.rows, found.scores, found.ties, found.totals,
+        found.rows, found.scores, found.ties,
     )  # fmt: skip
 
 

@@ -64,12 +64,12 @@ def search(index, encoded, first, last, k, found, work):
         for i, q in enumerate(pending):
             exact = np.empty(n)
             score_pairs(finalists[i], encoded.vectors[q], index.vectors, exact)
-            rows, scores, ties, total = select(finalists[i], exact, index.row_ptr, index.row_id, k)
+            rows, scores, ties = select(finalists[i], exact, index.row_ptr, index.row_id, k)
             if n < n_units and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
                 again.append(q)
                 continue
             m = len(rows)
-            found.rows[q, :m], found.scores[q, :m], found.ties[q, :m], found.totals[q] = rows, scores, ties, total
+            found.rows[q, :m], found.scores[q, :m], found.ties[q, :m] = rows, scores, ties
         pending = np.array(again, np.int64)
         n = min(4 * n, n_units)
 

@@ -14,9 +14,9 @@ def search(index, encoded, first, last, k, found, work):
         query = encoded.vectors[q].astype(np.float64)
         norm = np.sqrt(squares * np.sum(query * query))
         scores = np.divide(corpus @ query, norm, out=np.zeros(len(corpus)), where=norm > 0)
-        rows, scores, ties, total = select(units, scores, index.row_ptr, index.row_id, k)
+        rows, scores, ties = select(units, scores, index.row_ptr, index.row_id, k)
         m = len(rows)
-        found.rows[q, :m], found.scores[q, :m], found.ties[q, :m], found.totals[q] = rows, scores, ties, total
+        found.rows[q, :m], found.scores[q, :m], found.ties[q, :m] = rows, scores, ties
 
 
 def new_work(index):

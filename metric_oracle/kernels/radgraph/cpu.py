@@ -123,9 +123,7 @@ def _score_unit(u, family_a, family_b, two, n_a, n_b, index, k, scratch, best):
 
 
 @jit
-def search_radgraph(
-    queries, first, last, family_a, family_b, index, cells, k, scratch, best, rows, scores, ties, totals
-):
+def search_radgraph(queries, first, last, family_a, family_b, index, cells, k, scratch, best, rows, scores, ties):
     """Find the k best rows of the corpus for the queries first .. last - 1.
 
     Parameters
@@ -145,7 +143,6 @@ def search_radgraph(
     Writes
     ------
     rows, scores, ties : int64[Q, k], float64[Q, k], int64[Q, k], rows first .. last - 1
-    totals : int64[Q], rows with a score at or above the last one listed
 
     Exactness
     ---------
@@ -243,14 +240,14 @@ def search_radgraph(
         count[:] = 0
         set_marks(ids_a, scratch.mark, 0)
         set_marks(ids_b, scratch.mark, 0)
-        totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
+        expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
 
 
 def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
     """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_radgraph`."""
     search_radgraph(
         encoded.queries, first, last, family_a, family_b, index.features, index.cells(family_a, family_b), k, *work,
-        found.rows, found.scores, found.ties, found.totals,
+        found.rows, found.scores, found.ties,
     )  # fmt: skip
 
 

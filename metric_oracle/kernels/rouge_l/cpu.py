@@ -180,7 +180,7 @@ def _raise_need(theta, reference_length, known, cells, need):
 @jit
 def search_rouge_l(
     queries, words, words_ptr, first, last, index, sequence, sequence_ptr, cells, k, scratch, slot, best, rows, scores,
-    ties, totals
+    ties,
 ):  # fmt: skip
     """Find the k best rows of the corpus for the queries first .. last - 1.
 
@@ -205,7 +205,6 @@ def search_rouge_l(
     Writes
     ------
     rows, scores, ties : int64[Q, k], float64[Q, k], int64[Q, k], rows first .. last - 1
-    totals : int64[Q], rows with a score at or above the last one listed
 
     Exactness
     ---------
@@ -280,14 +279,14 @@ def search_rouge_l(
         for i in range(len(text)):
             if text[i] >= 0:
                 slot[text[i]] = 0
-        totals[q] = expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
+        expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
 
 
 def search(index, encoded, first, last, k, found, work):
     """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
     search_rouge_l(
         encoded.queries, encoded.words, encoded.words_ptr, first, last, index.features, index.sequence,
-        index.sequence_ptr, index.cells, k, *work, found.rows, found.scores, found.ties, found.totals,
+        index.sequence_ptr, index.cells, k, *work, found.rows, found.scores, found.ties,
     )  # fmt: skip
 
 

@@ -129,23 +129,16 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
     out_row : int64[k], -1 where there is no further row with a positive score
     out_score : float64[k]
     out_ties : int64[k], number of corpus rows with that very score
-
-    Returns
-    -------
-    int
-        Number of corpus rows that the kept units stand for.
     """
     n = best.state[0]
     filled = 0
     begin = 0
-    total = 0
     while begin < n:
         end = begin
         rows = 0
         while end < n and best.score[end] == best.score[begin]:
             rows += row_ptr[best.unit[end] + 1] - row_ptr[best.unit[end]]
             end += 1
-        total += rows
         # The lowest rows of the group, by insertion: rows ascend within a unit, so a unit ends at its first loser.
         first = filled
         for i in range(begin, end):
@@ -167,4 +160,3 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
         out_row[i] = -1
         out_score[i] = 0.0
         out_ties[i] = 0
-    return total

@@ -21,8 +21,6 @@ def select(units, scores, row_ptr, row_id, k):
     scores : float64[m]
     ties : int64[m]
         Rows of the given units with that very score.
-    total : int
-        Rows of the units whose score reaches the last one returned.
     """
     if len(units) > k:  # k units stand for k rows or more: nothing below the k-th best unit is listed
         kept = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
@@ -32,8 +30,7 @@ def select(units, scores, row_ptr, row_id, k):
     score = np.repeat(scores, sizes)
     order = np.lexsort((row, -score))
     row, score = row[order], score[order]
-    _, first, count = np.unique(-score, return_index=True, return_counts=True)
+    _, count = np.unique(-score, return_counts=True)
     ties = np.repeat(count, count)
     m = min(k, len(row))
-    total = int(first[np.searchsorted(first, m - 1, side="right") - 1] + ties[m - 1]) if m else 0
-    return row[:m], score[:m], ties[:m], total
+    return row[:m], score[:m], ties[:m]
