@@ -24,7 +24,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from metric_oracle.corpora.synthetic_grammar import COMMON_IMPRESSIONS, LABEL_CODES, LABELS, NUMBER_TABLES, TABLES
+from metric_oracle.corpora.synthetic_grammar import COMMON_IMPRESSIONS, LABEL_CODES, NUMBER_TABLES, TABLES
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 
 FIRST_ID = 50_000_000

@@ -20,23 +20,7 @@ is a row of words divided by blanks, where
     sets a CheXbert label; without a mark it follows the certainty of its table.
 """
 
-LABELS = (
-    "Enlarged Cardiomediastinum",
-    "Cardiomegaly",
-    "Lung Opacity",
-    "Lung Lesion",
-    "Edema",
-    "Consolidation",
-    "Pneumonia",
-    "Atelectasis",
-    "Pneumothorax",
-    "Pleural Effusion",
-    "Pleural Other",
-    "Fracture",
-    "Support Devices",
-    "No Finding",
-)
-
+# In the order of metric_oracle.corpora.vectors.LABELS.
 LABEL_CODES = ("EC", "CM", "LO", "LL", "ED", "CO", "PN", "AT", "PT", "PE", "PO", "FX", "SD", "NF")
 
 # Whole impressions, commonest first; " . " divides sentences.

@@ -34,7 +34,7 @@ class Representation:
     home : str
         Module and class; imported when needed, so that an index without embeddings opens without FAISS. The class has
         `build`, `save`, `load`, `encode`, `item` and `counts`.
-    needs : str or None
+    needs : pair of str, or None
         Attribute of `Inputs` that must be given, and the attribute with each report's place in it.
     what, plural, option : str
         The same for people.

@@ -207,7 +207,7 @@ def _search(
 
     blocks = range(0, n, BLOCK)
     reported = done = 0
-    if record.representation == "chexbert" and backend == "cpu":
+    if getattr(kernel, "OWN_THREADS", False):
         _search_faiss(kernel, representation, encoded, n, k, found, threads)
         done = n
     elif threads == 1 or len(blocks) == 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from metric_oracle.corpora.synthetic import SyntheticReport, synthesize, write_synthetic
-from metric_oracle.corpora.synthetic_grammar import LABELS
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 
 BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
