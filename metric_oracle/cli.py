@@ -222,6 +222,11 @@ def retrieve(
         got = "neither" if queries is None else "both"
         msg = f"retrieve: give either QUERIES or --text; got {got}. Name a file, or one report in quotes."
         raise InputError(msg)
+    reading = {"id-column": id_column, "text-column": text_column, "split": split, "split-file": split_file}
+    ignored = [f"--{name}" for name, value in reading.items() if value is not None]
+    if text is not None and ignored:
+        msg = f"retrieve: options of a file must be left out with --text; got {', '.join(ignored)}. Drop them."
+        raise InputError(msg)
     if out is not None:
         from metric_oracle.retrieval.results import check_out
 
