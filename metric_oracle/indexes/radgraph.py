@@ -113,21 +113,22 @@ class GraphIndex(FeatureUnits):
         assert inputs.graph_of_row is not None
         queries = encode_graphs(inputs.graphs, inputs.graph_of_row, self)
         # Queries with the same known features and sizes have the same answers.
-        bounds = queries.ptr[:: len(FAMILIES)].tolist()
+        bounds = queries.ptr[:: len(FAMILIES)]
         seen: dict[bytes, int] = {}
         which = np.fromiter(
             (
                 seen.setdefault(queries.sizes[q].tobytes() + queries.id[begin:end].tobytes(), len(seen))
-                for q, (begin, end) in enumerate(pairwise(bounds))
+                for q, (begin, end) in enumerate(pairwise(bounds.tolist()))
             ),
             np.int64,
             len(queries.sizes),
         )
         example = np.unique(which, return_index=True)[1]
-        chosen = inputs.graph_of_row[example]
-        if len(example) < len(which):
-            queries = encode_graphs(inputs.graphs, chosen, self)
-        return GraphQueries(which, inputs.graphs, chosen, queries)
+        lengths = np.diff(queries.ptr).reshape(-1, len(FAMILIES))[example]
+        distinct = Queries(
+            np.concatenate([[0], np.cumsum(lengths)]), reorder(bounds, queries.id, example)[1], queries.sizes[example]
+        )
+        return GraphQueries(which, inputs.graphs, inputs.graph_of_row[example], distinct)
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "GraphIndex":

@@ -267,11 +267,14 @@ class _Reference:
 
 def _fill_zeros(found: Found, row_id: np.ndarray) -> None:
     """Where fewer than k rows have a positive score, the others follow with score 0 in row order."""
-    for q in np.flatnonzero(found.rows[:, -1] < 0):
+    short = np.flatnonzero(found.rows[:, -1] < 0)
+    if not len(short):
+        return
+    k = found.rows.shape[1]
+    lowest = np.sort(np.partition(row_id, k - 1)[:k])
+    for q in short:
         m = int(np.count_nonzero(found.rows[q] >= 0))
-        k = found.rows.shape[1]
         listed = found.rows[q, :m]
-        lowest = np.sort(np.partition(row_id, k - 1)[:k]) if k < len(row_id) else np.sort(row_id)
         found.rows[q, m:] = lowest[~np.isin(lowest, listed)][: k - m]
         found.ties[q, m:] = len(row_id) - m
 
