@@ -1,0 +1,1 @@
+"""Text -> representation by a model: CheXbert, RadGraph, BERT token states (extras `encoders`, `radgraph`)."""

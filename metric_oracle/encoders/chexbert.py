@@ -1,0 +1,302 @@
+"""CheXbert from its published checkpoint: reports -> embeddings and the classes of 14 findings.
+
+CheXbert is a BertModel with 14 linear heads over the state of [CLS]. `chexbert.pth` holds its tensors as DataParallel
+names them, and the state of Adam, which is left alone.
+"""
+
+import hashlib
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.corpora.tables import existing_file, shown_names
+from metric_oracle.errors import BackendError, InputError
+
+# Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
+_HEADS = (4,) * 13 + (2,)
+_MAX_PIECES = 512
+_SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_VOCABULARY_NAMES = ("bert-base-uncased", "google-bert/bert-base-uncased")
+# Word pieces with padding: some seconds of bert-base on two cores, enough to fill a GPU.
+_PIECES_PER_BATCH = {"cpu": 2_048, "cuda": 32_768}
+_TEXTS_PER_BLOCK = 1_024
+
+
+class CheXbert:
+    """CheXbert, ready to encode.
+
+    Parameters
+    ----------
+    checkpoint : path
+        `chexbert.pth` as published.
+    vocabulary : path
+        `vocab.txt` of bert-base-uncased; by default the one beside the checkpoint, else that of the local Hugging Face
+        cache. Nothing is downloaded.
+    device : {"auto", "cpu", "cuda"}
+        "auto" takes the GPU if there is one.
+    function : str
+        Name for error messages.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str | Path,
+        *,
+        vocabulary: str | Path | None = None,
+        device: str = "auto",
+        function: str = "build_index",
+    ) -> None:
+        torch, transformers = _import_libraries(function)
+        self._function = function
+        self._path = existing_file(Path(checkpoint), function, "checkpoint")
+        self._device = _choose_device(device, function)
+        with self._path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        model = _build_model(_read_tensors(self._path, function), self._path, function)
+        self._model = model.eval().to(self._device)
+        config = model["bert"].config
+        self._width = config.hidden_size
+        self._max_pieces = min(_MAX_PIECES, config.max_position_embeddings)
+        words = _find_vocabulary(vocabulary, self._path, config.vocab_size, function)
+        self._tokenizer = transformers.BertTokenizerFast(str(words), do_lower_case=True)
+        self._signature = {
+            "model": "chexbert",
+            "checkpoint": self._path.name,
+            "sha256": sha256,
+            "torch": str(torch.__version__),
+            "transformers": transformers.__version__,
+        }
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """What reproduces the encoder: model, checkpoint, sha256 of the checkpoint, torch and transformers."""
+        return dict(self._signature)
+
+    def encode(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Encode reports as the published code does, each distinct sequence of word pieces once.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            An empty one is encoded as [CLS] [SEP].
+        progress : function
+            Called with the number of texts finished since the last call.
+
+        Returns
+        -------
+        embeddings : float32[n, d]
+            The last hidden state of [CLS], not normalised.
+        classes : uint8[n, 14]
+            0 blank, 1 positive, 2 negative, 3 uncertain, in the order of `corpora.vectors.LABELS`.
+        n_truncated : int
+            How many texts have more than 512 word pieces, of which the first 511 and [SEP] are read.
+        """
+        clean = [" ".join(text.split()) for text in texts]
+        pieces, truncated = self._split(dict.fromkeys(clean))
+        # Longest first, ties by content: batches depend on the set of texts, not on its order.
+        distinct = sorted(set(pieces.values()), key=lambda ids: (-len(ids), ids))
+        place = {ids: unit for unit, ids in enumerate(distinct)}
+        unit_of_row = np.array([place[pieces[text]] for text in clean], np.int64)
+        n_rows = np.bincount(unit_of_row, minlength=len(distinct))
+        embeddings = np.empty((len(distinct), self._width), np.float32)
+        classes = np.empty((len(distinct), len(_HEADS)), np.uint8)
+        first = 0
+        while first < len(distinct):
+            length = len(distinct[first]) // np.dtype(np.int32).itemsize
+            batch = slice(first, first + max(1, _PIECES_PER_BATCH[self._device] // length))
+            embeddings[batch], classes[batch] = self._run(distinct[batch])
+            if progress is not None:
+                progress(int(n_rows[batch].sum()))
+            first = batch.stop
+        return embeddings[unit_of_row], classes[unit_of_row], sum(text in truncated for text in clean)
+
+    def _split(self, texts: Iterable[str]) -> tuple[dict[str, bytes], set[str]]:
+        """Return the word pieces of each text (int32 ids as bytes, compact and hashable) and the texts cut off."""
+        todo = list(texts)
+        pieces: dict[str, bytes] = {}
+        truncated = set()
+        for first in range(0, len(todo), _TEXTS_PER_BLOCK):
+            block = todo[first : first + _TEXTS_PER_BLOCK]
+            for text, ids in zip(block, self._tokenizer(block)["input_ids"], strict=True):
+                if len(ids) > self._max_pieces:
+                    truncated.add(text)
+                    ids[self._max_pieces - 1 :] = [self._tokenizer.sep_token_id]
+                pieces[text] = np.array(ids, np.int32).tobytes()
+        return pieces, truncated
+
+    def _run(self, batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Return embeddings and classes of one batch."""
+        import torch
+
+        sequences = [np.frombuffer(ids, np.int32) for ids in batch]
+        ids = np.zeros((len(batch), max(map(len, sequences))), np.int64)
+        mask = np.zeros(ids.shape, np.int64)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence)] = sequence
+            mask[row, : len(sequence)] = 1
+        with torch.inference_mode():
+            output = self._model["bert"](
+                input_ids=torch.from_numpy(ids).to(self._device),
+                attention_mask=torch.from_numpy(mask).to(self._device),
+            )
+            states = output.last_hidden_state[:, 0]
+            logits = [head(states) for head in self._model["linear_heads"]]
+            is_finite = torch.stack([tensor.isfinite().all() for tensor in (states, *logits)]).all()
+            classes = torch.stack([values.argmax(1) for values in logits], 1)
+        if not is_finite:
+            msg = (
+                f"{self._function}: checkpoint must give finite numbers; got NaN or infinity from {self._path}. "
+                "Fetch chexbert.pth again."
+            )
+            raise InputError(msg)
+        return states.cpu().numpy(), classes.cpu().numpy()
+
+
+def _import_libraries(function: str) -> tuple[Any, Any]:
+    """Import PyTorch and transformers, or say which extra is lacking."""
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        msg = (
+            f"{function}: CheXbert must have PyTorch and transformers installed; got no module {error.name}. "
+            'Install the extra: pip install "metric-oracle[encoders]".'
+        )
+        raise BackendError(msg) from error
+    return torch, transformers
+
+
+def _choose_device(device: str, function: str) -> str:
+    import torch
+
+    if device not in ("auto", "cpu", "cuda"):
+        msg = f'{function}: device must be auto, cpu or cuda; got {device!r}. Use "auto".'
+        raise InputError(msg)
+    has_cuda = torch.cuda.is_available()
+    if device == "cuda" and not has_cuda:
+        msg = f'{function}: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".'
+        raise BackendError(msg)
+    return device if device != "auto" else "cuda" if has_cuda else "cpu"
+
+
+def _read_tensors(path: Path, function: str) -> dict[str, Any]:
+    """Read the model's tensors from a checkpoint, under their names without DataParallel's prefix."""
+    import torch
+
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            # PyTorch before 1.6, which the published file may come from, wrote files that cannot be mapped.
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    # At a damaged byte PyTorch's reader fails with whatever that byte leads it to: IndexError, AttributeError, ...
+    except Exception:
+        msg = (
+            f"{function}: checkpoint must be a whole PyTorch file of tensors without code; "
+            f"got a damaged or foreign one, {path}. Fetch chexbert.pth again."
+        )
+        raise InputError(msg) from None
+    tensors = checkpoint.get("model_state_dict") if isinstance(checkpoint, dict) else None
+    if not isinstance(tensors, dict) or not all(isinstance(value, torch.Tensor) for value in tensors.values()):
+        msg = (
+            f'{function}: checkpoint must hold tensors under "model_state_dict"; got none in {path}. Pass chexbert.pth.'
+        )
+        raise InputError(msg)
+    prefix = "module." if all(str(name).startswith("module.") for name in tensors) else ""
+    tensors = {str(name)[len(prefix) :]: value for name, value in tensors.items()}
+    # Old versions of transformers saved this constant.
+    tensors.pop("bert.embeddings.position_ids", None)
+    return tensors
+
+
+def _build_model(tensors: dict[str, Any], path: Path, function: str) -> Any:
+    """Return the module whose sizes and weights are those of the tensors; all of them, and no other, must fit."""
+    from torch import nn
+    from transformers import BertConfig, BertModel
+
+    sources = (
+        "bert.embeddings.word_embeddings.weight",
+        "bert.embeddings.position_embeddings.weight",
+        "bert.embeddings.token_type_embeddings.weight",
+        "bert.encoder.layer.0.intermediate.dense.weight",
+    )
+    _check_names(function, path, missing=[name for name in sources if name not in tensors])
+    _check_names(function, path, misshapen=[name for name in sources if tensors[name].ndim != 2])
+    (vocabulary, hidden), (positions, _), (types, _), (intermediate, _) = (tensors[name].shape for name in sources)
+    layers = {found[1] for name in tensors if (found := re.match(r"bert\.encoder\.layer\.(\d+)\.", name))}
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        num_hidden_layers=len(layers),
+        # BERT's heads are 64 wide at every published size; a tiny test model has one.
+        num_attention_heads=hidden // 64 if hidden and hidden % 64 == 0 else 1,
+        intermediate_size=intermediate,
+        max_position_embeddings=positions,
+        type_vocab_size=types,
+    )
+    heads = nn.ModuleList(nn.Linear(hidden, n_classes) for n_classes in _HEADS)
+    model = nn.ModuleDict({"bert": BertModel(config), "linear_heads": heads})
+    expected = model.state_dict()
+    _check_names(
+        function,
+        path,
+        missing=[name for name in expected if name not in tensors],
+        unexpected=[name for name in tensors if name not in expected],
+        misshapen=[name for name in expected if name in tensors and tensors[name].shape != expected[name].shape],
+    )
+    model.load_state_dict(tensors)
+    return model
+
+
+def _check_names(function: str, path: Path, **problems: list[str]) -> None:
+    """Raise where a list of tensor names is not empty; the first three of each are named."""
+    found = [
+        f"{len(names)} {kind} ({shown_names(names[:3])}{', ...' if len(names) > 3 else ''})"
+        for kind, names in problems.items()
+        if names
+    ]
+    if found:
+        msg = (
+            f"{function}: checkpoint must hold the tensors of CheXbert and no other; got {', '.join(found)} in {path}. "
+            "Pass chexbert.pth."
+        )
+        raise InputError(msg)
+
+
+def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: int, function: str) -> Path:
+    """Return the file of word pieces, which must be as many as the model has embeddings."""
+    from huggingface_hub import try_to_load_from_cache
+
+    beside = checkpoint.with_name("vocab.txt")
+    if vocabulary is not None:
+        path = existing_file(Path(vocabulary), function, "vocabulary")
+    elif beside.is_file():
+        path = beside
+    else:
+        cached = [try_to_load_from_cache(name, "vocab.txt") for name in _VOCABULARY_NAMES]
+        # Not a path: no such file, or a note that the repository has none.
+        found = [Path(name) for name in cached if isinstance(name, str)]
+        if not found:
+            msg = (
+                f"{function}: vocabulary must be the vocab.txt of bert-base-uncased; got none beside the checkpoint or "
+                f"in the Hugging Face cache. Put it at {beside}."
+            )
+            raise InputError(msg)
+        path = found[0]
+    try:
+        pieces = path.read_text("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        pieces = []
+    if len(pieces) != n_pieces or not set(_SPECIAL_PIECES) <= set(pieces):
+        msg = (
+            f"{function}: vocabulary must have one word piece a line, {n_pieces} as in the checkpoint, "
+            f"with {' '.join(_SPECIAL_PIECES)}; got {len(pieces)} lines in {path}. "
+            "Pass the vocab.txt of bert-base-uncased."
+        )
+        raise InputError(msg)
+    return path
