@@ -1,0 +1,491 @@
+"""Token states -> BERTScore's representation: ragged states, the cells and codes that bound cosines with them.
+
+For a token's unit vector c, the centre m of its cell and a basis B of orthonormal columns,
+c = v m + s B b + e with v = max(c . m, 0) and bytes b, so that for any unit vector q
+q . c = v (q . m) + s (B'q) . b + (q - BB'q) . e + (BB'q) . e.
+`terms` of a token holds v / UNIT, s, |e - BB'e|, |BB'e| and |s b|: what the kernel needs to bound the last two products
+and the rounding of B'q to bytes. The proof stands in the README of `kernels/bertscore`.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metric_oracle.corpora.tables import read_table, shown_names
+from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, write_states
+from metric_oracle.errors import BackendError, InputError
+from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.kernels.bertscore.cpu import STEP, STEPS, UNIT, Corpus
+
+CODE = 64  # bytes of a token's code: one cache line
+SAMPLE = 1 << 17  # tokens that centres and basis are made from
+TOKENS_A_CELL = 512
+MOST_CELLS = 1 << 14
+ROUNDS = 4  # of k-means
+BLOCK = 1 << 14  # tokens at once
+MARGIN = 1e-5  # relative and absolute, for the float32 rounding of lengths
+
+
+@dataclass(frozen=True)
+class TokenItem:
+    """One report as the reference scorer takes it.
+
+    Attributes
+    ----------
+    states : float32[n, d]
+    weights : float64[n]
+    baseline : (precision, recall, f1) that scores are relative to, or None
+    """
+
+    states: np.ndarray
+    weights: np.ndarray
+    baseline: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True)
+class TokenStateIndex(Units):
+    """Token states of the distinct token sequences of a corpus, longest first.
+
+    Attributes
+    ----------
+    states : float16 or float32[T, d]
+        Unit vectors but for rounding; scores are those of the stored numbers.
+    ids : int32[T]
+    ptr : int64[D + 1]
+    frequency : int64[ids]
+        Corpus rows in which a token id occurs, for the weights of idf "corpus".
+    row_ptr, row_id : int64[D + 1], int64[...]
+    centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
+    cell : uint16[T]; radius : uint8[T]; codes : uint8[T, K]; terms : float32[T, 5]
+    mean_along, mean_off : float32[D]
+        What bounds cosines, see `kernels.bertscore.cpu.Corpus`.
+    norm_error : float64[1]
+    description : dict
+        The encoder's signature, its special ids, the baseline, counts.
+    """
+
+    states: np.ndarray
+    ids: np.ndarray
+    ptr: np.ndarray
+    frequency: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+    centers: np.ndarray
+    basis: np.ndarray
+    direction: np.ndarray
+    cell: np.ndarray
+    radius: np.ndarray
+    codes: np.ndarray
+    terms: np.ndarray
+    mean_along: np.ndarray
+    mean_off: np.ndarray
+    norm_error: np.ndarray
+    description: dict[str, Any]
+    kind: ClassVar[str] = "bertscore"
+
+    @classmethod
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
+        """Encode the distinct texts of a corpus, or what an earlier, killed build has left of them."""
+        encoding = inputs.encoding
+        assert encoding is not None
+        assert encoding.scratch is not None
+        encoder = encoding.encoder
+        tokens = encoder.tokenize(texts)
+        distinct, unit_of_text = _distinct(tokens)
+        encoding.tell(_plan(distinct, encoder, encoding.storage))
+        if tokens.n_truncated:
+            encoding.tell(
+                f"{tokens.n_truncated:,} of {len(texts):,} distinct texts are longer than the {encoder.max_length} "
+                f"tokens that {encoder.name} takes: their ends are cut off"
+            )
+        encoding.scratch.mkdir(exist_ok=True)
+        states = write_states(
+            encoder,
+            distinct,
+            encoding.scratch / "states.raw",
+            storage=encoding.storage,
+            progress=lambda done: encoding.advance(done, len(distinct.ids)),
+        )
+        description = {
+            "encoder": encoder.signature,
+            "special_ids": list(encoder.special_ids),
+            "baseline": encoding.baseline,
+            "truncated": tokens.n_truncated,
+        }
+        return cls.from_states(states, distinct, unit_of_text[row_text], description)
+
+    @classmethod
+    def from_states(
+        cls, states: np.ndarray, tokens: Tokens, unit_of_row: np.ndarray, description: dict[str, Any]
+    ) -> "TokenStateIndex":
+        """Index token states that are there: float16 or float32[T, d] of distinct sequences, longest first."""
+        row_ptr, row_id = group_rows(unit_of_row, len(tokens.ptr) - 1)
+        unit = np.repeat(np.arange(len(tokens.ptr) - 1), np.diff(tokens.ptr))
+        n_ids = int(tokens.ids.max(initial=0)) + 1
+        pair = np.unique(unit * n_ids + tokens.ids)
+        frequency = np.bincount(pair % n_ids, np.diff(row_ptr)[pair // n_ids], n_ids).astype(np.int64)
+        is_special = np.isin(tokens.ids, description["special_ids"])
+        words = np.add.reduceat(~is_special, tokens.ptr[:-1])
+        description = {
+            **description,
+            "tokens": len(tokens.ids),
+            "storage": states.dtype.name,
+            "special_only": int(np.count_nonzero(words[unit_of_row[unit_of_row >= 0]] == 0)),
+        }
+        bounds = screen(states, tokens.ptr)
+        return cls(states, tokens.ids, tokens.ptr, frequency, row_ptr, row_id, **bounds, description=description)
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the manifest records."""
+        return self.description
+
+    def item(self, unit: int) -> TokenItem:
+        """Return a unit with its weights for idf "off"."""
+        return self._item(unit, self._weights_off)
+
+    def _item(self, unit: int, weight_of_id: np.ndarray) -> TokenItem:
+        some = slice(self.ptr[unit], self.ptr[unit + 1])
+        return TokenItem(self.states[some].astype(np.float32), weight_of_id[self.ids[some]])
+
+    @cached_property
+    def _encoders(self) -> dict[str, TokenEncoder]:
+        return {}
+
+    @cached_property
+    def _weights_off(self) -> np.ndarray:
+        weight = np.ones(len(self.frequency))
+        special = [i for i in self.description["special_ids"] if i < len(weight)]
+        weight[special] = 0.0
+        return weight
+
+    @cached_property
+    def _corpus_off(self) -> Corpus:
+        return self.corpus(self._weights_off)
+
+    def corpus(self, weight_of_id: np.ndarray) -> Corpus:
+        """Return what the kernels take, with a weight of each token id: float64[ids]."""
+        states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
+        return Corpus(
+            states, self.ptr, weight_of_id[self.ids].astype(np.float32), weight_of_id, self.ids, self.cell, self.radius,
+            self.codes, self.terms, self.mean_along, self.mean_off, float(self.norm_error[0]), self.row_ptr,
+        )  # fmt: skip
+
+    def encode(self, inputs: Inputs, *, idf: str | Path = "off", rescale: bool | None = None) -> "TokenQueries":
+        """Encode the queries' texts with the corpus's encoder.
+
+        Parameters
+        ----------
+        inputs : Inputs
+        idf : "off", "tests", "corpus" or a file
+            Weights of tokens: 1; log((N + 1) / (n + 1)) over N queries or corpus rows of which n have the token; or
+            those of a table with columns token_id and idf. Special tokens have 0 where idf is "off".
+        rescale : bool
+            Whether scores are relative to the encoder's baseline; by default where it has one.
+        """
+        encoder = self._open_encoder(inputs)
+        tokens = encoder.tokenize(inputs.texts)
+        return self.queries(tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale)
+
+    def queries(
+        self,
+        tokens: Tokens,
+        make_states: Callable[[Tokens], np.ndarray],
+        names: Sequence[str],
+        idf: str | Path = "off",
+        rescale: bool | None = None,
+    ) -> "TokenQueries":
+        """Lay out queries by their tokens; `make_states` gives the states of the distinct sequences."""
+        baseline = self.description["baseline"]
+        if rescale and baseline is None:
+            msg = (
+                f"retrieve: rescale must be left out where the encoder has no baseline; got True for "
+                f"{self.description['encoder']['model']}. Drop it, or build the index with --baseline FILE."
+            )
+            raise InputError(msg)
+        _check_words(tokens, self.description["special_ids"], names)
+        distinct, which = _distinct(tokens)
+        if str(idf) == "off":
+            corpus, weight = self._corpus_off, np.ones(int(distinct.ids.max(initial=0)) + 1)
+            weight[[i for i in self.description["special_ids"] if i < len(weight)]] = 0.0
+        else:
+            weight = self._idf(idf, tokens, distinct)
+            corpus = self.corpus(weight)
+        weights = weight[distinct.ids]
+        totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
+        if not totals.all():
+            lacking = [names[i] for i in np.flatnonzero(totals == 0).tolist()]
+            msg = (
+                f"retrieve: idf must give each query a token with a weight above 0; got {len(lacking)} without "
+                f"({shown_names(lacking[:3])}). Pass more queries, or --idf corpus."
+            )
+            raise InputError(msg)
+        use = baseline is not None and rescale is not False
+        return TokenQueries(
+            which, distinct, make_states(distinct), weights, corpus, tuple(baseline) if use else None, self,
+            {"idf": str(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
+        )  # fmt: skip
+
+    def _idf(self, idf: str | Path, tokens: Tokens, distinct: Tokens) -> np.ndarray:
+        """Return the weight of each token id, float64[ids]."""
+        n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
+        if str(idf) in ("tests", "corpus"):
+            if str(idf) == "corpus":
+                n, frequency = len(self.row_id), np.zeros(n_ids, np.int64)
+                frequency[: len(self.frequency)] = self.frequency
+            else:
+                n = len(tokens.ptr) - 1
+                text = np.repeat(np.arange(n), np.diff(tokens.ptr))
+                frequency = np.bincount(np.unique(text * n_ids + tokens.ids) % n_ids, minlength=n_ids)
+            return np.log((n + 1) / (frequency + 1))
+        if not Path(idf).is_file():
+            msg = (
+                f"retrieve: idf must be off, tests, corpus or a file; got {str(idf)!r}, which is none. Check the name."
+            )
+            raise InputError(msg)
+        return _read_idf(Path(idf), n_ids)
+
+    def _open_encoder(self, inputs: Inputs) -> TokenEncoder:
+        """Return the encoder of the corpus: the one given, or the one that the index names."""
+        wanted = self.description["encoder"]
+        model = inputs.encoder or wanted["model"]
+        if str(model) in self._encoders:
+            return self._encoders[str(model)]
+        encoder = TokenEncoder(model, layer=wanted["layer"], dtype=wanted["compute"], function="retrieve")
+        if encoder.signature["sha256"] != wanted["sha256"]:
+            msg = (
+                f"retrieve: encoder must be the one of the index, {wanted['model']}, sha256 {wanted['sha256'][:12]}; "
+                f"got {encoder.name}, sha256 {encoder.signature['sha256'][:12]}. Pass --encoder FOLDER with it, "
+                "or build another index."
+            )
+            raise BackendError(msg)
+        return self._encoders.setdefault(str(model), encoder)
+
+    def save(self, folder: Path) -> None:
+        """Write the representation into a folder."""
+        write_arrays(folder / "states.arrow", {"states": self.states})
+        write_arrays(folder / "tokens.arrow", {name: getattr(self, name) for name in _TOKEN_ARRAYS})
+        write_arrays(folder / "screen.arrow", {name: getattr(self, name) for name in _SCREEN_ARRAYS})
+        write_arrays(folder / "description.arrow", {"description": [json.dumps(self.description)]})
+
+    @classmethod
+    def load(cls, folder: Path) -> "TokenStateIndex":
+        """Open a saved representation; the arrays stay in the mapped files."""
+        columns = {}
+        for name in ("states", "tokens", "screen", "description"):
+            columns.update(read_arrays(folder / f"{name}.arrow"))
+        description = json.loads(columns.pop("description").to_pylist()[0])
+        return cls(description=description, **columns)
+
+
+_TOKEN_ARRAYS = ("ids", "ptr", "frequency", "row_ptr", "row_id")
+_SCREEN_ARRAYS = (
+    "centers", "basis", "direction", "cell", "radius", "codes", "terms", "mean_along", "mean_off", "norm_error",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TokenQueries:
+    """Distinct token sequences of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+    tokens : Tokens
+    states : float16 or float32[T, d]
+    weights : float64[T]
+    corpus : Corpus
+        The candidates with the weights that belong to these queries.
+    baseline : (precision, recall, f1) or None
+    index : TokenStateIndex
+    settings : dict
+        What the signature records.
+    """
+
+    which: np.ndarray
+    tokens: Tokens
+    states: np.ndarray
+    weights: np.ndarray
+    corpus: Corpus
+    baseline: tuple[float, float, float] | None
+    index: TokenStateIndex = field(repr=False)
+    settings: dict[str, Any]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest query."""
+        return int(np.diff(self.tokens.ptr).max(initial=1))
+
+    def states_of(self, q: int) -> np.ndarray:
+        """Return the states of a distinct query, float16 or float32[n, d]."""
+        return self.states[self.tokens.ptr[q] : self.tokens.ptr[q + 1]]
+
+    def weights_of(self, q: int) -> np.ndarray:
+        """Return the weights of a distinct query's tokens, float64[n]."""
+        return self.weights[self.tokens.ptr[q] : self.tokens.ptr[q + 1]]
+
+    def item(self, q: int) -> TokenItem:
+        """Return a distinct query."""
+        return TokenItem(self.states_of(q).astype(np.float32), self.weights_of(q), self.baseline)
+
+    def candidate(self, unit: int) -> TokenItem:
+        """Return a unit of the corpus with the weights that belong to these queries."""
+        return self.index._item(unit, self.corpus.weight_of_id)
+
+
+def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
+    """Return the distinct sequences, longest first, and the place of each text among them."""
+    place: dict[bytes, int] = {}
+    kept: list[int] = []
+    which = np.empty(len(tokens.ptr) - 1, np.int64)
+    for text in range(len(which)):
+        key = tokens.ids[tokens.ptr[text] : tokens.ptr[text + 1]].tobytes()
+        which[text] = place.setdefault(key, len(kept))
+        if which[text] == len(kept):
+            kept.append(text)
+    texts = np.array(kept, np.int64)
+    length = np.diff(tokens.ptr)[texts]
+    order = np.argsort(-length, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(length[order])])
+    source = np.repeat(tokens.ptr[texts[order]] - ptr[:-1], length[order]) + np.arange(ptr[-1])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Tokens(tokens.ids[source], ptr, tokens.n_truncated), rank[which]
+
+
+def _check_words(tokens: Tokens, special: Sequence[int], names: Sequence[str]) -> None:
+    """Raise where a query has nothing but special tokens: every candidate would score the same."""
+    words = np.add.reduceat(~np.isin(tokens.ids, special), tokens.ptr[:-1])
+    lacking = [names[i] for i in np.flatnonzero(words == 0).tolist()]
+    if lacking:
+        msg = (
+            f"retrieve: queries must have a token besides the special ones for BERTScore; got {len(lacking)} of "
+            f"{len(words)} without ({shown_names(lacking[:3])}). Leave them out."
+        )
+        raise InputError(msg)
+
+
+def _plan(tokens: Tokens, encoder: TokenEncoder, storage: np.dtype) -> str:
+    """Say what building will take, before it begins."""
+    states = len(tokens.ids) * encoder.width * storage.itemsize
+    bounds = len(tokens.ids) * (CODE + 23 + 4)
+    blocks = (SAMPLE * 3 + BLOCK * 8) * encoder.width * 4 + BLOCK * MOST_CELLS * 4
+    return (
+        f"token states: {len(tokens.ptr) - 1:,} distinct reports, {len(tokens.ids):,} tokens x {encoder.width} "
+        f"{storage}; {(states + bounds) / 1e9:.2f} GB on disk ({(2 * states + bounds) / 1e9:.2f} GB while building), "
+        f"{(blocks + bounds) / 1e9:.2f} GB of memory beside the model, encoded on {encoder.device}"
+    )
+
+
+def _read_idf(path: Path, n_ids: int) -> np.ndarray:
+    table = read_table(path, "retrieve")
+    columns = [table.column(name, "retrieve", "idf") for name in ("token_id", "idf")]
+    try:
+        ids, values = np.array([int(i) for i in columns[0]]), np.array([float(v) for v in columns[1]])
+    except (TypeError, ValueError):
+        ids = values = np.array([-1.0])
+    if not len(ids) or ids.min() < 0 or not np.isfinite(values).all() or values.min() < 0:
+        msg = f"retrieve: idf must have ids and finite weights of at least 0; got others in {path}. Repair the table."
+        raise InputError(msg)
+    # A token that the table lacks is as rare as the rarest, as in bert_score.
+    weight = np.full(max(n_ids, int(ids.max()) + 1), values.max())
+    weight[ids] = values
+    return weight
+
+
+def screen(states: np.ndarray, ptr: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+    """Make the cells and codes of token states: float16 or float32[T, d]."""
+    n_tokens = len(states)
+    rng = np.random.default_rng(seed)
+    sample = _unit(states[np.sort(rng.permutation(n_tokens)[:SAMPLE])])
+    basis = np.ascontiguousarray(np.linalg.eigh((sample.T @ sample).astype(np.float64))[1][:, ::-1][:, :CODE])
+    n_cells = int(np.clip(1 << int(np.log2(max(n_tokens // TOKENS_A_CELL, 1))), 1, MOST_CELLS))
+    narrow = basis.astype(np.float32)
+    centers = _centers(sample, narrow, n_cells, rng)
+    narrow_centers = centers @ narrow
+    code_width = -(-basis.shape[1] // 4) * 4
+    cell = np.empty(n_tokens, np.uint16)
+    radius = np.empty(n_tokens, np.uint8)
+    codes = np.full((n_tokens, code_width), 128, np.uint8)
+    terms = np.empty((n_tokens, 5), np.float32)
+    norm_error = 0.0
+    for first in range(0, n_tokens, BLOCK):
+        block = slice(first, first + BLOCK)
+        raw = states[block].astype(np.float32)
+        lengths = np.linalg.norm(raw, axis=1)
+        norm_error = max(norm_error, float(np.abs(lengths - 1).max()))
+        c = raw / lengths[:, None]
+        nearest = np.argmax((c @ narrow) @ narrow_centers.T, axis=1)
+        m = centers[nearest]
+        along = np.clip(np.einsum("td,td->t", c, m), 0, 1)
+        rest = c - along[:, None] * m
+        inside = rest @ narrow
+        scale = np.maximum(np.abs(inside).max(axis=1) / 127, 1e-12)
+        code = np.clip(np.rint(inside / scale[:, None]), -127, 127)
+        coded = scale[:, None] * code
+        tail = rest - coded @ narrow.T
+        tail_inside = tail @ narrow
+        cell[block] = nearest
+        radius[block] = np.minimum(np.ceil(np.arccos(np.clip(np.einsum("td,td->t", c, m) - 1e-6, -1, 1)) / STEP), STEPS)
+        codes[block, : basis.shape[1]] = code + 128
+        terms[block, 0] = along / UNIT
+        terms[block, 1] = scale
+        terms[block, 2] = _up(np.linalg.norm(tail - tail_inside @ narrow.T, axis=1))
+        terms[block, 3] = _up(np.linalg.norm(tail_inside, axis=1))
+        terms[block, 4] = _up(np.linalg.norm(coded, axis=1))
+    direction = sample.mean(axis=0)
+    direction /= max(float(np.linalg.norm(direction)), 1e-12)
+    along, off = _means(states, ptr, direction)
+    return {
+        "centers": centers, "basis": narrow, "cell": cell, "radius": radius, "codes": codes, "terms": terms,
+        "direction": direction, "mean_along": along, "mean_off": off,
+        "norm_error": np.array([norm_error * (1 + 1e-3) + 1e-6]),
+    }  # fmt: skip
+
+
+def _up(x):
+    return x * (1 + MARGIN) + MARGIN
+
+
+def _unit(states):
+    wide = states.astype(np.float32)
+    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
+
+
+def _centers(sample, narrow, n_cells, rng):
+    """K-means over directions, in the first dimensions of the basis."""
+    low = sample @ narrow
+    centers = low[rng.permutation(len(low))[:n_cells]]
+    for _ in range(ROUNDS):
+        nearest = np.concatenate(
+            [np.argmax(x @ centers.T, axis=1) for x in np.array_split(low, max(len(low) // BLOCK, 1))]
+        )
+        order = np.argsort(nearest, kind="stable")
+        used, start = np.unique(nearest[order], return_index=True)
+        sums = np.add.reduceat(low[order], start)
+        centers = centers.copy()
+        centers[used] = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+    full = np.add.reduceat(sample[order], start)
+    full /= np.maximum(np.linalg.norm(full, axis=1, keepdims=True), 1e-12)
+    return full
+
+
+def _means(states, ptr, direction):
+    along = np.empty(len(ptr) - 1, np.float32)
+    off = np.empty(len(ptr) - 1, np.float32)
+    u = 0
+    while u < len(ptr) - 1:
+        end = max(int(np.searchsorted(ptr, ptr[u] + BLOCK, side="right")) - 1, u + 1)
+        c = _unit(states[ptr[u] : ptr[end]])
+        mean = np.add.reduceat(c, ptr[u:end] - ptr[u]) / np.diff(ptr[u : end + 1])[:, None]
+        part = mean @ direction
+        along[u:end] = part
+        off[u:end] = _up(np.linalg.norm(mean - part[:, None] * direction, axis=1))
+        u = end
+    return along, off

@@ -1,0 +1,1 @@
+"""BERTScore: greedy cosine matching of token states, both ways."""

@@ -1,0 +1,65 @@
+"""BERTScore of one pair, slow and obvious: float64 sums in index order, no padding."""
+
+import numpy as np
+
+from metric_oracle.kernels.bertscore.score import F1, f1, rescale
+from metric_oracle.kernels.chexbert.score import cosine
+
+
+def score(candidate, reference, part=F1):
+    """Return the score of a candidate and its components.
+
+    Parameters
+    ----------
+    candidate, reference : TokenItem
+        States and weights of one report's tokens; the baseline of the reference counts.
+    part : {PRECISION, RECALL, F1}
+
+    Returns
+    -------
+    score : float
+    components : dict of precision, recall and f1, on the scale of the score
+    """
+    values = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
+    values = [*values, f1(*values)]
+    if reference.baseline is not None:
+        values = [rescale(value, base) for value, base in zip(values, reference.baseline, strict=True)]
+    return values[part], dict(zip(("precision", "recall", "f1"), values, strict=True))
+
+
+def precision_recall(candidate, candidate_weights, reference, reference_weights):
+    """Return precision and recall; both 0 where a side has but the two special tokens, as in bert_score.
+
+    Parameters
+    ----------
+    candidate, reference : float32[n, d], float32[m, d]
+    candidate_weights, reference_weights : float64[n], float64[m]
+    """
+    if len(candidate) == 2 or len(reference) == 2:
+        return 0.0, 0.0
+    a, b = candidate.astype(np.float64), reference.astype(np.float64)
+    dots = np.zeros((len(a), len(b)))
+    for dimension in range(a.shape[1]):
+        dots += np.multiply.outer(a[:, dimension], b[:, dimension])
+    squares = [[sum_in_order(row * row) for row in side] for side in (a, b)]
+    cosines = [[cosine(dots[i, j], x, y) for j, y in enumerate(squares[1])] for i, x in enumerate(squares[0])]
+    precision = mean_in_order([max(row) for row in cosines], candidate_weights.tolist())
+    recall = mean_in_order([max(column) for column in zip(*cosines, strict=True)], reference_weights.tolist())
+    return precision, recall
+
+
+def sum_in_order(values):
+    """Return the sum of values, first to last: NumPy's own order depends on the length."""
+    total = 0.0
+    for value in values.tolist():
+        total += value
+    return total
+
+
+def mean_in_order(values, weights):
+    """Return the weighted mean, 0 where all weights are 0."""
+    total = weight = 0.0
+    for value, w in zip(values, weights, strict=True):
+        total += w * value
+        weight += w
+    return total / weight if weight else 0.0
