@@ -12,7 +12,7 @@ from statistics import quantiles
 from typing import Any
 
 from benchmarks import gate, machine
-from benchmarks.data import HAS_FAISS, SEED
+from benchmarks.data import HAS_FAISS, LACKING, OF_STATES, SEED
 from benchmarks.workloads import FULL_SIZE, WORKLOADS, Bench, Measurement, SkippedError, Workload
 
 
@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         or machine.ROOT / "benchmarks/results" / f"{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
     )
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(options.data, options.reports, options.tests, options.repetitions, Path(scratch))
+        bench = Bench(
+            options.data, options.reports, options.tests, options.repetitions, Path(scratch), _studied(chosen)
+        )
         _say(f"data: {options.reports:,} reports, {options.tests:,} tests in {options.data}")
         facts |= {"index": bench.data.index.fingerprint, "seed": SEED, "time": now.isoformat(timespec="seconds")}
         facts |= {"reports": options.reports, "tests": options.tests}
@@ -71,9 +73,21 @@ def _is_wanted(workload: Workload, options: argparse.Namespace) -> bool:
     return workload.optional is None or getattr(options, workload.optional)
 
 
+def _studied(chosen: Sequence[Workload]) -> list[str]:
+    """Return the metrics over token states that some workload needs and that can be searched here."""
+    needed = {m for w in chosen for m in w.metrics}
+    can = () if LACKING else OF_STATES if HAS_FAISS else ("bertscore",)
+    return [m for m in can if m in needed]
+
+
 def _gate(bench: Bench, chosen: Sequence[Workload], n_queries: int) -> None:
     """Check every metric that is about to be timed, on all reports and, with more queries, on the sample."""
-    metrics = sorted({m for w in chosen for m in w.metrics if m != "chexbert" or HAS_FAISS})
+    metrics = sorted({m for w in chosen for m in w.metrics if m != "chexbert" or HAS_FAISS} - set(OF_STATES))
+    of_states = _studied(chosen)
+    if of_states:
+        _say(f"gate: {', '.join(of_states)} against plain products")
+        gate.check_states(bench.states.index, bench.states.queries, of_states)
+        _say("gate: passed")
     if not metrics:
         return
     _say(f"gate: {', '.join(metrics)} against the reference")

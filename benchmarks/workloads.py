@@ -11,26 +11,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
 import metric_oracle as mo
 from benchmarks.data import (
+    HAS_FAISS,
+    LACKING,
     LEXICAL_AND_GRAPH,
+    OF_STATES,
     Data,
     Sample,
     draw_sample,
+    draw_states,
+    embedding_options,
     graphs_of_tests,
     prepare,
+    prepare_states,
     write_graphs,
 )
-from benchmarks.peers import PEERS, FaissFlat
+from benchmarks.peers import PEERS, STATE_PEERS, FaissFlat
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import subset
@@ -39,6 +48,8 @@ FULL_SIZE = (185_538, 2_192)  # reports and tests that the goals hold for
 ALL = (*LEXICAL_AND_GRAPH, "chexbert")
 _SINGLES, _SINGLE_WARM_UP = 50, 10
 _REFERENCES, _COMPARED = 20, 5  # test reports of the peers' sample, and how many of them have their scores compared
+_LONG = 3  # repetitions of what takes minutes, at most
+_STATE_SINGLES, _STATE_PAIRS = 30, 100  # queries alone, and pairs whose scores are compared, of token states
 
 
 class SkippedError(Exception):
@@ -58,12 +69,30 @@ class Measurement:
         return median(self.values)
 
 
-class Bench:
-    """What the workloads share: the data and the sample of the peers."""
+class Study(NamedTuple):
+    """One run of a whole oracle: its seconds, those of encoding the queries, and the shares of its stages."""
 
-    def __init__(self, root: Path, n_reports: int, n_tests: int, repetitions: int, scratch: Path) -> None:
+    total: float
+    encode: float
+    stages: dict[str, float]
+
+    @property
+    def search(self) -> float:
+        """Seconds without encoding."""
+        return self.total - self.encode
+
+
+class Bench:
+    """What the workloads share: the data and the sample of the peers.
+
+    `studied` names the metrics over token states whose whole studies some workload needs.
+    """
+
+    def __init__(
+        self, root: Path, n_reports: int, n_tests: int, repetitions: int, scratch: Path, studied: Sequence[str] = ()
+    ) -> None:
         self.root, self.n_reports, self.n_tests = root, n_reports, n_tests
-        self.repetitions, self.scratch = repetitions, scratch
+        self.repetitions, self.scratch, self.studied = repetitions, scratch, studied
 
     @cached_property
     def data(self) -> Data:
@@ -74,6 +103,23 @@ class Bench:
     def large(self) -> Data:
         """Ten times the corpus, without embeddings."""
         return prepare(self.root, 10 * self.n_reports, self.n_tests, embeddings=False)
+
+    @cached_property
+    def states(self) -> Data:
+        """The same corpus with token states."""
+        return prepare_states(self.root, self.n_reports, self.n_tests)
+
+    @cached_property
+    def studies(self) -> dict[str, list[Study]]:
+        """Whole studies of the metrics over token states, in turns; one query of each warms up."""
+        data = self.states
+        for metric in self.studied:
+            mo.retrieve(data.index, subset(data.queries, np.arange(1)), metric)
+        out: dict[str, list[Study]] = {metric: [] for metric in self.studied}
+        for _ in range(min(self.repetitions, _LONG)):
+            for metric, studies in out.items():
+                studies.append(study(data.index, data.queries, metric))
+        return out
 
     @cached_property
     def sample(self) -> Sample:
@@ -141,6 +187,29 @@ def in_turns(one: Callable[[], Any], other: Callable[[], Any], n: int) -> list[t
     return [(timed(one), timed(other)) for _ in range(n)]
 
 
+def study(index: Index, queries: Sequence[str] | Inputs, metric: str) -> Study:
+    """Time retrieve(), and in the same call the encoding of its queries."""
+    found = []
+    with _clock(type(index.representation(get_metric(metric)))) as seconds:
+        total = timed(lambda: found.append(mo.retrieve(index, queries, metric)))
+    return Study(total, sum(seconds), found[0].signature.get("stages", {}))
+
+
+@contextmanager
+def _clock(kind: type) -> Iterator[list[float]]:
+    """Collect the seconds of each call of a representation's `encode`."""
+    seconds: list[float] = []
+    encode = kind.encode  # type: ignore[attr-defined]
+
+    def clocked(*arguments: Any, **options: Any) -> Any:
+        encoded = []
+        seconds.append(timed(lambda: encoded.append(encode(*arguments, **options))))
+        return encoded[0]
+
+    with patch.object(kind, "encode", clocked):
+        yield seconds
+
+
 # ---- oracles ---------------------------------------------------------------------------------------------------------
 
 
@@ -186,21 +255,23 @@ def _single(metric: str, bench: Bench) -> Measurement:
 
 def _single_queries(metric: str, data: Data, chosen: np.ndarray, scratch: Path) -> list[Sequence[str] | Inputs]:
     """Return one batch for each test report: its text, or what the metric reads, alone in its files."""
+    reads = get_metric(metric).representations
     texts = [data.queries.texts[i] for i in chosen]
-    if metric == "radgraph":
-        files = [write_graphs(scratch / f"{i}.json", [graph]) for i, graph in enumerate(graphs_of_tests(data, chosen))]
-        return [mo.load_queries([text], radgraph=file) for text, file in zip(texts, files, strict=True)]
-    if metric == "chexbert":
+    options: list[dict[str, Any]] = [{} for _ in texts]
+    if "radgraph" in reads:
+        for i, graph in enumerate(graphs_of_tests(data, chosen)):
+            options[i]["radgraph"] = write_graphs(scratch / f"{i}.json", [graph])
+    if "chexbert" in reads:
         assert data.queries.embeddings is not None
         assert data.queries.embedding_of_row is not None
         ids = scratch / "ids.txt"
         ids.write_text("0\n", encoding="utf-8")
-        batches: list[Sequence[str] | Inputs] = []
-        for text, row in zip(texts, data.queries.embedding_of_row[chosen], strict=True):
-            np.save(scratch / "one.npy", data.queries.embeddings[row : row + 1])
-            batches.append(mo.load_queries([text], chexbert=scratch / "one.npy", chexbert_ids=ids))
-        return batches
-    return [[text] for text in texts]
+        for i, row in enumerate(data.queries.embedding_of_row[chosen]):
+            np.save(scratch / f"{i}.npy", data.queries.embeddings[row : row + 1])
+            options[i] |= {"chexbert": scratch / f"{i}.npy", "chexbert_ids": ids}
+    if data.encoder is not None:
+        options = [{**some, "encoder": data.encoder} for some in options]
+    return [mo.load_queries([text], **some) if some else [text] for text, some in zip(texts, options, strict=True)]
 
 
 def _growth(metric: str, bench: Bench) -> Measurement:
@@ -272,6 +343,114 @@ def _faiss(bench: Bench) -> Measurement:
         msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
         raise SkippedError(msg)
     return _factor(bench, "chexbert", "faiss IndexFlatIP", peer.search, data.pairs, difference)
+
+
+# ---- token states ----------------------------------------------------------------------------------------------------
+
+
+def _need_states(metric: str) -> None:
+    if LACKING:
+        msg = f"{LACKING[0].replace('_', '-')} is not installed: pip install {LACKING[0].replace('_', '-')}"
+        raise SkippedError(msg)
+    if metric == "radcliq" and not HAS_FAISS:
+        msg = 'faiss is not installed: pip install "metric-oracle[cpu]"'
+        raise SkippedError(msg)
+
+
+def _states_oracle(metric: str, bench: Bench) -> Measurement:
+    """Report whole studies: with the encoding of the queries, and without it."""
+    _need_states(metric)
+    studies, data = bench.studies[metric], bench.states
+    total, search = median([s.total for s in studies]), median([s.search for s in studies])
+    n_units = len(data.index.representation(get_metric(metric)).row_ptr) - 1
+    columns = {
+        "encode_s": median([s.encode for s in studies]),
+        "search_s": search,
+        "queries_per_s": len(data.queries.ids) / total,
+        "pairs_per_s": data.pairs / total,
+        "search_pairs_per_s": data.pairs / search,
+        "distinct_search_pairs_per_s": len(set(data.queries.texts)) * n_units / search,
+        "stages": studies[-1].stages,
+        "states_index": data.index.fingerprint,
+    }
+    return Measurement([s.total for s in studies], columns)
+
+
+def _states_single(metric: str, bench: Bench) -> Measurement:
+    """Time the search for single queries, each another report, after others that warm up; encoding is a column."""
+    _need_states(metric)
+    data = bench.states
+    distinct = np.unique(data.queries.texts, return_index=True)[1]
+    chosen = np.random.default_rng(0).permutation(distinct)[: _STATE_SINGLES + _SINGLE_WARM_UP]
+    queries = _single_queries(metric, data, np.sort(chosen), bench.scratch)
+    studies = [study(data.index, query, metric) for query in queries]
+    studies = studies[min(_SINGLE_WARM_UP, len(queries) - 1) :]
+    searches = [1000 * s.search for s in studies]
+    encode = 1000 * median([s.encode for s in studies])
+    columns = {"slowest_ms": max(searches), "encode_ms": encode, "note": f"encoding {encode:.3g} ms"}
+    return Measurement(searches, columns)
+
+
+def _states_ratio(bench: Bench) -> Measurement:
+    """Return the time of RadCliQ's search over that of BERTScore's, measured in turns."""
+    _need_states("radcliq")
+    pairs = list(zip(bench.studies["radcliq"], bench.studies["bertscore"], strict=True))
+    whole = median([a.total / b.total for a, b in pairs])
+    return Measurement(
+        [a.search / b.search for a, b in pairs], {"with_encoding": whole, "note": f"with encoding {whole:.3g}"}
+    )
+
+
+def _states_memory(metric: str, bench: Bench) -> Measurement:
+    """Return the peak memory of a process that runs a whole oracle, over the bytes of the stored states."""
+    _need_states(metric)
+    data = bench.states
+    options = {"encoder": data.encoder}
+    if metric == "radcliq":
+        options |= {"radgraph": data.corpus / "test_graphs.json", **embedding_options(data.vectors, "test")}
+    peak = _peak(metric, data, bench, options)
+    states = data.index.representation(get_metric("bertscore")).states.nbytes / 1e9
+    return Measurement(
+        [peak / states], {"peak_gb": peak, "states_gb": states, "note": f"{peak:.3g} of {states:.3g} GB"}
+    )
+
+
+def _states_peer(name: str, bench: Bench) -> Measurement:
+    """Return the pairs per second of our search over the peer's, on its faster way, whose scores must be ours."""
+    _need_states("bertscore")
+    peer = STATE_PEERS[name]
+    sample = draw_states(bench.states, peer.n_references, peer.n_candidates)
+    try:
+        ways = peer.build(sample)
+    except ImportError as error:
+        msg = f"{peer.package} is not installed: pip install {peer.package}"
+        raise SkippedError(msg) from error
+    shape = len(sample.references), len(sample.candidates)
+    compared = np.random.default_rng(0).integers(shape, size=(_STATE_PAIRS, 2)).tolist()
+    exact = [sample.exact(*pair)[peer.part] for pair in compared]
+    seconds: dict[str, float] = {}
+    differences: dict[str, float] = {}
+    for way, (score, tolerance) in ways.items():
+        scores = score()
+        differences[way] = max(abs(scores[i, j] - e) for (i, j), e in zip(compared, exact, strict=True))
+        if not differences[way] <= tolerance:
+            msg = f"its scores ({way}) differ from ours by up to {differences[way]:.3g}: not timed"
+            raise SkippedError(msg)
+        seconds[way] = timed(score)
+    fastest = min(seconds, key=lambda way: seconds[way])
+    theirs = repeated(ways[fastest][0], min(bench.repetitions, _LONG))
+    ours = [s.search for s in bench.studies["bertscore"]]
+    n_pairs = shape[0] * shape[1]
+    columns = {
+        "pairs_per_s": bench.states.pairs / median(ours),
+        "peer": f"{peer.title}, {fastest}",
+        "peer_pairs_per_s": n_pairs / median(theirs),
+        "peer_pairs": n_pairs,
+        "ways_pairs_per_s": {way: n_pairs / s for way, s in seconds.items()},
+        "largest_difference": differences[fastest],
+    }
+    factors = [bench.states.pairs / a / (n_pairs / b) for a, b in zip(ours, theirs, strict=True)]
+    return Measurement(factors, columns)
 
 
 # ---- index -----------------------------------------------------------------------------------------------------------
@@ -380,8 +559,8 @@ _PEAK = """
 import json, resource, sys
 from pathlib import Path
 import metric_oracle as mo
-index, queries, metric = sys.argv[1:]
-mo.retrieve(mo.open_index(index), mo.load_queries(queries, keep_empty=True), metric)
+index, queries, metric, options = sys.argv[1:]
+mo.retrieve(mo.open_index(index), mo.load_queries(queries, keep_empty=True, **json.loads(options)), metric)
 # VmHWM is ru_maxrss without what a forked process takes over from its parent.
 status = Path("/proc/self/status")
 lines = status.read_text().splitlines() if status.exists() else []
@@ -392,9 +571,14 @@ print(peak[0] if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 def _memory(metric: str, bench: Bench) -> Measurement:
     """Return the peak memory in GB of a process that opens the index and runs a whole oracle."""
-    files = [str(path.resolve()) for path in (bench.data.index_folder, bench.data.corpus / "test.csv")]
-    arguments = [sys.executable, "-c", _PEAK, *files, metric]
-    return Measurement([int(_command(arguments, bench)) * 1024 / 1e9 for _ in range(bench.repetitions)])
+    return Measurement([_peak(metric, bench.data, bench, {}) for _ in range(bench.repetitions)])
+
+
+def _peak(metric: str, data: Data, bench: Bench, options: dict[str, Any]) -> float:
+    """Return the peak memory of one process in GB; `options` are those of the queries."""
+    files = [str(path.resolve()) for path in (data.index_folder, data.corpus / "test.csv")]
+    where = json.dumps({name: str(Path(path).resolve()) for name, path in options.items()})
+    return int(_command([sys.executable, "-c", _PEAK, *files, metric, where], bench)) * 1024 / 1e9
 
 
 _COMPILE = """
@@ -429,6 +613,8 @@ def _compile(bench: Bench) -> Measurement:
 # ---- the registry ----------------------------------------------------------------------------------------------------
 
 _TITLES = {"radgraph": "RadGraph F1", "bleu": "BLEU-2", "rouge-l": "ROUGE-L", "chexbert": "CheXbert"}
+_STATE_TITLES = {"bertscore": "BERTScore", "radcliq": "RadCliQ"}
+_STATE_GOALS = {"bertscore": (120.0, 60.0, 2.0), "radcliq": (None, None, 2.0)}  # the study, one query, memory
 _GOALS = {"radgraph": 0.3, "bleu": 0.6, "rouge-l": 1.0, "chexbert": None}
 
 
@@ -437,14 +623,36 @@ def _registry() -> list[Workload]:
         Workload(f"oracle-{metric}", title, "s", _GOALS[metric], partial(_oracle, metric), (metric,), table="oracle")
         for metric, title in _TITLES.items()
     ]
+    records += [
+        Workload(
+            f"oracle-{metric}", title, "s", _STATE_GOALS[metric][0], partial(_states_oracle, metric), (metric,),
+            table="oracle",
+        )
+        for metric, title in _STATE_TITLES.items()
+    ]  # fmt: skip
     for name, peer in PEERS.items():
         title, measure = _TITLES[peer.metric], partial(_peer, name)
         records.append(Workload(f"peer-{name}", title, "times", 2000.0, measure, (peer.metric,), "at least", "peer"))
     records.append(Workload("peer-faiss", "CheXbert", "times", 1.0, _faiss, ("chexbert",), "at least", "peer"))
     records += [
+        Workload(
+            f"peer-{name}", f"BERTScore's {state_peer.part}, search", "times", state_peer.goal,
+            partial(_states_peer, name), ("bertscore",), "at least", "peer",
+        )
+        for name, state_peer in STATE_PEERS.items()
+    ]  # fmt: skip
+    records += [
         Workload(f"single-{metric}", f"One query alone, {title}", "ms", 5.0, partial(_single, metric), (metric,))
         for metric, title in _TITLES.items()
     ]
+    for metric, title in _STATE_TITLES.items():
+        _, single, memory = _STATE_GOALS[metric]
+        what = f"One query alone, {title}, search"
+        records.append(Workload(f"single-{metric}", what, "ms", single, partial(_states_single, metric), (metric,)))
+        what, measure = f"Peak memory over stored states, {title}", partial(_states_memory, metric)
+        records.append(Workload(f"memory-{metric}", what, "times", memory, measure, (metric,)))
+    what = "RadCliQ's search over BERTScore's"
+    records.append(Workload("ratio-radcliq", what, "times", 1.3, _states_ratio, OF_STATES))
     records += [
         Workload("open", "Opening the index with all it holds", "ms", 50.0, _open),
         Workload("build", "build-index from files: BLEU, ROUGE-L, RadGraph", "s", 15.0, _build),

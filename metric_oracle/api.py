@@ -8,12 +8,15 @@ from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import index as _index
 from metric_oracle.indexes.index import Index, open_index
-from metric_oracle.indexes.inputs import Inputs, load_inputs
+from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
 from metric_oracle.retrieval.results import Results, read_results
 
 __all__ = ["build_index", "load_queries", "open_index", "retrieve", "verify"]
+
+
+_ENCODING_OPTIONS = ("layer", "states", "bf16", "baseline", "device", "tell", "advance")
 
 
 def build_index(
@@ -26,8 +29,9 @@ def build_index(
     chexbert_ids: str | Path | None = None,
     chexbert_labels: str | Path | None = None,
     uncertain: str | None = None,
+    encoder: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
-    **reading: Any,
+    **options: Any,
 ) -> Index:
     """Build an index of a corpus of reports.
 
@@ -40,19 +44,29 @@ def build_index(
     metrics : sequence of str
         Metrics to build for; by default all that the given files allow.
     radgraph : path
-        RadGraph JSON of the reports.
+        RadGraph JSON of the reports, or a model archive that makes it.
     chexbert, chexbert_ids : path
-        CheXbert embeddings, and the file of their ids where they carry none.
+        CheXbert embeddings, and the file of their ids where they carry none; or chexbert.pth, which makes them.
     chexbert_labels : path
         CheXbert labels.
     uncertain : {"positive", "negative", "blank"}
         What an uncertain label counts as; required with labels.
+    encoder : str or path
+        Name or folder of a Hugging Face encoder, for token states.
     progress : function
         Called with the name of each part before it is built.
-    **reading
-        Keyword arguments of ``read_reports``.
+    **options
+        Keyword arguments of :func:`metric_oracle.indexes.inputs.load_encoding` (layer, states, ...) and of
+        ``read_reports``.
     """
-    corpus = reports if isinstance(reports, Reports) else read_reports(reports, **reading)
+    of_encoder = {name: options.pop(name) for name in _ENCODING_OPTIONS if name in options}
+    of_models = {name: of_encoder[name] for name in ("device", "tell", "advance") if name in of_encoder}
+    given = [name for name, v in of_encoder.items() if v is not None and v is not False and name not in of_models]
+    if encoder is None and given:
+        msg = f"build_index: encoder must be given with {', '.join(given)}; got None. Add --encoder NAME or a folder."
+        raise InputError(msg)
+    corpus = reports if isinstance(reports, Reports) else read_reports(reports, **options)
+    encoding = None if encoder is None else load_encoding(encoder, "build_index", **of_encoder)
     inputs = load_inputs(
         corpus.ids,
         corpus.texts,
@@ -62,6 +76,8 @@ def build_index(
         chexbert_ids=chexbert_ids,
         labels=chexbert_labels,
         uncertain=uncertain,
+        encoding=encoding,
+        **of_models,
     )
     states = {name: corpus.counts.get(name, 0) for name in ("missing", "empty", "tokenless")}
     return _index.build_index(inputs, out, metrics=metrics, source=corpus.source, states=states, progress=progress)
@@ -75,6 +91,7 @@ def load_queries(
     chexbert_ids: str | Path | None = None,
     chexbert_labels: str | Path | None = None,
     uncertain: str | None = None,
+    encoder: str | Path | None = None,
     **reading: Any,
 ) -> Inputs:
     """Read test reports and what belongs to them.
@@ -85,6 +102,8 @@ def load_queries(
         A path is a file; a list holds the reports themselves, whose ids become "0", "1", ...
     radgraph, chexbert, chexbert_ids, chexbert_labels, uncertain, **reading
         As in :func:`build_index`.
+    encoder : str or path
+        Where the encoder of the index is now; by default where it was when the index was built.
     """
     if isinstance(queries, Reports):
         ids, texts = queries.ids, queries.texts
@@ -106,6 +125,7 @@ def load_queries(
         chexbert_ids=chexbert_ids,
         labels=chexbert_labels,
         uncertain=uncertain,
+        encoder=encoder,
     )
 
 
@@ -119,6 +139,8 @@ def retrieve(
     threads: int | None = None,
     text: bool = True,
     progress: Callable[[int], None] | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
     **loading: Any,
 ) -> Results:
     """Find, for every test report, the k reports of the corpus that score best under a metric.
@@ -131,12 +153,18 @@ def retrieve(
         Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``.
     k, backend, threads, text, progress
         See :func:`metric_oracle.retrieval.search.retrieve`.
+    idf, rescale
+        Of BERTScore: weights of tokens ("off", "tests", "corpus" or a file), and whether scores are relative to the
+        encoder's baseline, by default where it has one.
     **loading
         Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
     """
     opened = index if isinstance(index, Index) else open_index(index)
     batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
-    return _search.retrieve(opened, batch, metric, k=k, backend=backend, threads=threads, text=text, progress=progress)
+    settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
+    return _search.retrieve(
+        opened, batch, metric, k=k, backend=backend, threads=threads, text=text, progress=progress, **settings
+    )
 
 
 def verify(

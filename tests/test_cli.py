@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -187,6 +188,108 @@ def test_json_is_utf_8_in_every_locale(tmp_path):
     done = subprocess.run(command, capture_output=True, env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout.decode().splitlines()[1])["text"] == "Größe normal"
+
+
+# Encoders
+
+
+@pytest.fixture(scope="module")
+def encoder(corpus, tmp_path_factory):
+    """Return the folder of a tiny BERT with random weights, five layers and the words of the corpus."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("encoder")
+    words = sorted(set(re.findall(r"[a-z0-9]+|[^\w\s]", corpus["train"].read_text().lower())))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    torch.manual_seed(1)
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=5, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=40, initializer_range=0.4,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder)
+    transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=40).save_pretrained(folder)
+    return folder
+
+
+def test_from_raw_text_to_bertscore_oracles(oracle, corpus, encoder, tmp_path):
+    build = ["build-index", corpus["train"], "--out", tmp_path / "I", "--metrics", "bertscore", "--encoder", encoder]
+    code, out, err = oracle(*build, "--layer", 5, "--states", "float16")
+    assert code == 0
+    assert re.match(r"token states: \d+ distinct reports, [\d,]+ tokens x 16 float16; 0\.00 GB on disk", err)
+    record = json.loads(out)["content"]["representations"]["bertscore"]
+    assert (record["encoder"]["layer"], record["storage"]) == (5, "float16")
+    assert record["encoder"]["model"] == str(encoder.resolve())
+    assert sorted(os.listdir(tmp_path)) == ["I"]
+    cut_off = "cut off at the encoder's longest input: 5 test reports\n"
+    for metric in ("bertscore", "bertscore:precision", "bertscore:recall"):
+        retrieve = ["retrieve", tmp_path / "I", corpus["test"], "--metric", metric, "-k", 3]
+        code, out, err = oracle(*retrieve)
+        assert (code, err) == (0, cut_off)
+        header, *answers = [json.loads(line) for line in out.splitlines()]
+        assert header["signature"]["metric"] == metric
+        assert header["signature"]["idf"] == "off"
+        assert len(answers) == 12 * 3
+        assert list(answers[0]) == [*FIRST, "precision", "recall", "f1", *LAST]
+        assert oracle(*retrieve, "--backend", "reference")[1].splitlines()[1:] == out.splitlines()[1:]
+        path = tmp_path / "r.parquet"
+        assert oracle(*retrieve, "--idf", "corpus", "--out", path) == (0, "", f"{cut_off}{path}: 36 answers\n")
+        assert read_results(path).signature["idf"] == "corpus"
+        assert read_results(path).table.to_pylist() != answers
+        code, out, err = oracle("verify", tmp_path / "I", path, corpus["test"])
+        assert (code, err) == (0, "")
+        assert out == "right: 36 pairs scored again, 12 queries searched by brute force\n"
+
+
+def test_encoder_that_moved(oracle, fails, encoder, tmp_path):
+    reports, moved = tmp_path / "r.csv", tmp_path / "moved"
+    reports.write_text("study_id,report\n1,no acute process .\n2,heart size is normal .\n")
+    shutil.copytree(encoder, tmp_path / "here")
+    build = ["build-index", reports, "--out", tmp_path / "I", "--encoder", tmp_path / "here"]
+    assert oracle(*build, "--layer", 2)[0] == 0
+    retrieve = ["retrieve", tmp_path / "I", "--text", "heart normal .", "--metric", "bertscore"]
+    code, expected, _ = oracle(*retrieve)
+    assert code == 0
+    (tmp_path / "here").rename(moved)
+    match = r"retrieve: encoder must be an existing folder or the name of a Hugging Face model; got .*here\."
+    fails(*retrieve, match=match)
+    assert oracle(*retrieve, "--encoder", moved) == (0, expected, "")
+    (moved / "vocab.txt").write_text((moved / "vocab.txt").read_text() + "zebra\n")
+    fails(*retrieve, "--encoder", moved, match=r"retrieve: encoder must be the one of the index, .*; got .*moved, sha")
+
+
+def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
+    before = sorted(os.listdir(corpus["train"].parent))
+    build = ["build-index", corpus["train"], "--out", tmp_path / "I"]
+    match = r"build_index: layer must be given for an encoder other than distilroberta-base, .*\. Add --layer N\.$"
+    fails(*build, "--encoder", encoder, match=match)
+    match = rf"build_index: layer must be from 0 to 5 \(layers of this encoder\); got 6 for {encoder}\. Change --lay"
+    fails(*build, "--encoder", encoder, "--layer", 6, match=match)
+    match = r"build_index: states must be float32 or float16; got 'float8'\. Choose one\.$"
+    fails(*build, "--encoder", encoder, "--layer", 5, "--states", "float8", match=match)
+    match = r"build_index: encoder must be given with layer; got None\. Add --encoder NAME or a folder\.$"
+    for layer in (5, 0):
+        fails(*build, "--layer", layer, match=match)
+    fails(*build, "--states", "float16", "--bf16", match=match.replace("layer", "states, bf16"))
+    absent = tmp_path / "absent"
+    match = rf"build_index: encoder must be an existing folder or the name of a Hugging Face model; got {absent}\. Che"
+    fails(*build, "--encoder", absent, "--layer", 5, match=match)
+    absent.mkdir()
+    match = r"build_index: encoder must be a folder with config.json; got none in .*absent\. Save the whole model there"
+    fails(*build, "--encoder", absent, "--layer", 5, match=match)
+    match = r"build_index: path must be an existing file; got .*no\.tsv"
+    fails(*build, "--encoder", encoder, "--layer", 5, "--baseline", tmp_path / "no.tsv", match=match)
+    assert os.listdir(tmp_path) == ["absent"]
+    assert sorted(os.listdir(corpus["train"].parent)) == before
+
+
+def test_settings_of_bertscore_with_another_metric(fails, corpus, index):
+    given = ["retrieve", index, corpus["test"], "--metric", "bleu"]
+    match = r"retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$"
+    fails(*given, "--idf", "corpus", match=match)
+    fails(*given, "--no-rescale", match=match.replace("idf", "rescale"))
+    match = r"retrieve: metric must be one of bleu-1, .* \(what .*I holds\); got 'bertscore'\. Build an index with --"
+    fails("retrieve", index, corpus["test"], "--metric", "bertscore", match=match)
 
 
 # Terminals

@@ -273,7 +273,8 @@ def _read_pt(path: Path) -> tuple[None, Any]:
         import torch
     except ImportError:
         msg = (
-            f'read_embeddings: path must not be a .pt file without PyTorch; got {path}. Install "metric-oracle[torch]".'
+            f"read_embeddings: path must not be a .pt file without PyTorch; got {path}. "
+            'Install "metric-oracle[encoders]".'
         )
         raise BackendError(msg) from None
     try:

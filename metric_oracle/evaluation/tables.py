@@ -52,6 +52,9 @@ def answers_table(results: Results) -> Group:
     first = results.table.filter(results.table["rank"].to_numpy() == 1)
     n = first.num_rows
     lines = [f"{n:,} test reports, mean best score {first['score'].to_numpy().mean():.4f}"]
+    if "stages" in signature:
+        shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
+        lines.append(f"pairs dropped by bounds: {', '.join(shares)}")
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
     return Group(table, Text("; ".join(lines), style="dim"))
@@ -65,7 +68,7 @@ def info_table(index: Any) -> Group:
     for name, value in content["counts"].items():
         table.add_row(name.replace("_", " "), f"{value:,}")
     for kind, counts in content["representations"].items():
-        shown = ", ".join(f"{v:,} {k}" if isinstance(v, int) else f"{k} {v}" for k, v in counts.items())
+        shown = ", ".join(_shown(name, value) for name, value in counts.items())
         table.add_row(kind, _one_line(shown.replace("_", " ")))
     table.add_row("metrics", ", ".join(index.metrics))
     table.add_row("on disk", f"{sum(f['bytes'] for f in content['files'].values()) / 2**20:,.1f} MiB")
@@ -74,16 +77,30 @@ def info_table(index: Any) -> Group:
     return Group(table)
 
 
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,} {name}"
+    if isinstance(value, dict):  # the model that made it
+        return f"{name} {value['model']} {value['sha256'][:12]}" + (
+            f", layer {value['layer']}" if "layer" in value else ""
+        )
+    return f"{name} {value}"
+
+
 def demo_tables(outcome: DemoOutcome) -> list[Any]:
     """Return the demo's table of metrics and the example's oracle reports."""
     title = f"Metric-oracles of {outcome.tests:,} test reports in a synthetic corpus of {outcome.reports:,}"
-    columns = ("mean oracle score", "mean random score", "pairs per second")
+    columns = ("reports", "mean oracle score", "mean random score", "pairs per second")
     table = _table(title, "metric", *columns, right=columns)
     for row in outcome.metrics:
-        table.add_row(row.metric, f"{row.oracle:.4f}", f"{row.random:.4f}", f"{row.pairs_per_second:,.0f}")
+        table.add_row(
+            row.metric, f"{row.reports:,}", f"{row.oracle:.4f}", f"{row.random:.4f}", f"{row.pairs_per_second:,.0f}"
+        )
     notes = []
     if any(row.metric == "chexbert" for row in outcome.metrics):
         notes.append("chexbert: stand-in embeddings made from the gold labels")
+    if any(row.metric == "bertscore" for row in outcome.metrics):
+        notes.append("bertscore, radcliq: a sample, encoded with MiniLM and not rescaled; for RadCliQ lower is better")
     notes += [f"not run, not installed: {name}" for name in outcome.lacking]
     example = _table("One test report and its oracle reports", "metric", "score", "report", right=("score",))
     example.add_row("(test report)", "", _one_line(outcome.example), end_section=True)

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from importlib import import_module
@@ -21,6 +21,7 @@ import pyarrow as pa
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.radcliq import CompositeIndex
 from metric_oracle.indexes.store import read_table, write_table
 from metric_oracle.metrics import METRICS, Metric, get_metric
 
@@ -35,13 +36,14 @@ class Representation:
         Module and class; imported when needed, so that an index without embeddings opens without FAISS. The class has
         `build`, `save`, `load`, `encode`, `item` and `counts`.
     needs : pair of str, or None
-        Attribute of `Inputs` that must be given, and the attribute with each report's place in it.
+        Attribute of `Inputs` that must be given, and the attribute with each report's place in it, None where it is
+        made from the texts.
     what, plural, option : str
         The same for people.
     """
 
     home: tuple[str, str]
-    needs: tuple[str, str] | None = None
+    needs: tuple[str, str | None] | None = None
     what: str = ""
     plural: str = ""
     option: str = ""
@@ -76,10 +78,19 @@ REPRESENTATIONS = {
         "labels",
         "--chexbert-labels FILE --uncertain positive|negative|blank",
     ),
+    "bertscore": Representation(
+        ("metric_oracle.indexes.bertscore", "TokenStateIndex"),
+        ("encoding", None),
+        "token states",
+        "token states",
+        "--encoder NAME|FOLDER",
+    ),
 }
 # Files of a build under way: the lock that one process holds, and what is finished.
 LOCK = ".lock"
 PROGRESS = "build.json"
+# Folder of what an encoder has finished of its work.
+SCRATCH = "encoding"
 
 
 class Index:
@@ -115,7 +126,10 @@ class Index:
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics that can be searched."""
-        return [m.name for m in METRICS.values() if m.representation in self.content["representations"]]
+        return [m.name for m in METRICS.values() if self._holds(m)]
+
+    def _holds(self, metric: Metric) -> bool:
+        return set(metric.representations) <= self.content["representations"].keys()
 
     @cached_property
     def reports(self) -> pa.Table:
@@ -129,17 +143,22 @@ class Index:
 
     def representation(self, metric: Metric) -> Any:
         """Return the opened representation that a metric reads."""
-        kind = metric.representation
-        if kind not in self.content["representations"]:
-            option = REPRESENTATIONS[kind].option
+        if not self._holds(metric):
+            options = [REPRESENTATIONS[kind].option for kind in metric.representations]
             msg = (
                 f"retrieve: metric must be one of {', '.join(self.metrics)} (what {self.folder} holds); got "
-                f"{metric.name!r}. Build an index with {' '.join(filter(None, ['--metrics', metric.name, option]))}."
+                f"{metric.name!r}. Build an index with {' '.join(filter(None, ['--metrics', metric.name, *options]))}."
             )
             raise InputError(msg)
-        if kind not in self._opened:
-            self._opened[kind] = REPRESENTATIONS[kind].load_class().load(self.folder / kind)
-        return self._opened[kind]
+        for kind in metric.representations:
+            if kind not in self._opened:
+                self._opened[kind] = REPRESENTATIONS[kind].load_class().load(self.folder / kind)
+        if not metric.parts:
+            return self._opened[metric.representation]
+        if metric.name not in self._opened:
+            parts = {part: self._opened[kind] for part, kind in metric.parts.items()}
+            self._opened[metric.name] = CompositeIndex.join(parts)
+        return self._opened[metric.name]
 
     def verify_files(self) -> None:
         """Read every file and compare it with its checksum."""
@@ -237,7 +256,7 @@ def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
     lacking = [kind for kind, r in REPRESENTATIONS.items() if r.needs and getattr(inputs, r.needs[0]) is None]
     if metrics is None:
         return [kind for kind in REPRESENTATIONS if kind not in lacking]
-    kinds = {get_metric(name, "build_index").representation: name for name in metrics}
+    kinds = {kind: name for name in metrics for kind in get_metric(name, "build_index").representations}
     for kind, name in kinds.items():
         if kind in lacking:
             needs = REPRESENTATIONS[kind]
@@ -268,6 +287,8 @@ def _build(
 ) -> None:
     digest = _digest(inputs)
     done = _resume(building, digest, kinds)
+    if inputs.encoding is not None:
+        inputs = replace(inputs, encoding=replace(inputs.encoding, scratch=building / SCRATCH))
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
         """Build one part unless an earlier, killed build finished it."""
@@ -295,6 +316,7 @@ def _build(
             name: entry for part_name in ("reports", *kinds) for name, entry in sorted(done[part_name]["files"].items())
         },
     }
+    shutil.rmtree(building / SCRATCH, ignore_errors=True)
     manifest.write_json(
         building / manifest.STAMPS,
         {name: [s.st_size, s.st_mtime_ns] for name in content["files"] for s in [(building / name).stat()]},
@@ -315,7 +337,7 @@ def _build(
 def _files(building: Path) -> list[str]:
     """Return the data files of an index, relative to it."""
     paths = [*building.glob("*.arrow"), *building.glob("*/*")]
-    return [path.relative_to(building).as_posix() for path in paths]
+    return [path.relative_to(building).as_posix() for path in paths if path.parent.name != SCRATCH]
 
 
 def _resume(building: Path, digest: str, kinds: Sequence[str]) -> dict[str, Any]:
@@ -330,7 +352,8 @@ def _resume(building: Path, digest: str, kinds: Sequence[str]) -> dict[str, Any]
         done = {}
     kept = {LOCK, *([PROGRESS, *done] if done else []), *(name for entry in done.values() for name in entry["files"])}
     for path in [*building.glob("*/*"), *building.glob("*")]:
-        if path.relative_to(building).as_posix() not in kept:
+        # The encoder knows itself what it can keep.
+        if SCRATCH not in (path.name, path.parent.name) and path.relative_to(building).as_posix() not in kept:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -355,7 +378,10 @@ def _digest(inputs: Inputs) -> str:
     for array in arrays:
         hasher.update(b"none" if array is None else f"{array.dtype}{array.shape}".encode())
         hasher.update(b"" if array is None else np.ascontiguousarray(array).data)
-    hasher.update(repr(inputs.uncertain).encode())
+    hasher.update(repr((inputs.uncertain, inputs.made_by)).encode())
+    if inputs.encoding is not None:
+        settings = (inputs.encoding.encoder.signature, inputs.encoding.storage.name, inputs.encoding.baseline)
+        hasher.update(repr(settings).encode())
     return hasher.hexdigest()
 
 
@@ -382,4 +408,5 @@ def _write_representation(
 ) -> dict[str, Any]:
     built = REPRESENTATIONS[kind].load_class().build(kind, inputs, texts, distinct_id)
     built.save(folder)
-    return {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts()}
+    made_by = {"encoder": inputs.made_by[kind]} if kind in inputs.made_by else {}
+    return {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}

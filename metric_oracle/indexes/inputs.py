@@ -1,15 +1,51 @@
 """What a corpus, or a batch of queries, brings: texts, and graphs, embeddings and labels joined to them on ids."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, read_graphs
-from metric_oracle.corpora.tables import canonical_ids, shown_names
+from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table, shown_names
 from metric_oracle.corpora.vectors import read_embeddings, read_labels
+from metric_oracle.encoders.chexbert import CheXbert
+from metric_oracle.encoders.radgraph import RadGraph
+from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 from metric_oracle.errors import InputError
+
+
+def _ignore(*values: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How token states are made.
+
+    Attributes
+    ----------
+    encoder : TokenEncoder
+    storage : dtype
+        float16 or float32, of the states on disk.
+    baseline : (precision, recall, f1) of random pairs under this encoder, or None
+    scratch : Path or None
+        Folder for finished parts of the work, given by the build.
+    tell : function
+        Called with lines for people: what the work will take, what was cut off.
+    advance : function
+        Called with the numbers of finished tokens and of all.
+    """
+
+    encoder: TokenEncoder
+    storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
+    baseline: tuple[float, float, float] | None = None
+    scratch: Path | None = None
+    tell: Callable[[str], None] = _ignore
+    advance: Callable[[int, int], None] = _ignore
 
 
 @dataclass(frozen=True)
@@ -29,6 +65,12 @@ class Inputs:
     label_of_row : int64[N] or None
     uncertain : str or None
         What an uncertain label counts as.
+    encoding : Encoding or None
+        What makes token states of a corpus.
+    encoder : str, path or None
+        Where the encoder of an index is now, for queries.
+    made_by : dict
+        Representation -> signature of the model that made it from the texts here.
     """
 
     ids: list[str]
@@ -40,6 +82,9 @@ class Inputs:
     labels: np.ndarray | None = None
     label_of_row: np.ndarray | None = None
     uncertain: str | None = None
+    encoding: Encoding | None = None
+    encoder: str | Path | None = None
+    made_by: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def load_inputs(
@@ -52,6 +97,11 @@ def load_inputs(
     chexbert_ids: str | Path | None = None,
     labels: str | Path | None = None,
     uncertain: str | None = None,
+    encoding: Encoding | None = None,
+    encoder: str | Path | None = None,
+    device: str | None = None,
+    tell: Callable[[str], None] = _ignore,
+    advance: Callable[[int, int], None] = _ignore,
 ) -> Inputs:
     """Read the files given beside the reports and join them.
 
@@ -61,13 +111,19 @@ def load_inputs(
     function : str
         Name for error messages.
     radgraph : path
-        RadGraph JSON in any known layout.
+        RadGraph JSON in any known layout, or a published model archive (.tar.gz, or the folder of one).
     chexbert, chexbert_ids : path
-        CheXbert embeddings, and their ids where the file has none.
+        CheXbert embeddings, and their ids where the file has none; or the checkpoint chexbert.pth.
     labels : path
         CheXbert labels.
     uncertain : {"positive", "negative", "blank"}
         What an uncertain label counts as; required with labels.
+    encoding, encoder
+        Passed on, see :class:`Inputs`.
+    device : {"cpu", "cuda"}
+        Where models run, by default "cuda" where there is one.
+    tell, advance
+        See :class:`Encoding`; reports instead of tokens.
     """
     if chexbert_ids is not None and chexbert is None:
         msg = f"{function}: chexbert must be given with chexbert_ids; got None. Add the embeddings of {chexbert_ids}."
@@ -75,22 +131,36 @@ def load_inputs(
     _check_unicode(ids, ids, function, "ids")
     _check_unicode(texts, ids, function, "texts")
     graphs = graph_of_row = embeddings = embedding_of_row = classes = label_of_row = None
-    if radgraph is not None:
+    made_by: dict[str, dict[str, Any]] = {}
+    if radgraph is not None and is_archive(radgraph):
+        graphs, made_by["radgraph"] = _annotate(radgraph, texts, function, device or "auto", advance)
+        graph_of_row = np.arange(len(ids))
+    elif radgraph is not None:
         graphs = read_graphs(radgraph)
         for strings in (graphs.tokens, graphs.relation_types):
             _check_unicode(strings, None, function, f"entities and relations of {radgraph}")
         graph_of_row = align_graphs(graphs, ids, texts)
-    if chexbert is not None:
+    if chexbert is not None and Path(chexbert).suffix.lower() == ".pth":
+        model = CheXbert(chexbert, device=device or "auto", function=function)
+        embeddings, made, n_truncated = model.encode(texts, progress=_total(advance, len(texts)))
+        if n_truncated:
+            tell(f"{n_truncated:,} of {len(texts):,} reports are longer than CheXbert takes: their ends are cut off")
+        embedding_of_row = np.arange(len(ids))
+        made_by["chexbert"] = model.signature
+        if labels is None and uncertain is not None:
+            classes, label_of_row = made, embedding_of_row
+            made_by["labels"] = model.signature
+    elif chexbert is not None:
         vectors = read_embeddings(chexbert, ids=chexbert_ids)
         embeddings = vectors.values
         embedding_of_row = _join(ids, vectors.ids, function, "embeddings", chexbert)
+    if (labels is not None or classes is not None) and uncertain not in ("positive", "negative", "blank"):
+        msg = (
+            f"{function}: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}. "
+            "Say what an uncertain label counts as: it changes the score and is recorded."
+        )
+        raise InputError(msg)
     if labels is not None:
-        if uncertain not in ("positive", "negative", "blank"):
-            msg = (
-                f"{function}: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}. "
-                "Say what an uncertain label counts as: it changes the score and is recorded."
-            )
-            raise InputError(msg)
         table = read_labels(labels)
         classes = table.values
         if table.ids is not None:
@@ -112,8 +182,105 @@ def load_inputs(
         embedding_of_row,
         classes,
         label_of_row,
-        uncertain if labels is not None else None,
+        uncertain if classes is not None else None,
+        encoding,
+        encoder,
+        made_by,
     )
+
+
+def is_archive(path: str | Path) -> bool:
+    """Tell a RadGraph model from annotations: a .tar.gz file, or a folder."""
+    return str(path).lower().endswith((".tar.gz", ".tgz")) or Path(path).is_dir()
+
+
+def _annotate(
+    archive: str | Path, texts: Sequence[str], function: str, device: str, advance: Callable[[int, int], None]
+) -> tuple[GraphTable, dict[str, Any]]:
+    """Run a RadGraph model; graph i is that of text i."""
+    model = RadGraph(archive, device=device, function=function)
+    found = model.annotate(texts, progress=_total(advance, len(texts)))
+    # Through the reader of the package's own files, in a folder that only this user can enter.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "annotations.json"
+        path.write_text(json.dumps(found), encoding="utf-8")
+        return read_graphs(path), model.signature
+
+
+def _total(advance: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    """Turn calls with the number of new reports into calls with the number of all so far."""
+    done = 0
+
+    def add(n: int) -> None:
+        nonlocal done
+        done += n
+        advance(done, total)
+
+    return add
+
+
+def load_encoding(
+    encoder: str | Path,
+    function: str,
+    *,
+    layer: int | None = None,
+    states: str | None = None,
+    bf16: bool = False,
+    baseline: str | Path | None = None,
+    device: str | None = None,
+    tell: Callable[[str], None] = _ignore,
+    advance: Callable[[int, int], None] = _ignore,
+) -> Encoding:
+    """Open an encoder of token states.
+
+    Parameters
+    ----------
+    encoder : str or path
+        Hugging Face name or local folder.
+    function : str
+        Name for error messages.
+    layer : int
+        By default the published one of the encoder.
+    states : {"float32", "float16"}
+        How states are stored, by default float32; float16 takes half the room and moves scores by about 1.5e-5.
+    bf16 : bool
+        Run the encoder in bfloat16: faster, and other states.
+    baseline : path
+        bert_score's table of baselines of this encoder (LAYER, P, R, F); the published one of distilroberta-base is
+        built in.
+    device : {"cpu", "cuda"}
+        By default "cuda" where there is one.
+    tell, advance
+        See :class:`Encoding`.
+    """
+    states = states or "float32"
+    if states not in ("float32", "float16"):
+        msg = f"{function}: states must be float32 or float16; got {states!r}. Choose one."
+        raise InputError(msg)
+    opened = TokenEncoder(
+        encoder, layer=layer, device=device or "auto", dtype="bfloat16" if bf16 else "float32", function=function
+    )
+    known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
+    chosen = known if baseline is None else _read_baseline(Path(baseline), opened.layer, function)
+    return Encoding(opened, np.dtype(states), chosen, tell=tell, advance=advance)
+
+
+def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float, float]:
+    """Return precision, recall and f1 of a layer from a table of bert_score."""
+    table = read_table(existing_file(path, function), function)
+    columns = [table.column(name, function, "baseline") for name in ("LAYER", "P", "R", "F")]
+    for row in zip(*columns, strict=True):
+        try:
+            number, *values = (float(cell) for cell in row)
+        except (TypeError, ValueError):
+            continue
+        if number == layer and all(-1 < value < 1 for value in values):
+            return values[0], values[1], values[2]
+    msg = (
+        f"{function}: baseline must have numbers below 1 for layer {layer} in columns LAYER, P, R, F; got none in "
+        f"{path}. Pass bert_score's table of this encoder."
+    )
+    raise InputError(msg)
 
 
 def _check_unicode(strings: Sequence[str], ids: Sequence[str] | None, function: str, what: str) -> None:

@@ -108,6 +108,22 @@ def new_scratch(features: Features) -> Scratch:
 
 
 @jit
+def count_all(queries, q, family, index, matched):
+    """Count the features of a family that query `q` shares with every unit.
+
+    Writes
+    ------
+    matched : int32[D], every cell
+    """
+    matched[:] = 0
+    base = q * queries.sizes.shape[1] + family
+    for i in range(queries.ptr[base], queries.ptr[base + 1]):
+        v = queries.id[i]
+        for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
+            matched[np.uint32(index.post_unit[p])] += 1
+
+
+@jit
 def by_rarity(ids, post_ptr):
     """Sort feature ids by the length of their posting lists, shortest first (ties by id).
 

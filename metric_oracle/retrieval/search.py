@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,7 @@ def retrieve(
     threads: int | None = None,
     text: bool = True,
     progress: Callable[[int], None] | None = None,
+    **settings: Any,
 ) -> Results:
     """Find, for every query, the k corpus reports that score best.
 
@@ -75,6 +77,8 @@ def retrieve(
         Whether the results carry the candidates' text.
     progress : function
         Called with the number of queries answered since the last call.
+    **settings
+        Of metrics over token states: `idf` and `rescale`, see `TokenStateIndex.encode` in `indexes.bertscore`.
 
     Returns
     -------
@@ -100,12 +104,15 @@ def retrieve(
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1):
         msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
         raise InputError(msg)
-    backend = _backend(backend)
+    backend = _backend(backend, record)
     check_queries(queries, record, index)
-    encoded = representation.encode(queries)
+    if settings and "bertscore" not in record.representations:
+        msg = f"retrieve: {', '.join(settings)} must be left out for metric {record.name!r}; got a value. Drop it."
+        raise InputError(msg)
+    encoded = representation.encode(queries, **settings)
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
     found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
-    _search(
+    stages = _search(
         record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress, len(encoded.which)
     )
     _fill_zeros(found, row_id)
@@ -115,7 +122,7 @@ def retrieve(
     components = _components(record, representation, encoded, found)
     return Results(
         _table(index, queries, encoded.which, found, fallback, components, text),
-        signature(index, record, backend, int(k)),
+        {**signature(index, record, backend, int(k)), **getattr(encoded, "settings", {}), **stages},
     )
 
 
@@ -126,7 +133,7 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
         "options": dict(record.options),
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
-        "representation": {record.representation: index.content["representations"][record.representation]},
+        "representation": {kind: index.content["representations"][kind] for kind in record.representations},
         "index": index.fingerprint,
         "backend": backend,
         "k": k,
@@ -137,7 +144,7 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
 
 def subset(inputs: Inputs, chosen: np.ndarray) -> Inputs:
     """Return some of the queries."""
-    of_row = {
+    of_row: dict[str, Any] = {
         name: None if value is None else value[chosen]
         for name in ("graph_of_row", "embedding_of_row", "label_of_row")
         for value in [getattr(inputs, name)]
@@ -146,13 +153,18 @@ def subset(inputs: Inputs, chosen: np.ndarray) -> Inputs:
     return replace(inputs, ids=ids, texts=texts, **of_row)
 
 
-def _backend(name: str) -> str:
-    if name == "cuda":
-        msg = 'retrieve: backend "cuda" is not usable: this version has no CUDA kernels. Use "cpu", or "auto".'
-        raise BackendError(msg)
+def _backend(name: str, record: Metric) -> str:
     if name not in BACKENDS:
         msg = f"retrieve: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
         raise InputError(msg)
+    if name == "cuda":
+        home = f"metric_oracle.kernels.{record.kernel}.cuda"
+        if find_spec(home) is None:
+            msg = f'retrieve: backend "cuda" is not usable: {record.name} has no CUDA kernels. Use "cpu", or "auto".'
+            raise BackendError(msg)
+        if not import_module(home).is_usable():
+            msg = 'retrieve: backend "cuda" is not usable: no CUDA device found. Use "cpu", or "auto".'
+            raise BackendError(msg)
     return "cpu" if name == "auto" else name
 
 
@@ -161,8 +173,14 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
     if not queries.ids:
         msg = "retrieve: queries must be at least one report; got 0. Check the file and the section."
         raise InputError(msg)
-    needs = REPRESENTATIONS[record.representation]
-    if needs.needs is None:
+    for kind in record.representations:
+        _check_queries(queries, record, index, kind)
+
+
+def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> None:
+    """Raise unless every query has what one representation is made from."""
+    needs = REPRESENTATIONS[kind]
+    if needs.needs is None or needs.needs[1] is None:  # made from the texts
         return
     of_row = getattr(queries, needs.needs[1])
     if of_row is None:
@@ -176,7 +194,15 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
             f"{len(queries.ids)} without ({shown}). Add them to the file or leave these queries out."
         )
         raise InputError(msg)
-    if record.representation == "labels":
+    recorded = index.content["representations"][kind].get("encoder", {})
+    given = queries.made_by.get(kind, {})
+    if {"sha256"} <= recorded.keys() & given.keys() and recorded["sha256"] != given["sha256"]:
+        msg = (
+            f"retrieve: {needs.plural} must come from the model of the index, sha256 {recorded['sha256'][:12]}; got "
+            f"{given['sha256'][:12]}. Pass that model, or build another index."
+        )
+        raise InputError(msg)
+    if kind == "labels":
         recorded = index.content["representations"]["labels"]["uncertain"]
         if queries.uncertain != recorded:
             msg = (
@@ -189,12 +215,15 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
 def _search(
     record: Metric, backend: str, representation: Any, encoded: Any, n: int, k: int, found: Found, threads: int,
     progress: Callable[[int], None] | None, n_queries: int,
-) -> None:  # fmt: skip
-    """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock."""
+) -> dict[str, Any]:  # fmt: skip
+    """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
+
+    Return what the signature records of the work: the share of pairs that each stage of a screen dropped.
+    """
     if backend == "reference":
         kernel: Any = _Reference(record)
     else:
-        kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
+        kernel = import_module(f"metric_oracle.kernels.{record.kernel}.{backend}")
     options = {} if backend == "reference" else record.options
     idle: list[Any] = []
 
@@ -224,6 +253,7 @@ def _search(
             # After an error or Ctrl-C no further block begins.
             pool.shutdown(cancel_futures=True)
     _report(progress, done, n, n_queries, reported)
+    return {"stages": kernel.stages(idle)} if hasattr(kernel, "stages") else {}
 
 
 def _report(progress: Callable[[int], None] | None, done: int, n: int, n_queries: int, reported: int) -> int:
@@ -246,23 +276,32 @@ def _search_faiss(kernel: Any, representation: Any, encoded: Any, n: int, k: int
         faiss.omp_set_num_threads(before)
 
 
+def candidates(representation: Any, encoded: Any) -> Callable[[int], Any]:
+    """Return what gives a unit to the reference scorer: weights of tokens may depend on the queries."""
+    return getattr(encoded, "candidate", representation.item)
+
+
 class _Reference:
     """The plain scorer on every distinct candidate, behind the same two functions as a kernel."""
 
     def __init__(self, record: Metric) -> None:
         self._score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
         self._options = record.options
+        self._higher = record.higher_is_better
 
     def new_work(self, representation: Any) -> None:
         return None
 
     def search(self, index: Any, encoded: Any, first: int, last: int, k: int, found: Found, work: None) -> None:
         units = np.arange(len(index.row_ptr) - 1)
-        items = [index.item(u) for u in units]
+        item = candidates(index, encoded)
+        items = [item(int(u)) for u in units]
         for q in range(first, last):
             query = encoded.item(q)
             scores = np.array([self._score(item, query, **self._options)[0] for item in items])
-            found.rows[q], found.scores[q], found.ties[q] = select(units, scores, index.row_ptr, index.row_id, k)
+            sign = 1.0 if self._higher else -1.0
+            rows, best, ties = select(units, sign * scores, index.row_ptr, index.row_id, k)
+            found.rows[q], found.scores[q], found.ties[q] = rows, sign * best, ties
 
 
 def _fill_zeros(found: Found, row_id: np.ndarray) -> None:
@@ -304,7 +343,9 @@ def _components(record: Metric, representation: Any, encoded: Any, found: Found)
     components = kernel.components(representation, encoded, query, units, scores, **record.options)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
     for i in np.unique(np.linspace(0, n * k - 1, min(CHECKED, n * k)).astype(np.int64)):
-        expected = score(representation.item(int(units[i])), encoded.item(int(query[i])), **record.options)
+        expected = score(
+            candidates(representation, encoded)(int(units[i])), encoded.item(int(query[i])), **record.options
+        )
         got = scores[i], {name: values[i] for name, values in components.items()}
         if got != expected:
             msg = (

@@ -12,8 +12,10 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import check_queries, retrieve, subset
+from metric_oracle.retrieval.search import candidates, check_queries, retrieve, subset
 
+# Settings of a search by their names in the signature.
+_SETTINGS = {"idf": "idf", "rescale": "rescaled"}
 _ANSWER = ("rank", "row", "score", "n_ties", "fallback")
 
 
@@ -66,15 +68,15 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
 
     representation = index.representation(record)
     unit_of_row = representation.unit_of_row
-    encoded = representation.encode(queries)
+    settings = {name: signature[recorded] for name, recorded in _SETTINGS.items() if recorded in signature}
+    encoded = representation.encode(queries, **settings)
+    candidate = candidates(representation, encoded)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
     for query, row, value in zip(columns["query_id"], columns["row"], columns["score"], strict=True):
         unit = int(unit_of_row[row]) if 0 <= row < len(unit_of_row) else -1
         again = None
         if unit >= 0:
-            again = score(
-                representation.item(unit), encoded.item(int(encoded.which[position[query]])), **record.options
-            )[0]
+            again = score(candidate(unit), encoded.item(int(encoded.which[position[query]])), **record.options)[0]
         if again != value:
             msg = (
                 f"verify: the score of query {shown_names([query])} and row {row} must be {again!r}; got {value!r}. "
@@ -104,7 +106,9 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
 
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[:sample])
     if len(chosen):
-        table = retrieve(index, subset(queries, chosen), record.name, k=k, backend="reference", text=False).table
+        table = retrieve(
+            index, subset(queries, chosen), record.name, k=k, backend="reference", text=False, **settings
+        ).table
         expected = list(zip(*(table[name].to_pylist() for name in _ANSWER), strict=True))
         for n, query in enumerate(queries.ids[i] for i in chosen):
             if answers[query] != expected[n * k : (n + 1) * k]:

@@ -93,7 +93,7 @@ def test_pt_of_integers(tmp_path, ids_file):
 
 def test_pt_without_torch_names_the_extra(tmp_path, ids_file, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(BackendError, match=r'Install "metric-oracle\[torch\]"'):
+    with pytest.raises(BackendError, match=r'Install "metric-oracle\[encoders\]"'):
         read_embeddings(write(tmp_path, "e.pt", "x"), ids=ids_file)
 
 

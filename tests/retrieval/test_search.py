@@ -30,13 +30,14 @@ def files(corpus):
             "chexbert": corpus[f"{side}_embeddings"],
             "chexbert_labels": corpus[f"{side}_labels"],
             "uncertain": "positive",
+            "encoder": "fake",
         }
         for side in ("train", "test")
     }
 
 
 @pytest.fixture(scope="module")
-def index(corpus, files, tmp_path_factory):
+def index(corpus, files, tmp_path_factory, fake_encoder):
     return api.build_index(corpus["train"], tmp_path_factory.mktemp("index") / "I", **files["train"])
 
 
@@ -53,6 +54,8 @@ def test_every_metric_equals_the_reference_backend(index, queries, metric):
     fast = api.retrieve(index, queries, metric, k=7, threads=2)
     slow = api.retrieve(index, queries, metric, k=7, backend="reference")
     assert fast.table.equals(slow.table)
+    shares = fast.signature.pop("stages", {"scored": 1.0})
+    assert sum(shares.values()) == pytest.approx(1)
     assert fast.signature == {**slow.signature, "backend": "cpu"}
 
 
@@ -170,13 +173,13 @@ def test_unknown_metric(index, queries, metric, hint):
 
 
 def test_unknown_backend(index, queries):
-    match = r"^retrieve: backend must be one of auto, cpu, reference; got 'gpu'\. Choose one\.$"
+    match = r"^retrieve: backend must be one of auto, cpu, cuda, reference; got 'gpu'\. Choose one\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, queries, "bleu", backend="gpu")
 
 
 def test_cuda(index, queries):
-    match = r'^retrieve: backend "cuda" is not usable: this version has no CUDA kernels\. Use "cpu", or "auto"\.$'
+    match = r'^retrieve: backend "cuda" is not usable: bleu-2 has no CUDA kernels\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
         api.retrieve(index, queries, "bleu", backend="cuda")
 

@@ -12,6 +12,7 @@ from metric_oracle.kernels._overlap import (
     by_rarity,
     close_cells,
     contains,
+    count_all,
     count_marked,
     deepen,
     matches,
@@ -218,6 +219,25 @@ def search(index, encoded, first, last, k, found, work, *, order, coco):
         encoded.queries, first, last, order, coco, index.features, index.cells, k, *work,
         found.rows, found.scores, found.ties,
     )  # fmt: skip
+
+
+@jit
+def _score_all(queries, q, index, matched, out):
+    count_all(queries, q, 0, index, matched[0])
+    count_all(queries, q, 1, index, matched[1])
+    reference_length = np.int64(queries.sizes[q, 0])
+    for u in range(len(out)):
+        length = np.int64(index.sizes[0, u])
+        m1, m2 = np.int64(matched[0, u]), np.int64(matched[1, u])
+        out[u] = bleu(m1, m2, 0, 0, length, reference_length, 2, False)
+
+
+def score_all(index, encoded, q):
+    """Return BLEU-2 of every unit against a distinct query: float64[D]."""
+    n = len(index.features.fwd_ptr) - 1
+    out = np.empty(n)
+    _score_all(encoded.queries, q, index.features, np.empty((2, n), np.int32), out)
+    return out
 
 
 def new_work(index):

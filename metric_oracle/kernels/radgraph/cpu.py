@@ -13,6 +13,7 @@ from metric_oracle.kernels._overlap import (
     SLACK,
     by_rarity,
     contains,
+    count_all,
     count_marked,
     matches,
     new_scratch,
@@ -249,6 +250,26 @@ def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
         encoded.queries, first, last, family_a, family_b, index.features, index.cells(family_a, family_b), k, *work,
         found.rows, found.scores, found.ties,
     )  # fmt: skip
+
+
+@jit
+def _score_all(queries, q, family_a, family_b, index, matched, out):
+    count_all(queries, q, family_a, index, matched[0])
+    count_all(queries, q, family_b, index, matched[1])
+    n_a = np.int64(queries.sizes[q, family_a])
+    n_b = np.int64(queries.sizes[q, family_b])
+    for u in range(len(out)):
+        sizes_a = index.sizes[family_a, u] + n_a
+        sizes_b = index.sizes[family_b, u] + n_b
+        out[u] = mean_f1(np.int64(matched[0, u]), sizes_a, np.int64(matched[1, u]), sizes_b)
+
+
+def score_all(index, encoded, q):
+    """Return the RadGraph F1 of Yu et al. of a distinct query with every unit: float64[D]."""
+    n = len(index.features.fwd_ptr) - 1
+    out = np.empty(n)
+    _score_all(encoded.queries, q, 0, 1, index.features, np.empty((2, n), np.int32), out)
+    return out
 
 
 def new_work(index):

@@ -1,0 +1,1 @@
+"""RadCliQ: the composite of RadGraph F1, BERTScore, CheXbert similarity and BLEU-2 that predicts errors."""

@@ -1,0 +1,122 @@
+"""RadCliQ search: three parts are cheap for every candidate; with them BERTScore's own bounds bound the composite.
+
+RadCliQ falls as BERTScore rises, so the least RadCliQ is the greatest F1 plus a bonus that the other parts give.
+"""
+
+import numpy as np
+
+from metric_oracle.kernels.bertscore import cpu as bertscore
+from metric_oracle.kernels.bertscore.score import F1
+from metric_oracle.kernels.bleu.cpu import score_all as score_all_bleu
+from metric_oracle.kernels.chexbert.cpu import score_pairs, screen_error
+from metric_oracle.kernels.radcliq.score import PARTS, radcliq, table, term
+from metric_oracle.kernels.radgraph.cpu import score_all as score_all_radgraph
+from metric_oracle.kernels.topk.reference import select
+
+STAGES = bertscore.STAGES
+
+
+def search(index, encoded, first, last, k, found, work, *, variant):
+    """Find the k rows with the least RadCliQ for the distinct queries first .. last - 1."""
+    constants, intercept = table(variant)
+    similar = _similarities(index, encoded, first, last)
+    for q in range(first, last):
+        values = _overlaps(index, encoded, q)
+        if "chexbert" in index.parts:
+            values["chexbert"] = similar[q - first]
+        others = np.full(len(index.row_ptr) - 1, intercept)
+        for part, (mean, scale, weight) in zip(PARTS, constants, strict=True):
+            if part in values:
+                others += term(values[part], mean, scale, weight)[index.unit[part]]
+        item, parts = _finalists(index, encoded, q, k, others, constants, work)
+        scores = -_scores(index, encoded, q, item, parts, values, variant)["score"]
+        rows, best, ties = select(item, scores, index.row_ptr, index.row_id, k)
+        found.rows[q], found.scores[q], found.ties[q] = rows, -best, ties
+
+
+def _finalists(index, encoded, q, k, others, constants, work):
+    """Return the items that may be among the k best, and their exact BERTScore (None where it has no weight)."""
+    if "bertscore" not in index.parts:
+        n = len(others)
+        kept = others <= np.partition(others, min(k, n) - 1)[min(k, n) - 1]
+        return np.flatnonzero(kept), None
+    queries = encoded.parts["bertscore"]
+    _, scale, weight = constants[PARTS.index("bertscore")]
+    slope = -weight / scale
+    if queries.baseline is not None:
+        slope /= 1.0 - queries.baseline[F1]
+    # `others` are right within the rounding of a float32 cosine.
+    error = 0.0
+    if "chexbert" in index.parts:
+        _, scale, weight = constants[PARTS.index("chexbert")]
+        error = abs(weight / scale) * screen_error(index.parts["chexbert"].vectors.shape[1]) / slope
+    bonus = (-others / slope + error).astype(np.float32)
+    items = bertscore.Items(index.unit["bertscore"], bonus, 2 * error + 1e-5, False, index.row_ptr)
+    item, precision, recall = bertscore.find(
+        index.parts["bertscore"], queries, encoded.of(q, "bertscore"), k, items, work, F1
+    )
+    return item, bertscore.final_scores(precision, recall, queries.baseline)[F1]
+
+
+def _overlaps(index, encoded, q):
+    """Return the exact values of RadGraph F1 and BLEU-2 for every unit of theirs, as far as they count."""
+    scorers = {"radgraph": score_all_radgraph, "bleu": score_all_bleu}
+    return {
+        part: score_all(index.parts[part], encoded.parts[part], encoded.of(q, part))
+        for part, score_all in scorers.items()
+        if part in index.parts
+    }
+
+
+def _similarities(index, encoded, first, last):
+    """Return float32 cosines of each query with every distinct embedding."""
+    if "chexbert" not in index.parts:
+        return None
+    which = [encoded.of(q, "chexbert") for q in range(first, last)]
+    return encoded.parts["chexbert"].vectors[which] @ index.parts["chexbert"].vectors.T
+
+
+def _scores(index, encoded, q, item, f1, values, variant):
+    """Return the exact values of the parts for some items, and RadCliQ as "score": float64[n] each."""
+    exact = {}
+    for part in index.parts:
+        if part == "bertscore":
+            exact[part] = f1
+        elif part == "chexbert":
+            exact[part] = np.empty(len(item))
+            vectors = index.parts[part].vectors
+            query = encoded.parts[part].vectors[encoded.of(q, part)]
+            score_pairs(index.unit[part][item].astype(np.int64), query, vectors, exact[part])
+        else:
+            exact[part] = values[part][index.unit[part][item]]
+    constants, intercept = table(variant)
+    columns = [exact.get(part, np.zeros(len(item))).tolist() for part in PARTS]
+    exact["score"] = np.array([radcliq(*row, constants, intercept) for row in zip(*columns, strict=True)])
+    return exact
+
+
+def new_work(index):
+    """Return room for the scratch of one thread, made at its first query."""
+    return bertscore.new_work(index)
+
+
+def stages(works):
+    """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+    return bertscore.stages(works)
+
+
+def components(index, encoded, query, unit, scores, *, variant):
+    """Return the values of the parts for pairs of a distinct query and an item."""
+    out = {part: np.empty(len(query)) for part in PARTS if part in index.parts}
+    for q in np.unique(query).tolist():
+        some = np.flatnonzero(query == q)
+        values = _overlaps(index, encoded, q)
+        f1 = None
+        if "bertscore" in index.parts:
+            which = np.full(len(some), encoded.of(q, "bertscore"))
+            units = index.unit["bertscore"][unit[some]].astype(np.int64)
+            f1 = bertscore.components(index.parts["bertscore"], encoded.parts["bertscore"], which, units, scores)["f1"]
+        exact = _scores(index, encoded, q, unit[some], f1, values, variant)
+        for part, column in out.items():
+            column[some] = exact[part]
+    return out
