@@ -636,7 +636,7 @@ def _registry() -> list[Workload]:
     records.append(Workload("peer-faiss", "CheXbert", "times", 1.0, _faiss, ("chexbert",), "at least", "peer"))
     records += [
         Workload(
-            f"peer-{name}", f"BERTScore's {state_peer.part}, search", "times", state_peer.goal,
+            f"peer-{name}", "BERTScore, search", "times", state_peer.goal,
             partial(_states_peer, name), ("bertscore",), "at least", "peer",
         )
         for name, state_peer in STATE_PEERS.items()

@@ -306,6 +306,8 @@ class TokenQueries:
     index : TokenStateIndex
     settings : dict
         What the signature records.
+    scored : dict
+        Exact precision and recall of pairs of distinct query and unit, as a search found them.
     """
 
     which: np.ndarray
@@ -316,6 +318,7 @@ class TokenQueries:
     baseline: tuple[float, float, float] | None
     index: TokenStateIndex = field(repr=False)
     settings: dict[str, Any]
+    scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, repr=False)
 
     @property
     def longest(self) -> int:

@@ -71,12 +71,15 @@ class CompositeQueries:
     place : dict of str to int64[n]
         Place of each combination among a part's distinct queries.
     index : CompositeIndex
+    scored : dict
+        Values of the parts of pairs of distinct query and combination, as a search found them.
     """
 
     which: np.ndarray
     parts: dict[str, Any]
     place: dict[str, np.ndarray]
     index: CompositeIndex = field(repr=False)
+    scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, repr=False)
 
     def of(self, q: int, part: str) -> int:
         """Return the place of a combination among a part's distinct queries."""

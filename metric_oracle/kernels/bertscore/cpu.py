@@ -618,9 +618,7 @@ def pack_query(states, weights, basis, direction):
     """
     n, width = states.shape
     wide = states.astype(np.float64)
-    squares = np.zeros(n)
-    for dimension in range(width):  # in the order of the reference
-        squares += wide[:, dimension] * wide[:, dimension]
+    squares = np.cumsum(wide * wide, axis=1)[:, -1]  # in the order of the reference
     unit = wide / np.sqrt(squares)[:, None]
     inside = unit @ basis.astype(np.float64)
     step = max(float(np.abs(inside).max()) / 127, 1e-12)
@@ -734,7 +732,15 @@ def find(index, encoded, q, k, items, work, part):
     _fill_tables(index.centers @ unit.T, scratch, _DOWN, _UP)
     answer(part, k, items, corpus, query, scratch, _ABOVE, _BELOW, answers)
     n = answers.state[0]
-    return answers.item[:n].astype(np.int64), answers.precision[:n].copy(), answers.recall[:n].copy()
+    item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
+    remember(encoded, q, items.unit[item], precision, recall)
+    return item.astype(np.int64), precision, recall
+
+
+def remember(encoded, q, unit, precision, recall):
+    """Keep the exact parts of scored pairs: those that are listed are asked for again by :func:`components`."""
+    for u, *parts in zip(unit.tolist(), precision.tolist(), recall.tolist(), strict=True):
+        encoded.scored[q, u] = parts
 
 
 def final_scores(precision, recall, baseline):
@@ -766,6 +772,9 @@ def components(index, encoded, query, unit, scores, part=F1):
     scratch, _ = _room({}, encoded.corpus, 1, 1, encoded.longest, 1)
     packed: dict[int, Query] = {}
     for i, (q, u) in enumerate(zip(query.tolist(), unit.tolist(), strict=True)):
+        if (q, u) in encoded.scored:
+            parts[i] = encoded.scored[q, u]
+            continue
         if q not in packed:
             packed = {q: pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)[0]}
         parts[i] = _exact_pair(u, encoded.corpus, packed[q], scratch)

@@ -29,7 +29,10 @@ def search(index, encoded, first, last, k, found, work, *, variant):
             if part in values:
                 others += term(values[part], mean, scale, weight)[index.unit[part]]
         item, parts = _finalists(index, encoded, q, k, others, constants, work)
-        scores = -_scores(index, encoded, q, item, parts, values, variant)["score"]
+        exact = _scores(index, encoded, q, item, parts, values, variant)
+        scores = -exact.pop("score")
+        for i, *found_parts in zip(item.tolist(), *(column.tolist() for column in exact.values()), strict=True):
+            encoded.scored[q, i] = found_parts
         rows, best, ties = select(item, scores, index.row_ptr, index.row_id, k)
         found.rows[q], found.scores[q], found.ties[q] = rows, -best, ties
 
@@ -107,9 +110,14 @@ def stages(works):
 
 def components(index, encoded, query, unit, scores, *, variant):
     """Return the values of the parts for pairs of a distinct query and an item."""
-    out = {part: np.empty(len(query)) for part in PARTS if part in index.parts}
-    for q in np.unique(query).tolist():
-        some = np.flatnonzero(query == q)
+    out = {part: np.empty(len(query)) for part in index.parts}
+    pairs = list(zip(query.tolist(), unit.tolist(), strict=True))
+    known = np.array([pair in encoded.scored for pair in pairs])
+    kept = np.array([encoded.scored[pair] for pair in pairs if pair in encoded.scored]).reshape(-1, len(out))
+    for column, values in zip(out.values(), kept.T, strict=True):
+        column[known] = values
+    for q in np.unique(query[~known]).tolist():
+        some = np.flatnonzero((query == q) & ~known)
         values = _overlaps(index, encoded, q)
         f1 = None
         if "bertscore" in index.parts:
