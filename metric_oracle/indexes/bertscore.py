@@ -172,8 +172,11 @@ class TokenStateIndex(Units):
     def corpus(self, weight_of_id: np.ndarray) -> Corpus:
         """Return what the kernels take, with a weight of each token id: float64[ids]."""
         states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
+        weights = np.zeros(len(self.ids) + 16, np.float32)
+        weights[:-16] = weight_of_id[self.ids]
+        unit_weight = np.add.reduceat(weights[:-16], self.ptr[:-1], dtype=np.float64)
         return Corpus(
-            states, self.ptr, weight_of_id[self.ids].astype(np.float32), weight_of_id, self.ids, self.cell, self.radius,
+            states, self.ptr, weights, unit_weight, weight_of_id, self.ids, self.cell, self.radius,
             self.codes, self.terms, self.mean_along, self.mean_off, float(self.norm_error[0]), self.row_ptr,
         )  # fmt: skip
 

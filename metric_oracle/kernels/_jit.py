@@ -20,5 +20,10 @@ def jit(function: Callable[..., Any]) -> Any:
         return numba.njit(**flags)(function)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a function into its callers: a call that hands over dozens of arrays costs more than a short body."""
+    return numba.njit(inline="always", nogil=True, fastmath=False, error_model="numpy")(function)
+
+
 # For `score.py`: the function stays plain Python for the reference and can be called from compiled kernels.
 scalar: Any = numba.extending.register_jitable

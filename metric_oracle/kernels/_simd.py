@@ -57,14 +57,14 @@ def _greater(builder, a, b):
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def _greatest_lane(builder, v):
-    """Return the greatest lane of a vector of floats."""
+def _fold(builder, v, combine):
+    """Combine the lanes of a vector, halves first; return one value."""
     n = v.type.count
     while n > 1:
         n //= 2
         order = [(i + n) % v.type.count for i in range(v.type.count)]
         moved = builder.shuffle_vector(v, v, ir.Constant(_vector(_i32, v.type.count), order))
-        v = _greater(builder, v, moved)
+        v = combine(builder, v, moved)
     return builder.extract_element(v, _i32(0))
 
 
@@ -122,7 +122,8 @@ def _keep_maxima(builder, cosines, tokens, columns, row):
             builder.store(_greater(builder, v, builder.load(columns[i])), columns[i])
             most = v if i == 0 else _greater(builder, v, most)
         place = builder.mul(token, _i64(4))
-        _save(builder, _greater(builder, _greatest_lane(builder, most), _load(builder, row, _f32, place)), row, place)
+        greatest = _fold(builder, most, _greater)
+        _save(builder, _greater(builder, greatest, _load(builder, row, _f32, place)), row, place)
 
 
 def make_dots(blocks: int) -> Any:
@@ -166,9 +167,11 @@ def make_dots(blocks: int) -> Any:
 
 
 def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
-    """Return `bounds(query, n_steps, lanes, unit, slack, table, codes, cell, terms, n_tokens, row, column)`.
+    """Return a function that bounds the cosines of a report's tokens with those of a query.
 
-    Maxima both ways of an upper bound on cosines: with `sum` the product of the codes,
+    `bounds(query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)`
+    writes
+    maxima both ways of an upper bound on cosines: with `sum` the product of the codes,
     table[cell] * terms[0] + sum * unit * terms[1] + rest * terms[2] + terms[3] + slack * terms[4].
 
     query    int8[width / 4, 16 * blocks, 4]
@@ -179,13 +182,24 @@ def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
     codes    uint8[n_tokens, width], 128 added
     cell     uint16[n_tokens]
     terms    float32[n_tokens, 5]
-    row, column  as for :func:`make_dots`
+    weights  float32[n_tokens], and 16 readable numbers more
+    fresh    1 where `row` holds nothing yet, 0 where it is raised
+    row      float32[1 + n_tokens + 16]
+        The greatest bound of each token from place 1 on, noise after the last; place 0 is their weighted sum.
+        Whole vectors are written, and summed here: narrow stores that are read back as vectors would stall.
+    column   as for :func:`make_dots`
     """
 
     @intrinsic
-    def bounds(typingctx, query, n_steps, lanes, unit, slack, table, codes, cell, terms, n_tokens, row, column):
+    def bounds(
+        typingctx, query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column
+    ):
         def code(context, builder, signature, values):
-            query, n_steps, lanes, unit, slack, table, codes, cell, terms, n_tokens, row, column = values
+            query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column = (
+                values
+            )
+            is_fresh = builder.icmp_unsigned("!=", fresh, _i64(0))
+            total = cgutils.alloca_once_value(builder, ir.Constant(_vector(_f32), [0.0] * _STEP))
             v16 = _vector(_f32)
             start = [_load(builder, lanes, _vector(_i32), 64 * i) for i in range(blocks)]
             rest = [_load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
@@ -205,27 +219,41 @@ def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
                     ]
 
                 sums = _sums(builder, [start] * len(group), n_steps, multiply)
-                cosines = []
-                for token, integers in zip(group, sums, strict=True):
+                greatest = ir.Constant(v16, [-1e30] * _STEP)  # lanes beyond the group lower nothing that is there
+                for place, (token, integers) in enumerate(zip(group, sums, strict=True)):
                     base = builder.add(terms, builder.mul(token, _i64(20)))
                     t = [_load(builder, base, _f32, 4 * i) for i in range(5)]
                     along, scale, tail = (_spread(builder, x) for x in (t[0], builder.fmul(unit, t[1]), t[2]))
                     constant = _spread(builder, builder.fadd(t[3], builder.fmul(slack, t[4])))
                     number = builder.zext(_load(builder, cell, _i16, builder.mul(token, _i64(2))), _i64)
                     line = builder.add(table, builder.mul(number, _i64(2 * LANES)))
-                    values16 = []
+                    most = None
                     for i, s in enumerate(integers):
                         entry = builder.sitofp(_load(builder, line, _vector(_i16), 32 * i), v16)
                         bound = _fma(builder, entry, along, constant)
                         bound = _fma(builder, rest[i], tail, bound)
-                        values16.append(_fma(builder, builder.sitofp(s, v16), scale, bound))
-                    cosines.append(values16)
-                _keep_maxima(builder, cosines, group, columns, row)
+                        bound = _fma(builder, builder.sitofp(s, v16), scale, bound)
+                        builder.store(_greater(builder, bound, builder.load(columns[i])), columns[i])
+                        most = bound if most is None else _greater(builder, bound, most)
+                    greatest = builder.insert_element(greatest, _fold(builder, most, _greater), _i32(place))
+                at_row = builder.add(row, builder.add(builder.mul(group[0], _i64(4)), _i64(4)))
+                old = _load(builder, at_row, v16)
+                greatest = builder.select(is_fresh, greatest, _greater(builder, greatest, old))
+                _save(builder, greatest, at_row)
+                # Lanes of repeated tokens, and those beyond the group, weigh nothing.
+                left = _spread(builder, builder.trunc(builder.sub(n_tokens, group[0]), _i32))
+                counted = ir.Constant(_vector(_i32), [i if i < len(group) else 1 << 30 for i in range(_STEP)])
+                weight = _load(builder, weights, v16, builder.mul(group[0], _i64(4)))
+                weight = builder.select(
+                    builder.icmp_signed("<", counted, left), weight, ir.Constant(v16, [0.0] * _STEP)
+                )
+                builder.store(_fma(builder, greatest, weight, builder.load(total)), total)
             for i in range(blocks):
                 _save(builder, builder.load(columns[i]), column, 64 * i)
+            _save(builder, _fold(builder, builder.load(total), lambda b, x, y: b.fadd(x, y)), row)
             return context.get_dummy_value()
 
-        arguments: list[Any] = [types.intp] * 12
+        arguments: list[Any] = [types.intp] * 14
         arguments[3] = arguments[4] = types.float32
         return types.void(*arguments), code
 
@@ -273,3 +301,21 @@ def widen(typingctx: Any, source: Any, target: Any, n: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 3), code
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any, n_bytes: Any) -> Any:
+    """Ask for the cache lines of an array that is needed soon; changes nothing else."""
+
+    def code(context, builder, signature, values):
+        address, n_bytes = values
+        byte = _i8.as_pointer()
+        wish = ir.FunctionType(ir.VoidType(), [byte, _i32, _i32, _i32])
+        function = cgutils.get_or_insert_function(builder.module, wish, "llvm.prefetch.p0")
+        lines = builder.udiv(builder.add(n_bytes, _i64(63)), _i64(64))
+        with cgutils.for_range(builder, lines) as line:
+            place = builder.add(address, builder.mul(line.index, _i64(64)))
+            builder.call(function, [builder.inttoptr(place, byte), _i32(0), _i32(2), _i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), code

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit, scalar
-from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, widen
+from metric_oracle.kernels._jit import inlined, jit, scalar
+from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, prefetch, widen
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
 from metric_oracle.kernels.chexbert.score import cosine
 from metric_oracle.kernels.topk.reference import select
@@ -19,6 +19,7 @@ UNIT = 1 << 14  # one in a table of cosines
 SLACK = 1e-5  # for the rounding of sums of float32 numbers: far above it, far below what bounds are worth
 SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k answers
 FIRST = 4  # of which the best 4 k are scored first
+AHEAD = 2  # candidates whose codes are asked for in advance
 STAGES = ("cells", "codes", "float32")
 
 # Passes of up to 32 and of up to LANES query tokens. Two more forms, for 16 and 48, would save a fifth of the products
@@ -34,7 +35,9 @@ class Corpus(NamedTuple):
     ----------
     states : float32[T, d], or float16 seen as uint16
     ptr : int64[D + 1]
-    weights : float32[T] and float64[ids]: by token, and by token id for the exact score
+    weights : float32[T + 16], weight of each token, and room that is read and not used
+    unit_weight : float64[D], sums of a unit's weights
+    weight_of_id : float64[ids], for the exact score
     ids : int32[T]
     cell : uint16[T]
     radius : uint8[T], angle to the centre of the cell in half degrees, rounded up
@@ -48,6 +51,7 @@ class Corpus(NamedTuple):
     states: np.ndarray
     ptr: np.ndarray
     weights: np.ndarray
+    unit_weight: np.ndarray
     weight_of_id: np.ndarray
     ids: np.ndarray
     cell: np.ndarray
@@ -72,9 +76,10 @@ class Query(NamedTuple):
         Unit vectors; a pass of 32 lanes packs its 32 columns tightly.
     codes : int8[passes, K / 4, LANES, 4], packed likewise
     pads : float32[passes, LANES]
-    lanes : float32[passes, 2, LANES], integers and floats, see `_simd.make_bounds`
-    scalars : float32[5]
-        Unit of the codes, slack of the codes, mean of the states along `direction`, length of its rest, greatest rest.
+    lanes, lanes_below : float32[passes, 2 LANES]
+        Integers and floats, see `_simd.make_bounds`; for bounds from above and from below.
+    scalars : float32[4]
+        Unit of the codes, slack of the codes, mean of the states along `direction`, length of its rest.
     """
 
     states: np.ndarray
@@ -84,6 +89,7 @@ class Query(NamedTuple):
     codes: np.ndarray
     pads: np.ndarray
     lanes: np.ndarray
+    lanes_below: np.ndarray
     scalars: np.ndarray
 
 
@@ -96,7 +102,7 @@ class Work(NamedTuple):
     farthest: np.ndarray  # uint16[M], the same rounded up
     upper: np.ndarray  # float32[I], bound on precision
     lower: np.ndarray  # float32[I], the same from below
-    row: np.ndarray  # float32[longest report]
+    row: np.ndarray  # float32[1 + longest report + 16]
     column: np.ndarray  # float32[passes, LANES]
     lowest: np.ndarray  # uint8[passes, LANES]
     wide: np.ndarray  # float32[longest report, d]
@@ -165,14 +171,13 @@ def _bound_precision(items, corpus, work, above, below):
             continue
         high = 0.0
         low = 0.0
-        total = 0.0
         for t in range(np.uint64(corpus.ptr[u]), np.uint64(corpus.ptr[u + 1])):
             w = np.float64(corpus.weights[t])
             m = np.uint64(corpus.cell[t])
             r = np.int64(corpus.radius[t])
             high += w * above[max(np.int64(work.nearest[m]) - r, 0)]
             low += w * (below[np.int64(work.farthest[m]) + r] if r < STEPS else -1.0)
-            total += w
+        total = np.float64(corpus.unit_weight[u])
         work.upper[i] = high / total if total > 0 else 0.0
         work.lower[i] = low / total if total > 0 else 1.0
 
@@ -183,7 +188,7 @@ def _lanes(n, p):
     return 32 if n - p * LANES <= 32 else LANES
 
 
-@jit
+@inlined
 def _bound_recall(u, corpus, query, work, above):
     """Bound the recall of a unit by the cells of its tokens."""
     n = len(query.weights)
@@ -220,55 +225,84 @@ def _means(u, corpus, query, work):
         w = corpus.weights[first + t]
         total += w * work.row[t]
         weight += w
-    precision = total / weight if weight > 0 else 0.0
+    return total / weight if weight > 0 else 0.0, _recall_of_maxima(query, work)
+
+
+@inlined
+def _run_codes(u, corpus, query, lanes, slack, work):
+    """Write the maxima both ways of what :func:`_simd.make_bounds` computes for a unit."""
+    first = corpus.ptr[u]
+    n_tokens = corpus.ptr[u + 1] - first
+    n_steps = corpus.codes.shape[1] // 4
+    codes = corpus.codes.ctypes.data + 4 * n_steps * first
+    cell = corpus.cell.ctypes.data + 2 * first
+    terms = corpus.terms.ctypes.data + 20 * first
+    weights = corpus.weights.ctypes.data + 4 * first
+    unit = query.scalars[0]
+    row = work.row.ctypes.data
+    work.column[:] = -1e30
+    for p in range(query.codes.shape[0]):
+        q = query.codes[p].ctypes.data
+        lane = lanes[p].ctypes.data
+        table = work.table[p].ctypes.data
+        column = work.column[p].ctypes.data
+        fresh = 1 if p == 0 else 0
+        if _lanes(len(query.weights), p) == 32:
+            _bounds2(q, n_steps, lane, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)
+        else:
+            _bounds4(q, n_steps, lane, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)
+
+
+@inlined
+def _recall_of_maxima(query, work):
+    """Return the weighted mean of the query tokens' maxima."""
     total = 0.0
     weight = 0.0
     for i in range(len(query.weights)):
         w = query.weights[i]
         total += w * work.column[i // LANES, i % LANES]
         weight += w
-    return precision, total / weight
+    return total / weight
 
 
-@jit
-def _bound_codes(u, corpus, query, work):
-    """Return upper bounds on precision and recall of a unit from its tokens' codes."""
+@inlined
+def _prefetch_codes(u, corpus):
+    """Ask for what :func:`_run_codes` reads of a unit; units that are left lie too far apart to be foreseen."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
-    _reset_maxima(n_tokens, work)
-    n_steps = corpus.codes.shape[1] // 4
-    codes = corpus.codes.ctypes.data + 4 * n_steps * first
-    cell = corpus.cell.ctypes.data + 2 * first
-    terms = corpus.terms.ctypes.data + 20 * first
-    unit = query.scalars[0]
-    slack = query.scalars[1]
-    for p in range(query.codes.shape[0]):
-        q = query.codes[p].ctypes.data
-        lanes = query.lanes[p].ctypes.data
-        table = work.table[p].ctypes.data
-        row = work.row.ctypes.data
-        column = work.column[p].ctypes.data
-        if _lanes(len(query.weights), p) == 32:
-            _bounds2(q, n_steps, lanes, unit, slack, table, codes, cell, terms, n_tokens, row, column)
-        else:
-            _bounds4(q, n_steps, lanes, unit, slack, table, codes, cell, terms, n_tokens, row, column)
-    return _means(u, corpus, query, work)
+    width = corpus.codes.shape[1]
+    prefetch(corpus.codes.ctypes.data + width * first, width * n_tokens)
+    prefetch(corpus.terms.ctypes.data + 20 * first, 20 * n_tokens)
+    prefetch(corpus.cell.ctypes.data + 2 * first, 2 * n_tokens)
 
 
-@jit
-def _sag(u, corpus, query):
-    """Return how far the bounds of :func:`_bound_codes` lie above precision and recall at most."""
-    total = 0.0
-    weight = 0.0
+@inlined
+def _bound_codes(u, corpus, query, work):
+    """Return upper bounds on precision and recall of a unit from its tokens' codes."""
+    _run_codes(u, corpus, query, query.lanes, query.scalars[1], work)
+    weight = np.float64(corpus.unit_weight[u])
+    return work.row[0] / weight if weight > 0 else 0.0, _recall_of_maxima(query, work)
+
+
+@inlined
+def _bound_codes_below(u, corpus, query, work):
+    """Return lower bounds on precision and recall of a unit: the same terms taken away.
+
+    The loop adds |B'e|, which is small: it is taken away twice afterwards, from each token for precision, the greatest
+    one for recall.
+    """
+    _run_codes(u, corpus, query, query.lanes_below, -query.scalars[1], work)
+    first = corpus.ptr[u]
+    weight = np.float64(corpus.unit_weight[u])
     most = 0.0
-    for t in range(corpus.ptr[u], corpus.ptr[u + 1]):
-        terms = corpus.terms[t]
-        sag = 2.0 * (query.scalars[4] * terms[2] + terms[3] + query.scalars[1] * terms[4] + 4.0 / UNIT)
-        w = corpus.weights[t]
-        total += w * sag
-        weight += w
-        most = max(most, sag)
-    return total / weight if weight > 0.0 else 0.0, most
+    total = np.float64(work.row[0])
+    for t in range(corpus.ptr[u + 1] - first):
+        less = 2.0 * corpus.terms[first + t, 3]
+        most = max(most, less)
+        total -= corpus.weights[first + t] * less
+    above = 4.0 / UNIT + SLACK  # of the table's entries, and for rounding
+    precision = total / weight - above if weight > 0 else 0.0
+    return precision, _recall_of_maxima(query, work) - most - above
 
 
 @jit
@@ -522,6 +556,8 @@ def answer(part, k, items, corpus, query, work, above, below, found):
     # Codes.
     n_left = 0
     for j in range(n_kept):
+        if j + AHEAD < n_kept:
+            _prefetch_codes(items.unit[work.kept[j + AHEAD]], corpus)
         i = work.kept[j]
         u = items.unit[i]
         bound = np.float64(work.kept_bound[j])
@@ -531,8 +567,8 @@ def answer(part, k, items, corpus, query, work, above, below, found):
             is_sure = bound != np.inf
             precision, recall = _bound_codes(u, corpus, query, work)
             if not is_sure:
-                less_precision, less_recall = _sag(u, corpus, query)
-                is_sure = _is_sure(part, precision + recall - less_precision - less_recall, precision + recall)
+                low_precision, low_recall = _bound_codes_below(u, corpus, query, work)
+                is_sure = _is_sure(part, low_precision + low_recall, precision + recall)
             bound = _bound(part, precision, recall) + items.bonus[i] + SLACK if is_sure else np.inf
             if bound < threshold[0]:
                 continue
@@ -632,7 +668,7 @@ def pack_query(states, weights, basis, direction):
     packed = np.zeros((passes, width * LANES), np.float32)
     codes = np.zeros((passes, steps * LANES * 4), np.int8)
     pads = np.full((passes, LANES), -1e30, np.float32)
-    lanes = np.zeros((passes, 2 * LANES), np.int32)
+    lanes = np.zeros((2, passes, 2 * LANES), np.int32)
     for p in range(passes):
         some = slice(p * LANES, min((p + 1) * LANES, n))
         m = some.stop - some.start
@@ -640,16 +676,19 @@ def pack_query(states, weights, basis, direction):
         packed[p, : width * used].reshape(width, used)[:, :m] = unit[some].T
         codes[p, : steps * used * 4].reshape(steps, used, 4)[:, :m] = code[some].reshape(m, steps, 4).swapaxes(0, 1)
         pads[p, :m] = 0
-        lanes[p, :used] = -(1 << 29)  # no token: far below any sum
-        lanes[p, :m] = -128 * code[some].sum(axis=1)
-        lanes[p, used : used + m] = _up(rest[some]).astype(np.float32).view(np.int32)
-        lanes[p, used + m : 2 * used] = np.float32(-1e30).view(np.int32)  # where codes are tiny, sums weigh nothing
+        lanes[:, p, :used] = -(1 << 29)  # no token: far below any sum
+        lanes[:, p, :m] = -128 * code[some].sum(axis=1)
+        lanes[0, p, used : used + m] = _up(rest[some]).astype(np.float32).view(np.int32)
+        lanes[1, p, used : used + m] = (-_up(rest[some])).astype(np.float32).view(np.int32)
+        lanes[:, p, used + m : 2 * used] = np.float32(-1e30).view(np.int32)  # where codes are tiny, sums weigh nothing
     total = weights.sum()
     mean = weights @ unit / total if total else np.zeros(width)
     along = float(mean @ direction)
     off = np.linalg.norm(mean - along * direction)
-    scalars = np.array([step, _up(slack), along, _up(off), _up(rest.max())], np.float32)
-    query = Query(np.ascontiguousarray(wide.T), squares, weights, packed, codes, pads, lanes.view(np.float32), scalars)
+    scalars = np.array([step, _up(slack), along, _up(off)], np.float32)
+    above, below = lanes.view(np.float32)
+    turned = np.ascontiguousarray(wide.T)
+    query = Query(turned, squares, weights, packed, codes, pads, above, below, scalars)
     return query, unit.astype(np.float32)
 
 
@@ -678,7 +717,7 @@ def _room(work, corpus, n_items, n_cells, longest_query, k):
         farthest=np.empty(n_cells, np.uint16),
         upper=np.empty(n_items, np.float32),
         lower=np.empty(n_items, np.float32),
-        row=np.empty(longest, np.float32),
+        row=np.empty(1 + longest + 16, np.float32),
         column=np.empty((passes, LANES), np.float32),
         lowest=np.empty((passes, LANES), np.uint8),
         wide=np.empty((longest, width), np.float32),
