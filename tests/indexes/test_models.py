@@ -1,0 +1,80 @@
+"""Models instead of files: an index from a RadGraph archive and a CheXbert checkpoint, and queries through the same."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metric_oracle import api
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.encoders.chexbert import CheXbert
+from metric_oracle.encoders.radgraph import RadGraph
+from metric_oracle.errors import InputError
+
+pytest.importorskip("transformers")
+pytest.importorskip("faiss")
+ENCODERS = Path(__file__).parents[1] / "encoders"
+TEXTS = ["No acute process.", "Edema of the left lung.", "No acute process.", "Large effusion", "edema"]
+
+
+def module(name: str):
+    spec = importlib.util.spec_from_file_location(name, ENCODERS / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Return a RadGraph archive whose encoder is a local folder, and a CheXbert checkpoint, both tiny."""
+    folder = tmp_path_factory.mktemp("models")
+    radgraph, chexbert = module("tiny_radgraph"), module("test_chexbert")
+    encoder = radgraph.write_encoder(folder / "encoder", "radgraph")
+    archive = radgraph.write_archive(folder / "radgraph.tar.gz", radgraph.files_of("radgraph", encoder, str(encoder)))
+    paths = []
+    for name in ("one", "two"):
+        bert, heads, *_ = chexbert.tiny_parts()
+        if name == "two":
+            heads[0].weight.data += 1
+        (folder / name).mkdir()
+        paths.append(chexbert.save(folder / name, chexbert.tensors_of(bert, heads)))
+    return archive, *paths
+
+
+@pytest.fixture(scope="module")
+def index(models, tmp_path_factory):
+    archive, checkpoint, _ = models
+    reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "made up", {}, {})
+    out = tmp_path_factory.mktemp("index") / "I"
+    return api.build_index(reports, out, radgraph=archive, chexbert=checkpoint, uncertain="positive")
+
+
+def test_the_index_holds_what_the_models_say(index, models):
+    archive, checkpoint, _ = models
+    assert {"radgraph", "chexbert", "chexbert:labels"} <= set(index.metrics)
+    kinds = index.content["representations"]
+    assert kinds["radgraph"]["encoder"] == RadGraph(archive).signature
+    assert kinds["chexbert"]["encoder"] == kinds["labels"]["encoder"] == CheXbert(checkpoint).signature
+    assert kinds["chexbert"]["rows"] == len(TEXTS)
+    assert kinds["chexbert"]["units"] == len(set(TEXTS))
+
+
+def test_a_report_finds_itself(index, models):
+    archive, checkpoint, _ = models
+    queries = api.load_queries(TEXTS, radgraph=archive, chexbert=checkpoint, uncertain="positive")
+    answers = api.retrieve(index, queries, "chexbert").table
+    assert np.allclose(answers["score"].to_numpy(), 1, atol=1e-6)
+    assert set(api.retrieve(index, queries, "radgraph").table["score"].to_pylist()) <= {0.0, 0.5, 1.0}
+
+
+def test_another_model_is_refused(index, models):
+    match = r"^retrieve: embeddings must come from the model of the index, sha256 [0-9a-f]{12}; got [0-9a-f]{12}\. Pass"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, api.load_queries(TEXTS, chexbert=models[2]), "chexbert")
+
+
+def test_a_missing_model_is_one_line(tmp_path):
+    for option, name in (("radgraph", "radgraph.tar.gz"), ("chexbert", "chexbert.pth")):
+        with pytest.raises(InputError, match=rf"^retrieve: .* got {tmp_path / name}\. Check the name\.$"):
+            api.load_queries(TEXTS, **{option: tmp_path / name})
