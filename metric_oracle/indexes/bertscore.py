@@ -180,7 +180,9 @@ class TokenStateIndex(Units):
             self.codes, self.terms, self.mean_along, self.mean_off, float(self.norm_error[0]), self.row_ptr,
         )  # fmt: skip
 
-    def encode(self, inputs: Inputs, *, idf: str | Path = "off", rescale: bool | None = None) -> "TokenQueries":
+    def encode(
+        self, inputs: Inputs, *, idf: str | Path | np.ndarray = "off", rescale: bool | None = None
+    ) -> "TokenQueries":
         """Encode the queries' texts with the corpus's encoder.
 
         Parameters
@@ -188,7 +190,8 @@ class TokenStateIndex(Units):
         inputs : Inputs
         idf : "off", "tests", "corpus" or a file
             Weights of tokens: 1; log((N + 1) / (n + 1)) over N queries or corpus rows of which n have the token; or
-            those of a table with columns token_id and idf. Special tokens have 0 where idf is "off".
+            those of a table with columns token_id and idf, or an array by token id. Special tokens have 0 where idf is
+            "off".
         rescale : bool
             Whether scores are relative to the encoder's baseline; by default where it has one.
         """
@@ -201,7 +204,7 @@ class TokenStateIndex(Units):
         tokens: Tokens,
         make_states: Callable[[Tokens], np.ndarray],
         names: Sequence[str],
-        idf: str | Path = "off",
+        idf: str | Path | np.ndarray = "off",
         rescale: bool | None = None,
     ) -> "TokenQueries":
         """Lay out queries by their tokens; `make_states` gives the states of the distinct sequences."""
@@ -214,7 +217,7 @@ class TokenStateIndex(Units):
             raise InputError(msg)
         _check_words(tokens, self.description["special_ids"], names)
         distinct, which = _distinct(tokens)
-        if str(idf) == "off":
+        if isinstance(idf, str) and idf == "off":
             corpus, weight = self._corpus_off, np.ones(int(distinct.ids.max(initial=0)) + 1)
             weight[[i for i in self.description["special_ids"] if i < len(weight)]] = 0.0
         else:
@@ -235,9 +238,11 @@ class TokenStateIndex(Units):
             {"idf": str(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
         )  # fmt: skip
 
-    def _idf(self, idf: str | Path, tokens: Tokens, distinct: Tokens) -> np.ndarray:
+    def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
         """Return the weight of each token id, float64[ids]."""
         n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
+        if isinstance(idf, np.ndarray):
+            return idf
         if str(idf) in ("tests", "corpus"):
             if str(idf) == "corpus":
                 n, frequency = len(self.row_id), np.zeros(n_ids, np.int64)
@@ -247,6 +252,7 @@ class TokenStateIndex(Units):
                 text = np.repeat(np.arange(n), np.diff(tokens.ptr))
                 frequency = np.bincount(np.unique(text * n_ids + tokens.ids) % n_ids, minlength=n_ids)
             return np.log((n + 1) / (frequency + 1))
+        assert not isinstance(idf, np.ndarray)
         if not Path(idf).is_file():
             msg = (
                 f"retrieve: idf must be off, tests, corpus or a file; got {str(idf)!r}, which is none. Check the name."

@@ -1,5 +1,6 @@
 """What a corpus, or a batch of queries, brings: texts, and graphs, embeddings and labels joined to them on ids."""
 
+import csv
 import json
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, read_graphs
-from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table, shown_names
+from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
 from metric_oracle.corpora.vectors import read_embeddings, read_labels
 from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.encoders.radgraph import RadGraph
@@ -267,12 +268,12 @@ def load_encoding(
 
 def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float, float]:
     """Return precision, recall and f1 of a layer from a table of bert_score."""
-    table = read_table(existing_file(path, function), function)
-    columns = [table.column(name, function, "baseline") for name in ("LAYER", "P", "R", "F")]
-    for row in zip(*columns, strict=True):
+    lines = read_text(existing_file(path, function), function)[0].splitlines()
+    # bert_score's .tsv files have commas.
+    for row in csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","):
         try:
-            number, *values = (float(cell) for cell in row)
-        except (TypeError, ValueError):
+            number, *values = (float(row[name]) for name in ("LAYER", "P", "R", "F"))
+        except (KeyError, TypeError, ValueError):
             continue
         if number == layer and all(-1 < value < 1 for value in values):
             return values[0], values[1], values[2]

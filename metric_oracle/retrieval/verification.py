@@ -104,6 +104,9 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
             )
             raise ExactnessError(msg)
 
+    if settings.get("idf") == "tests":  # the weights are those of all tests, not of a sample
+        of_states = encoded.parts["bertscore"] if record.parts else encoded
+        settings["idf"] = of_states.corpus.weight_of_id
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[:sample])
     if len(chosen):
         table = retrieve(

@@ -509,7 +509,7 @@ def test_baselines_that_are_none(tmp_path):
         refused(none)
     path.write_text("LAYER,P,R\n1,0.5,0.5\n")
     refused(
-        r"^build_index: baseline must be a column of the file; got 'F' for .*b\.csv\. Columns: 'LAYER', 'P', 'R'\.$"
+        r"^build_index: baseline must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in .*b\.c"
     )
 
 

@@ -76,7 +76,7 @@ def test_round_trip(inputs, built):
     assert [d["text"] for d in distinct] == list(dict.fromkeys(inputs.texts))
     assert all(inputs.texts.index(d["text"]) == d["first_row"] for d in distinct)
     assert all(inputs.texts.count(d["text"]) == d["multiplicity"] for d in distinct)
-    assert again.metrics[-1] == "chexbert:labels"
+    assert "chexbert:labels" in again.metrics
     again.verify_files()
 
 
