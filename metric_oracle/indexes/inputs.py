@@ -191,8 +191,8 @@ def load_inputs(
 
 
 def is_archive(path: str | Path) -> bool:
-    """Tell a RadGraph model from annotations: a .tar.gz file, or a folder."""
-    return str(path).lower().endswith((".tar.gz", ".tgz")) or Path(path).is_dir()
+    """Tell a RadGraph model from annotations: a .tar.gz file, or the folder of one."""
+    return str(path).lower().endswith((".tar.gz", ".tgz")) or (Path(path) / "config.json").is_file()
 
 
 def _annotate(
