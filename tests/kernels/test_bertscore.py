@@ -306,25 +306,25 @@ LONG = {
     "over 64": (5, (3, 48, 64, 65, 66), (3, 49, 64, 65, 70), 200),
     "over 128": (3, (2, 127, 128, 129, 140), (64, 128, 129, 131), 65),
 }
-drawn = given(
-    seed=st.integers(0, 2**32),
-    kind=st.sampled_from(KINDS),
-    width=st.sampled_from((3, 8, 31, 64, 65, 200, 384)),
-    storage=st.sampled_from(("float32", "float16")),
-    weighing=st.sampled_from(("off", "idf", "zeros", "wild")),
-)
+SETTING = {
+    "seed": st.integers(0, 2**32),
+    "width": st.sampled_from((3, 8, 31, 64, 65, 200, 384)),
+    "storage": st.sampled_from(("float32", "float16")),
+    "weighing": st.sampled_from(("off", "idf", "zeros", "wild")),
+}
 
 
 @pytest.mark.parametrize("shape", SHORT)
 @examples(60)
-@drawn
+@given(kind=st.sampled_from(KINDS), **SETTING)
 def test_bounds_hold_and_the_search_finds_the_best(shape, seed, kind, width, storage, weighing):
     check(SHORT[shape], seed, kind, width, storage, weighing)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", LONG)
-@examples(24)
-@drawn
+@examples(5)
+@given(**SETTING)
 def test_bounds_hold_and_the_search_finds_the_best_of_more(shape, seed, kind, width, storage, weighing):
     check(LONG[shape], seed, kind, width, storage, weighing)
 

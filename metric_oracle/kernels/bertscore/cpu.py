@@ -109,9 +109,9 @@ class Work(NamedTuple):
     turned: np.ndarray  # float64[d, longest report]
     sums: np.ndarray  # float64[longest query, longest report]
     kept: np.ndarray  # int32[I], items that are left
-    kept_bound: np.ndarray  # float32[I], their bounds
+    kept_bound: np.ndarray  # float64[I], their bounds; near the pole of F1 float32 would round by more than SLACK
     seed: np.ndarray  # int32[seeds], items with the best bounds
-    seed_bound: np.ndarray  # float32[seeds]
+    seed_bound: np.ndarray  # float64[seeds]
 
 
 def angle_tables():
@@ -724,9 +724,9 @@ def _room(work, corpus, n_items, n_cells, longest_query, k):
         turned=np.empty((width, longest)),
         sums=np.empty((longest_query, longest)),
         kept=np.empty(n_items, np.int32),
-        kept_bound=np.empty(n_items, np.float32),
+        kept_bound=np.empty(n_items),
         seed=np.empty(n_seeds, np.int32),
-        seed_bound=np.empty(n_seeds, np.float32),
+        seed_bound=np.empty(n_seeds),
     )
     answers = Answers(
         item=np.empty(n_items, np.int32),
