@@ -16,7 +16,7 @@ from metric_oracle.retrieval.results import Results, read_results
 __all__ = ["build_index", "load_queries", "open_index", "retrieve", "verify"]
 
 
-_ENCODING_OPTIONS = ("layer", "states", "bf16", "baseline", "device", "tell", "advance")
+_ENCODING_OPTIONS = ("layer", "states", "bf16", "baseline", "device", "max_memory", "tell", "advance")
 
 
 def build_index(
@@ -141,6 +141,7 @@ def retrieve(
     progress: Callable[[int], None] | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
+    max_memory: float | None = None,
     **loading: Any,
 ) -> Results:
     """Find, for every test report, the k reports of the corpus that score best under a metric.
@@ -151,7 +152,7 @@ def retrieve(
     queries : path, list of texts, Reports or Inputs
     metric : str
         Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``.
-    k, backend, threads, text, progress
+    k, backend, threads, text, progress, max_memory
         See :func:`metric_oracle.retrieval.search.retrieve`.
     idf, rescale
         Of BERTScore: weights of tokens ("off", "tests", "corpus" or a file), and whether scores are relative to the
@@ -163,8 +164,9 @@ def retrieve(
     batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
     settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
     return _search.retrieve(
-        opened, batch, metric, k=k, backend=backend, threads=threads, text=text, progress=progress, **settings
-    )
+        opened, batch, metric, k=k, backend=backend, threads=threads, text=text, progress=progress,
+        max_memory=max_memory, **settings,
+    )  # fmt: skip
 
 
 def verify(

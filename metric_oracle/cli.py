@@ -42,6 +42,7 @@ IdColumn = Annotated[str | None, typer.Option(help="Id column, where its name do
 TextColumn = Annotated[str | None, typer.Option(help="Text column, where its name does not say it.")]
 Split = Annotated[str | None, typer.Option(help='Rows to use, such as "train+validate" or "test".')]
 SplitFile = Annotated[Path | None, typer.Option(help="Split of each study, such as mimic-cxr-2.0.0-split.csv.gz.")]
+MaxMemory = Annotated[float | None, typer.Option(help="GB of memory to stay under; default: no limit.")]
 Profile = Annotated[str, typer.Option(help="Section rule for MIMIC-CXR report files: yu2023 or mit.")]
 
 
@@ -165,6 +166,7 @@ def build_index(
     device: Annotated[
         str | None, typer.Option(help="Where models run: cpu or cuda; default: cuda where there is one.")
     ] = None,
+    max_memory: MaxMemory = None,
     section: Section = "impression",
     id_column: IdColumn = None,
     text_column: TextColumn = None,
@@ -198,6 +200,7 @@ def build_index(
             bf16=bf16,
             baseline=baseline,
             device=device,
+            max_memory=max_memory,
             tell=_note,
             advance=partial(step, "encoding"),
             section=section,
@@ -230,6 +233,7 @@ def retrieve(
         bool | None,
         typer.Option("--rescale/--no-rescale", help="BERTScore relative to the baseline; default: where there is one."),
     ] = None,
+    max_memory: MaxMemory = None,
     radgraph: Radgraph = None,
     chexbert: Chexbert = None,
     chexbert_ids: ChexbertIds = None,
@@ -293,7 +297,7 @@ def retrieve(
     with _bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
             opened, batch, metric, k=k, backend=backend, threads=threads, text=with_text, idf=idf, rescale=rescale,
-            progress=advance,
+            progress=advance, max_memory=max_memory,
         )  # fmt: skip
     if results.signature.get("truncated_queries"):
         _note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")

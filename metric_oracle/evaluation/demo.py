@@ -21,7 +21,7 @@ METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert"
 ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Encoding takes most of a minute for more, without a GPU.
-MOST_ENCODED, MOST_QUERIES = 2000, 100
+MOST_ENCODED, MOST_QUERIES = 1000, 100
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, wr
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.features import Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.indexes.store import map_file, read_arrays, release, write_arrays
 from metric_oracle.kernels.bertscore.cpu import STEP, STEPS, UNIT, Corpus
 
 CODE = 64  # bytes of a token's code: one cache line
@@ -29,7 +29,8 @@ SAMPLE = 1 << 17  # tokens that centres and basis are made from
 TOKENS_A_CELL = 512
 MOST_CELLS = 1 << 14
 ROUNDS = 4  # of k-means
-BLOCK = 1 << 14  # tokens at once
+BLOCK, LEAST_BLOCK = 1 << 14, 1 << 8  # tokens at once
+BOUND_BYTES = CODE + 27  # of a token's cell, radius, code, terms and id
 MARGIN = 1e-5  # relative and absolute, for the float32 rounding of lengths
 
 
@@ -99,32 +100,36 @@ class TokenStateIndex(Units):
         encoder = encoding.encoder
         tokens = encoder.tokenize(texts)
         distinct, unit_of_text = _distinct(tokens)
-        encoding.tell(_plan(distinct, encoder, encoding.storage))
+        block = _block(len(distinct.ids), encoder.width, encoding.max_memory)
+        encoding.tell(_plan(distinct, encoder, encoding.storage, block))
         if tokens.n_truncated:
             encoding.tell(
                 f"{tokens.n_truncated:,} of {len(texts):,} distinct texts are longer than the {encoder.max_length} "
                 f"tokens that {encoder.name} takes: their ends are cut off"
             )
         encoding.scratch.mkdir(exist_ok=True)
-        states = write_states(
+        path = encoding.scratch / "states.raw"
+        write_states(
             encoder,
             distinct,
-            encoding.scratch / "states.raw",
+            path,
             storage=encoding.storage,
             progress=lambda done: encoding.advance(done, len(distinct.ids)),
         )
+        states = np.frombuffer(map_file(path), encoding.storage).reshape(-1, encoder.width)
         description = {
             "encoder": encoder.signature,
             "special_ids": list(encoder.special_ids),
             "baseline": encoding.baseline,
             "truncated": tokens.n_truncated,
         }
-        return cls.from_states(states, distinct, unit_of_text[row_text], description)
+        return cls.from_states(states, distinct, unit_of_text[row_text], description, block)
 
     @classmethod
     def from_states(
-        cls, states: np.ndarray, tokens: Tokens, unit_of_row: np.ndarray, description: dict[str, Any]
-    ) -> "TokenStateIndex":
+        cls, states: np.ndarray, tokens: Tokens, unit_of_row: np.ndarray, description: dict[str, Any],
+        block: int = BLOCK,
+    ) -> "TokenStateIndex":  # fmt: skip
         """Index token states that are there: float16 or float32[T, d] of distinct sequences, longest first."""
         row_ptr, row_id = group_rows(unit_of_row, len(tokens.ptr) - 1)
         unit = np.repeat(np.arange(len(tokens.ptr) - 1), np.diff(tokens.ptr))
@@ -139,7 +144,7 @@ class TokenStateIndex(Units):
             "storage": states.dtype.name,
             "special_only": int(np.count_nonzero(words[unit_of_row[unit_of_row >= 0]] == 0)),
         }
-        bounds = screen(states, tokens.ptr)
+        bounds = screen(states, tokens.ptr, block)
         return cls(states, tokens.ids, tokens.ptr, frequency, row_ptr, row_id, **bounds, description=description)
 
     def counts(self) -> dict[str, Any]:
@@ -383,15 +388,39 @@ def _check_words(tokens: Tokens, special: Sequence[int], names: Sequence[str]) -
         raise InputError(msg)
 
 
-def _plan(tokens: Tokens, encoder: TokenEncoder, storage: np.dtype) -> str:
+def _n_cells(n_tokens: int) -> int:
+    return int(np.clip(1 << int(np.log2(max(n_tokens // TOKENS_A_CELL, 1))), 1, MOST_CELLS))
+
+
+def _memory(n_tokens: int, width: int, block: int) -> int:
+    """Return the bytes that building holds at most beside the model and mapped pages."""
+    return n_tokens * BOUND_BYTES + (SAMPLE * 3 + block * 8) * width * 4 + block * _n_cells(n_tokens) * 4
+
+
+def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
+    """Return how many tokens at once stay within `max_memory` GB."""
+    block = BLOCK
+    while max_memory is not None and block > LEAST_BLOCK and _memory(n_tokens, width, block) > max_memory * 1e9:
+        block //= 2
+    least = _memory(n_tokens, width, block) / 1e9
+    if max_memory is not None and least > max_memory:
+        msg = (
+            f"build_index: max_memory must be at least {least + 0.005:.2f} GB for {n_tokens:,} tokens x {width}; got "
+            f"{max_memory}. Give more, or index fewer reports."
+        )
+        raise InputError(msg)
+    return block
+
+
+def _plan(tokens: Tokens, encoder: TokenEncoder, storage: np.dtype, block: int) -> str:
     """Say what building will take, before it begins."""
-    states = len(tokens.ids) * encoder.width * storage.itemsize
-    bounds = len(tokens.ids) * (CODE + 23 + 4)
-    blocks = (SAMPLE * 3 + BLOCK * 8) * encoder.width * 4 + BLOCK * MOST_CELLS * 4
+    n_tokens = len(tokens.ids)
+    states, bounds = n_tokens * encoder.width * storage.itemsize, n_tokens * BOUND_BYTES
     return (
-        f"token states: {len(tokens.ptr) - 1:,} distinct reports, {len(tokens.ids):,} tokens x {encoder.width} "
+        f"token states: {len(tokens.ptr) - 1:,} distinct reports, {n_tokens:,} tokens x {encoder.width} "
         f"{storage}; {(states + bounds) / 1e9:.2f} GB on disk ({(2 * states + bounds) / 1e9:.2f} GB while building), "
-        f"{(blocks + bounds) / 1e9:.2f} GB of memory beside the model, encoded on {encoder.device}"
+        f"{_memory(n_tokens, encoder.width, block) / 1e9:.2f} GB of memory beside the model, "
+        f"encoded on {encoder.device}"
     )
 
 
@@ -411,15 +440,14 @@ def _read_idf(path: Path, n_ids: int) -> np.ndarray:
     return weight
 
 
-def screen(states: np.ndarray, ptr: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
-    """Make the cells and codes of token states: float16 or float32[T, d]."""
+def screen(states: np.ndarray, ptr: np.ndarray, at_once: int = BLOCK, seed: int = 0) -> dict[str, np.ndarray]:
+    """Make the cells and codes of token states, float16 or float32[T, d], so many tokens at once."""
     n_tokens = len(states)
     rng = np.random.default_rng(seed)
     sample = _unit(states[np.sort(rng.permutation(n_tokens)[:SAMPLE])])
     basis = np.ascontiguousarray(np.linalg.eigh((sample.T @ sample).astype(np.float64))[1][:, ::-1][:, :CODE])
-    n_cells = int(np.clip(1 << int(np.log2(max(n_tokens // TOKENS_A_CELL, 1))), 1, MOST_CELLS))
     narrow = basis.astype(np.float32)
-    centers = _centers(sample, narrow, n_cells, rng)
+    centers = _centers(sample, narrow, _n_cells(n_tokens), at_once, rng)
     narrow_centers = centers @ narrow
     code_width = -(-basis.shape[1] // 4) * 4
     cell = np.empty(n_tokens, np.uint16)
@@ -427,8 +455,8 @@ def screen(states: np.ndarray, ptr: np.ndarray, seed: int = 0) -> dict[str, np.n
     codes = np.full((n_tokens, code_width), 128, np.uint8)
     terms = np.empty((n_tokens, 5), np.float32)
     norm_error = 0.0
-    for first in range(0, n_tokens, BLOCK):
-        block = slice(first, first + BLOCK)
+    for first in range(0, n_tokens, at_once):
+        block = slice(first, first + at_once)
         raw = states[block].astype(np.float32)
         lengths = np.linalg.norm(raw, axis=1)
         norm_error = max(norm_error, float(np.abs(lengths - 1).max()))
@@ -451,6 +479,7 @@ def screen(states: np.ndarray, ptr: np.ndarray, seed: int = 0) -> dict[str, np.n
         terms[block, 2] = _up(np.linalg.norm(tail - tail_inside @ narrow.T, axis=1))
         terms[block, 3] = _up(np.linalg.norm(tail_inside, axis=1))
         terms[block, 4] = _up(np.linalg.norm(coded, axis=1))
+        release()  # the states are read once, in order
     direction = sample.mean(axis=0)
     direction /= max(float(np.linalg.norm(direction)), 1e-12)
     along, off = _means(states, ptr, direction)
@@ -470,13 +499,13 @@ def _unit(states):
     return wide / np.linalg.norm(wide, axis=1, keepdims=True)
 
 
-def _centers(sample, narrow, n_cells, rng):
+def _centers(sample, narrow, n_cells, at_once, rng):
     """K-means over directions, in the first dimensions of the basis."""
     low = sample @ narrow
     centers = low[rng.permutation(len(low))[:n_cells]]
     for _ in range(ROUNDS):
         nearest = np.concatenate(
-            [np.argmax(x @ centers.T, axis=1) for x in np.array_split(low, max(len(low) // BLOCK, 1))]
+            [np.argmax(x @ centers.T, axis=1) for x in np.array_split(low, max(len(low) // at_once, 1))]
         )
         order = np.argsort(nearest, kind="stable")
         used, start = np.unique(nearest[order], return_index=True)

@@ -35,6 +35,8 @@ class Encoding:
     baseline : (precision, recall, f1) of random pairs under this encoder, or None
     scratch : Path or None
         Folder for finished parts of the work, given by the build.
+    max_memory : float or None
+        GB that building may hold beside the model and mapped files.
     tell : function
         Called with lines for people: what the work will take, what was cut off.
     advance : function
@@ -45,6 +47,7 @@ class Encoding:
     storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
     baseline: tuple[float, float, float] | None = None
     scratch: Path | None = None
+    max_memory: float | None = None
     tell: Callable[[str], None] = _ignore
     advance: Callable[[int, int], None] = _ignore
 
@@ -229,6 +232,7 @@ def load_encoding(
     bf16: bool = False,
     baseline: str | Path | None = None,
     device: str | None = None,
+    max_memory: float | None = None,
     tell: Callable[[str], None] = _ignore,
     advance: Callable[[int, int], None] = _ignore,
 ) -> Encoding:
@@ -251,7 +255,7 @@ def load_encoding(
         built in.
     device : {"cpu", "cuda"}
         By default "cuda" where there is one.
-    tell, advance
+    max_memory, tell, advance
         See :class:`Encoding`.
     """
     states = states or "float32"
@@ -263,7 +267,15 @@ def load_encoding(
     )
     known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
     chosen = known if baseline is None else _read_baseline(Path(baseline), opened.layer, function)
-    return Encoding(opened, np.dtype(states), chosen, tell=tell, advance=advance)
+    check_max_memory(max_memory, function)
+    return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, advance=advance)
+
+
+def check_max_memory(max_memory: float | None, function: str) -> None:
+    """Raise unless a limit of memory is a number above 0."""
+    if max_memory is not None and (isinstance(max_memory, bool) or not 0 < max_memory < np.inf):
+        msg = f"{function}: max_memory must be a number of GB above 0; got {max_memory!r}. Choose one, or leave it out."
+        raise InputError(msg)
 
 
 def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float, float]:

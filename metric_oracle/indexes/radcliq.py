@@ -42,7 +42,9 @@ class CompositeIndex(Units):
         item_of_row = np.full(n_rows, -1, np.int64)
         item_of_row[complete] = which.reshape(-1)
         unit = {name: distinct[:, i].astype(np.int32) for i, name in enumerate(names)}
-        return cls(parts, unit, *group_rows(item_of_row, len(distinct)))
+        row_ptr, row_id = group_rows(item_of_row, len(distinct))
+        row_ptr.flags.writeable = False  # as in a mapped file: else BERTScore's search is compiled once more
+        return cls(parts, unit, row_ptr, row_id)
 
     def encode(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
         """Encode the queries for each part; `settings` are those of BERTScore."""

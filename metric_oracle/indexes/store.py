@@ -4,13 +4,41 @@ Arrays of different lengths share a file as one row of large lists, so that a re
 reach the kernels without a copy.
 """
 
+import mmap
+import resource
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
+
+_MAPS: WeakSet[mmap.mmap] = WeakSet()
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """Map a file, read-only, so that :func:`release` knows it."""
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPS.add(mapped)
+    return mapped
+
+
+def release() -> None:
+    """Give the pages of all mapped files back to the system, which brings them again when they are read."""
+    for mapped in list(_MAPS):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def resident() -> int:
+    """Return the bytes that the process holds, mapped pages included; where the system does not tell, the most ever."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        return int(status.read_text().split()[1]) * mmap.PAGESIZE
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
@@ -33,7 +61,7 @@ def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) 
 
 def read_arrays(path: Path) -> dict[str, Any]:
     """Return the columns of :func:`write_arrays`: read-only views of the mapped file, strings as an Arrow array."""
-    batch = ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    batch = ipc.open_file(pa.py_buffer(map_file(path))).get_batch(0)
     columns: dict[str, Any] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         shape = field.metadata[b"shape"].decode()

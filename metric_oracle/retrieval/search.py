@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
@@ -15,13 +16,15 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import REPRESENTATIONS, Index
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.inputs import Inputs, check_max_memory
+from metric_oracle.indexes.store import release, resident
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import BACKENDS, Metric, get_metric
 from metric_oracle.retrieval.results import Results
 
 CHECKED = 100  # listed pairs that are scored again by the reference, evenly spread; `verify` does all
 BLOCK = 32  # queries a task: small enough to share the work evenly, large enough to cost nothing
+LEAST_BLOCK = 4  # the same where memory is looked after
 
 
 class Found(NamedTuple):
@@ -55,6 +58,7 @@ def retrieve(
     threads: int | None = None,
     text: bool = True,
     progress: Callable[[int], None] | None = None,
+    max_memory: float | None = None,
     **settings: Any,
 ) -> Results:
     """Find, for every query, the k corpus reports that score best.
@@ -77,6 +81,9 @@ def retrieve(
         Whether the results carry the candidates' text.
     progress : function
         Called with the number of queries answered since the last call.
+    max_memory : float
+        GB that the process should hold at most, within some per cent: pages of the index's files are given back in
+        time, and read again.
     **settings
         Of metrics over token states: `idf` and `rescale`, see `TokenStateIndex.encode` in `indexes.bertscore`.
 
@@ -104,6 +111,7 @@ def retrieve(
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1):
         msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
         raise InputError(msg)
+    check_max_memory(max_memory, "retrieve")
     backend = _backend(backend, record)
     check_queries(queries, record, index)
     if settings and "bertscore" not in record.representations:
@@ -113,8 +121,9 @@ def retrieve(
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
     found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
     stages = _search(
-        record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress, len(encoded.which)
-    )
+        record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress,
+        len(encoded.which), max_memory,
+    )  # fmt: skip
     _fill_zeros(found, row_id)
     fallback = np.zeros((n, k), bool)
     if record.fallback:
@@ -214,7 +223,7 @@ def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> 
 
 def _search(
     record: Metric, backend: str, representation: Any, encoded: Any, n: int, k: int, found: Found, threads: int,
-    progress: Callable[[int], None] | None, n_queries: int,
+    progress: Callable[[int], None] | None, n_queries: int, max_memory: float | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
@@ -226,15 +235,18 @@ def _search(
         kernel = import_module(f"metric_oracle.kernels.{record.kernel}.{backend}")
     options = {} if backend == "reference" else record.options
     idle: list[Any] = []
+    limit = None if max_memory is None else _Limit(max_memory, threads)
+    size = BLOCK if limit is None else LEAST_BLOCK
 
     def run(first: int) -> int:
-        last = min(first + BLOCK, n)
+        last = min(first + size, n)
         work = idle.pop() if idle else kernel.new_work(representation)
-        kernel.search(representation, encoded, first, last, k, found, work, **options)
+        with limit or nullcontext():
+            kernel.search(representation, encoded, first, last, k, found, work, **options)
         idle.append(work)
         return last - first
 
-    blocks = range(0, n, BLOCK)
+    blocks = range(0, n, size)
     reported = done = 0
     if getattr(kernel, "OWN_THREADS", False):
         _search_faiss(kernel, representation, encoded, n, k, found, threads)
@@ -254,6 +266,29 @@ def _search(
             pool.shutdown(cancel_futures=True)
     _report(progress, done, n, n_queries, reported)
     return {"stages": kernel.stages(idle)} if hasattr(kernel, "stages") else {}
+
+
+class _Limit:
+    """Keeps the memory of the process under a limit: before each block, mapped pages make room for what one took."""
+
+    def __init__(self, gigabytes: float, threads: int) -> None:
+        self._bytes, self._threads = gigabytes * 1e9, threads
+        self._growth, self._before = self._bytes / 8, 0.0  # what a block takes is known after the first ones
+
+    def __enter__(self) -> None:
+        if resident() + self._threads * self._growth > self._bytes:
+            release()
+            held = resident()
+            if held > self._bytes:
+                msg = (
+                    f"retrieve: max_memory must be at least {held / 1e9 + 0.005:.2f} GB (held besides files); got "
+                    f"{self._bytes / 1e9:g}. Give more, or fewer queries at once."
+                )
+                raise InputError(msg)
+        self._before = resident()
+
+    def __exit__(self, *error: object) -> None:
+        self._growth = max(self._growth, resident() - self._before)
 
 
 def _report(progress: Callable[[int], None] | None, done: int, n: int, n_queries: int, reported: int) -> int:

@@ -19,6 +19,7 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
 from metric_oracle.errors import BackendError, IndexFormatError, InputError
+from metric_oracle.indexes import bertscore
 from metric_oracle.indexes import index as index_module
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_encoding
@@ -160,6 +161,33 @@ def test_building_says_what_it_takes(tmp_path):
         f"1 of {len(set(TEXTS))} distinct texts are longer than the 26 tokens that fake takes: their ends are cut off"
     ]
     assert steps == [(n_tokens, n_tokens)]
+
+
+def test_building_within_a_limit(built, tmp_path):
+    """The blocks get smaller, the states stay the same, and so do the answers."""
+    n_tokens = len(opened(built).ids)
+    least = bertscore._memory(n_tokens, 16, bertscore.LEAST_BLOCK) / 1e9
+    assert bertscore._block(n_tokens, 16, None) == bertscore.BLOCK
+    assert bertscore._block(n_tokens, 16, least) == bertscore.LEAST_BLOCK
+    index = build(corpus(max_memory=least), tmp_path / "I")
+    assert opened(index).states.tobytes() == opened(built).states.tobytes()
+    answers = [api.retrieve(some, queries(*QUERIES), "bertscore", k=5).table for some in (index, built)]
+    assert answers[0].equals(answers[1])
+
+
+def test_limits_of_building_that_cannot_be(tmp_path):
+    match = (
+        r"^build_index: max_memory must be at least 0\.\d\d GB for [0-9,]+ tokens x 16; "
+        r"got 0\.001\. Give more, or index fewer reports\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        build(corpus(max_memory=0.001), tmp_path / "I")
+    for value in (0, -1.0, float("inf"), float("nan"), True):
+        match = (
+            rf"^build_index: max_memory must be a number of GB above 0; got {value!r}\. Choose one, or leave it out\.$"
+        )
+        with pytest.raises(InputError, match=match):
+            corpus(max_memory=value)
 
 
 # Killed builds

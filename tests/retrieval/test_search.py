@@ -3,6 +3,7 @@ import re
 import threading
 import time
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.indexes import chexbert
+from metric_oracle.indexes import chexbert, store
 from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval import search
 
 LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "rouge-l")
 
@@ -57,6 +59,48 @@ def test_every_metric_equals_the_reference_backend(index, queries, metric):
     shares = fast.signature.pop("stages", {"scored": 1.0})
     assert sum(shares.values()) == pytest.approx(1)
     assert fast.signature == {**slow.signature, "backend": "cpu"}
+
+
+def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
+    """Pages go back whenever the next block may need more than is left, and the answers do not depend on it."""
+    released, held = [], [1.0e9]
+    monkeypatch.setattr(search, "resident", lambda: held[0])
+    monkeypatch.setattr(search, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
+    free = api.retrieve(index, queries, "radcliq", k=3)
+    kernel = import_module("metric_oracle.kernels.radcliq.cpu")
+    find = kernel.search
+
+    def growing(*arguments, **options):
+        held[0] += 0.3e9
+        return find(*arguments, **options)
+
+    monkeypatch.setattr(kernel, "search", growing)
+    limited = api.retrieve(index, queries, "radcliq", k=3, max_memory=1.5, threads=1)
+    assert limited.table.equals(free.table)
+    assert len(queries.ids) > 8  # three blocks
+    assert released == pytest.approx([1.3e9])
+    monkeypatch.setattr(search, "release", lambda: None)
+    match = (
+        r"^retrieve: max_memory must be at least 0\.91 GB \(held besides files\); got 0\.1\. "
+        r"Give more, or fewer queries at once\.$"
+    )
+    held[0] = 0.9e9
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, queries, "bleu", max_memory=0.1)
+
+
+def test_limit_of_memory_that_is_none(index, queries):
+    match = r"^retrieve: max_memory must be a number of GB above 0; got 0\. Choose one, or leave it out\.$"
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, queries, "bleu", max_memory=0)
+
+
+def test_mapped_pages_are_given_back_and_come_again(index):
+    states = index.representation(METRICS["bertscore"]).states
+    before = states.tobytes()
+    store.release()
+    assert states.tobytes() == before
+    assert 1e6 < store.resident() < 1e12
 
 
 def test_progress_adds_up_to_the_queries(index, queries):
