@@ -76,7 +76,9 @@ def _similarities(index, encoded, first, last):
     if "chexbert" not in index.parts:
         return None
     which = [encoded.of(q, "chexbert") for q in range(first, last)]
-    return encoded.parts["chexbert"].vectors[which] @ index.parts["chexbert"].vectors.T
+    queries, corpus = encoded.parts["chexbert"].vectors[which], index.parts["chexbert"].vectors
+    # A product of matrices would first copy the corpus into its own layout.
+    return (corpus @ queries[0])[None] if len(queries) == 1 else queries @ corpus.T
 
 
 def _scores(index, encoded, q, item, f1, values, variant):
