@@ -127,15 +127,16 @@ def synth(
     reports: Annotated[int, typer.Option(help="Training reports.")] = 185538,
     tests: Annotated[int, typer.Option(help="Test reports.")] = 2192,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)] = 0,
+    models: Annotated[bool, typer.Option("--models", help="Also what three made-up models generate.")] = False,
 ) -> None:
     """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.
 
     Example: oracle synth corpus --reports 10000 --tests 200
     """
-    from metric_oracle.corpora.synthetic import write_synthetic
+    from metric_oracle.corpora.synthetic import MODELS, write_synthetic
 
-    with _bar("reports written", reports + tests) as advance:
-        paths = write_synthetic(out, reports, tests, seed=seed, progress=advance)
+    with _bar("reports written", reports + tests * (1 + len(MODELS) * models)) as advance:
+        paths = write_synthetic(out, reports, tests, seed=seed, models=models, progress=advance)
     for path in paths.values():
         print(path)
 

@@ -73,6 +73,8 @@ _UPPER_SHARE = 0.01
 _UNSTOPPED_SHARE = 0.03
 _TYPO_SHARE = 0.02
 _LINE_WIDTH = 79
+# Stand-ins for generators: the share of a test report's sentences that each of them gets right.
+MODELS = {"strong": 0.9, "fair": 0.6, "weak": 0.3}
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class _Draft(NamedTuple):
     text: str
     graph: str
     labels: tuple[int, ...]
+    sentences: tuple[_Sentence, ...]
 
 
 # ---- the grammar -----------------------------------------------------------------------------------------------------
@@ -391,7 +394,18 @@ def _assemble(
     labels[-1] = _BLANK if has_finding else _POSITIVE
     text = ("\n" if is_numbered and is_wrapped else " ").join(texts)
     graph = f'{{"text": {json.dumps(" ".join(tokens))}, "entities": {{{", ".join(entities)}}}, "data_source": null, '
-    return _Draft(_wrap(text) if is_wrapped else text, graph, tuple(labels))
+    return _Draft(_wrap(text) if is_wrapped else text, graph, tuple(labels), tuple(sentences))
+
+
+def _edit(draft: _Draft, kept: float, draw: Callable[[], float]) -> _Draft:
+    """Return the report as a generator of some quality would write it: other sentences are replaced or left out."""
+    sentences = []
+    for sentence in draft.sentences:
+        if draw() < kept:
+            sentences.append(sentence)
+        elif draw() < 0.5:
+            sentences += _compose(draw, (1.0,)).sentences
+    return _assemble(sentences or list(_compose(draw, (1.0,)).sentences))
 
 
 def _wrap(text: str) -> str:
@@ -447,7 +461,13 @@ def synthesize(
 
 
 def write_synthetic(
-    out: Path, n_reports: int, n_tests: int, *, seed: int = 0, progress: Callable[[int], None] | None = None
+    out: Path,
+    n_reports: int,
+    n_tests: int,
+    *,
+    seed: int = 0,
+    models: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, Path]:
     """Write a synthetic corpus: reports, gold graphs and gold labels of a train and a test split.
 
@@ -461,13 +481,16 @@ def write_synthetic(
         Number of train and of test reports, at least 1 each.
     seed
         Chooses the corpus; the same seed gives the same bytes.
+    models
+        Whether to write what the MODELS "generate" for the test reports, too.
     progress
         Called with the number of reports written since the last call.
 
     Returns
     -------
     dict[str, Path]
-        ``train``, ``test``, ``train_graphs``, ``test_graphs``, ``train_labels``, ``test_labels`` -> file.
+        ``train``, ``test``, ``train_graphs``, ``test_graphs``, ``train_labels``, ``test_labels`` -> file, and likewise
+        for each of the MODELS.
 
     Raises
     ------
@@ -488,8 +511,14 @@ def write_synthetic(
     unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
     unfinished.mkdir()
     try:
-        files = _write_split(unfinished, "train", n_reports, seed, FIRST_ID, progress)
-        files |= _write_split(unfinished, "test", n_tests, seed, FIRST_ID + n_reports, progress)
+        first_test = FIRST_ID + n_reports
+        drafts = _drafts(seed, "train")
+        files = _write_split(unfinished, "train", "train", drafts, n_reports, FIRST_ID, progress)
+        files |= _write_split(unfinished, "test", "test", _drafts(seed, "test"), n_tests, first_test, progress)
+        for model, kept in MODELS.items() if models else ():
+            draw = Random(f"{seed}/{model}").random
+            drafts = (_edit(draft, kept, draw) for draft in _drafts(seed, "test"))
+            files |= _write_split(unfinished, model, "test", drafts, n_tests, first_test, progress)
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
@@ -500,14 +529,19 @@ def write_synthetic(
 
 
 def _write_split(
-    folder: Path, split: str, n_reports: int, seed: int, first_id: int, progress: Callable[[int], None] | None
+    folder: Path,
+    name: str,
+    split: str,
+    drafts: Iterator[_Draft],
+    n_reports: int,
+    first_id: int,
+    progress: Callable[[int], None] | None,
 ) -> dict[str, str]:
-    files = {split: f"{split}.csv", f"{split}_graphs": f"{split}_graphs.json", f"{split}_labels": f"{split}_labels.csv"}
-    drafts = _drafts(seed, split)
+    files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}
     with (
-        open(folder / files[split], "w", encoding="utf-8", newline="") as report_file,
-        open(folder / files[f"{split}_graphs"], "w", encoding="utf-8", newline="") as graph_file,
-        open(folder / files[f"{split}_labels"], "w", encoding="utf-8", newline="") as label_file,
+        open(folder / files[name], "w", encoding="utf-8", newline="") as report_file,
+        open(folder / files[f"{name}_graphs"], "w", encoding="utf-8", newline="") as graph_file,
+        open(folder / files[f"{name}_labels"], "w", encoding="utf-8", newline="") as label_file,
     ):
         report_rows = csv.writer(report_file, lineterminator="\n")
         report_rows.writerow(["study_id", "report"])

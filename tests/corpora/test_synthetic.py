@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle.corpora.synthetic import SyntheticReport, synthesize, write_synthetic
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.synthetic import MODELS, SyntheticReport, synthesize, write_synthetic
+from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.errors import InputError
 
 BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
@@ -259,3 +260,25 @@ def test_tests_repeat_part_of_train(reports):
     known = {r.text for r in reports}
     texts = [r.text for r in synthesize(1_000, seed=3, split="test")]
     assert 0.2 <= sum(text in known for text in texts) / len(texts) <= 0.45
+
+
+def test_models_answer_the_tests_better_or_worse(tmp_path):
+    """Each has a report, a graph and labels for every test report, and gets some of the reports right."""
+    plain = write_synthetic(tmp_path / "plain", 20, 200, seed=1)
+    steps = []
+    paths = write_synthetic(tmp_path / "models", 20, 200, seed=1, models=True, progress=steps.append)
+    assert sum(steps) == 20 + 200 * 4
+    assert set(paths) == {*plain, *(f"{m}{kind}" for m in MODELS for kind in ("", "_graphs", "_labels"))}
+    for name, path in plain.items():
+        assert path.read_bytes() == paths[name].read_bytes()
+    tests = read_reports(paths["test"])
+    shared = []
+    for model in MODELS:
+        written = read_reports(paths[model])
+        assert written.ids == tests.ids
+        graphs = json.loads(paths[f"{model}_graphs"].read_text())
+        assert [graphs[study]["text"] for study in written.ids] == [" ".join(tokenize(t)) for t in written.texts]
+        assert read_labels(paths[f"{model}_labels"]).ids == tests.ids
+        shared.append(sum(a == b for a, b in zip(written.texts, tests.texts, strict=True)))
+    assert shared == sorted(shared, reverse=True)
+    assert len(set(shared)) == 3
