@@ -270,7 +270,7 @@ def score(
     say(f"predictions: {predictions.source}")
     encoding = None
     if encoder is not None:
-        encoding = load_encoding(encoder, "score", layer=layer, baseline=baseline, advance=count)
+        encoding = load_encoding(encoder, "score", layer=layer, baseline=baseline, tell=say, advance=count)
     names = ("radgraph", "chexbert", "chexbert_ids", "labels")
     return _pairs.score(
         references,

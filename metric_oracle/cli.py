@@ -329,9 +329,7 @@ def score(
     published_names: Annotated[
         bool, typer.Option("--published-names", help="Columns of the CSV as in CXR-Report-Metric's report_scores.csv.")
     ] = False,
-    with_text: Annotated[
-        bool, typer.Option("--with-text/--no-text", help="Both reports in the results; default: no.")
-    ] = False,
+    with_text: Annotated[bool, typer.Option("--with-text", help="Both reports in the results.")] = False,
     inner: Annotated[
         bool, typer.Option("--inner", help="Score the ids that have both reports; default: others are an error.")
     ] = False,

@@ -261,7 +261,7 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
-        **{name: settings[name] for name in ("idf", "rescaled") if name in settings},
+        **{name: settings[name] for name in ("idf", "rescaled", "truncated_queries") if name in settings},
     }
 
 
@@ -345,6 +345,9 @@ def score(
         scores = score_rows(
             index, queries, rows, names, system=system, idf=idf, rescale=rescale, text=text, progress=progress
         )
+    n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
+    if n_cut:
+        tell(f"cut off at the encoder's longest input: {n_cut:,} references")
     return replace(scores, signature={**scores.signature, "left_out": left_out})
 
 

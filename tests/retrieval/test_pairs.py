@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -275,6 +276,15 @@ def test_systems_of_different_size_have_equal_signatures():
 
 
 # Two sides
+
+
+def test_what_the_encoder_cuts_off_is_told():
+    told = []
+    references, predictions = reports(["clear " * 40, "clear"]), reports(["edema " * 30, "edema"])
+    scores = api.score(references, predictions, ["bertscore"], encoder="bert", tell=told.append)
+    assert scores.signature["metrics"]["bertscore"]["truncated_queries"] == 1
+    assert told[-1] == "cut off at the encoder's longest input: 1 references"
+    assert any(re.match("1 of 2 distinct texts are longer than the 26 tokens that bert takes", line) for line in told)
 
 
 def test_join_on_ids_in_any_order():
