@@ -3,6 +3,7 @@
 >>> import metric_oracle as mo
 >>> index = mo.build_index("train.csv", "INDEX")        # doctest: +SKIP
 >>> results = mo.retrieve(index, "test.csv", "bleu")    # doctest: +SKIP
+>>> scores = mo.score("test.csv", "generated.csv")      # doctest: +SKIP
 
 The names below are loaded when first used, so that importing the package costs nothing.
 """
@@ -11,18 +12,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metric_oracle.api import build_index, load_queries, open_index, retrieve, verify
+    from metric_oracle.api import build_index, load_queries, open_index, read_scores, retrieve, score, verify
     from metric_oracle.errors import MetricOracleError
 
 _HOMES = {
     "build_index": "metric_oracle.api",
     "load_queries": "metric_oracle.api",
     "open_index": "metric_oracle.api",
+    "read_scores": "metric_oracle.api",
     "retrieve": "metric_oracle.api",
+    "score": "metric_oracle.api",
     "verify": "metric_oracle.api",
     "MetricOracleError": "metric_oracle.errors",
 }
-__all__ = ["MetricOracleError", "build_index", "load_queries", "open_index", "retrieve", "verify"]
+__all__ = [
+    "MetricOracleError",
+    "build_index",
+    "load_queries",
+    "open_index",
+    "read_scores",
+    "retrieve",
+    "score",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

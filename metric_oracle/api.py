@@ -1,19 +1,21 @@
 """The public functions: files in, answers out. The command line calls these and nothing else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import index as _index
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
-from metric_oracle.retrieval.results import Results, read_results
+from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
-__all__ = ["build_index", "load_queries", "open_index", "retrieve", "verify"]
+__all__ = ["build_index", "load_queries", "open_index", "read_scores", "retrieve", "score", "verify"]
 
 
 _ENCODING_OPTIONS = ("layer", "states", "bf16", "baseline", "device", "max_memory", "tell", "advance")
@@ -189,3 +191,109 @@ def verify(
     batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
     found = results if isinstance(results, Results) else read_results(results)
     return _verification.verify(opened, found, batch, sample=sample, seed=seed)
+
+
+def score(
+    references: str | Path | Reports,
+    predictions: str | Path | Reports,
+    metrics: Sequence[str] | None = None,
+    *,
+    system: str | None = None,
+    inner: bool = False,
+    radgraph: str | Path | None = None,
+    predicted_radgraph: str | Path | None = None,
+    chexbert: str | Path | None = None,
+    predicted_chexbert: str | Path | None = None,
+    chexbert_ids: str | Path | None = None,
+    predicted_chexbert_ids: str | Path | None = None,
+    chexbert_labels: str | Path | None = None,
+    predicted_chexbert_labels: str | Path | None = None,
+    uncertain: str | None = None,
+    encoder: str | Path | None = None,
+    layer: int | None = None,
+    baseline: str | Path | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    text: bool = False,
+    reading: Mapping[str, Any] | None = None,
+    tell: Callable[[str], None] | None = None,
+    advance: Callable[[int, int], None] | None = None,
+    progress: Callable[[str], None] | None = None,
+    **of_predictions: Any,
+) -> Scores:
+    """Score a model's reports against the radiologists', joined on ids, under every metric that the files allow.
+
+    Parameters
+    ----------
+    references : path or Reports
+        Test reports, as for :func:`load_queries`.
+    predictions : path or Reports
+        What a model wrote, see :func:`metric_oracle.corpora.predictions.read_predictions`.
+    metrics : sequence of str
+        Names of the registry; by default the usual ones that the given files allow.
+    system : str
+        Name of the model, by default that of its file.
+    inner : bool
+        Score the ids that have both a reference and a prediction; otherwise an id without one of them is an error.
+    radgraph, chexbert, chexbert_ids, chexbert_labels
+        Of the references, and with ``predicted_`` before the name of the predictions, as in :func:`build_index`. A
+        model (a RadGraph archive, chexbert.pth) is given once, for both.
+    uncertain, encoder, layer, baseline
+        As in :func:`build_index`.
+    idf, rescale
+        As in :func:`retrieve`; "tests" are the references, "corpus" the predictions.
+    text : bool
+        Whether the scores carry the texts of both sides.
+    reading : mapping
+        Keyword arguments of ``read_reports`` for the references, such as ``{"section": "findings"}``.
+    tell, advance, progress
+        Called with lines for people, with finished and all items of a model's work, and with the name of each step.
+    **of_predictions
+        Keyword arguments of ``read_predictions``, such as ``ids="annotation.json"``.
+
+    Returns
+    -------
+    Scores
+        One row a reference; null where a pair cannot be scored.
+    """
+    of_encoder = {"layer": layer, "baseline": baseline}
+    given = [name for name, value in of_encoder.items() if value is not None]
+    if encoder is None and given:
+        msg = f"score: encoder must be given with {', '.join(given)}; got None. Add --encoder NAME or a folder."
+        raise InputError(msg)
+    say = tell or (lambda line: None)
+    count = advance or (lambda done, total: None)
+    if not isinstance(references, Reports):
+        references = read_reports(references, **(reading or {}))
+    say(f"references: {references.source}")
+    if not isinstance(predictions, Reports):
+        system = system or Path(predictions).name.partition(".")[0]
+        predictions = read_predictions(predictions, **of_predictions)
+    say(f"predictions: {predictions.source}")
+    encoding = None
+    if encoder is not None:
+        encoding = load_encoding(encoder, "score", layer=layer, baseline=baseline, tell=say, advance=count)
+    names = ("radgraph", "chexbert", "chexbert_ids", "labels")
+    return _pairs.score(
+        references,
+        predictions,
+        metrics,
+        system=system or "predictions",
+        inner=inner,
+        files=dict(zip(names, (radgraph, chexbert, chexbert_ids, chexbert_labels), strict=True)),
+        predicted_files=dict(
+            zip(
+                names,
+                (predicted_radgraph, predicted_chexbert, predicted_chexbert_ids, predicted_chexbert_labels),
+                strict=True,
+            )
+        ),
+        uncertain=uncertain,
+        encoding=encoding,
+        idf=idf,
+        rescale=rescale,
+        text=text,
+        tell=say,
+        advance=count,
+        progress=progress,
+    )

@@ -317,6 +317,152 @@ def retrieve(
 
 
 @app.command()
+def score(
+    references: ReportsArgument,
+    predictions: Annotated[
+        Path,
+        typer.Argument(
+            help="A model's reports: CSV, TSV, Parquet, JSON, JSON Lines or text, as R2Gen, CvT2DistilGPT2, M2 Trans, "
+            "CXR-RePaiR, CXR-ReDonE and ReXrank write them, or any table with ids and reports."
+        ),
+    ],
+    metrics: Annotated[
+        str | None, typer.Option(help="Metrics, comma-separated; default: the usual ones that the files allow.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="Name of the model; default: that of its file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")] = None,
+    published_names: Annotated[
+        bool, typer.Option("--published-names", help="Columns of the CSV as in CXR-Report-Metric's report_scores.csv.")
+    ] = False,
+    with_text: Annotated[bool, typer.Option("--with-text", help="Both reports in the results.")] = False,
+    inner: Annotated[
+        bool, typer.Option("--inner", help="Score the ids that have both reports; default: others are an error.")
+    ] = False,
+    encoder: Encoder = None,
+    layer: Annotated[
+        int | None, typer.Option(help="Layers of the encoder to run; default: 5 of distilroberta-base.", min=0)
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="bert_score's table of baselines of another encoder: scores are rescaled.")
+    ] = None,
+    idf: Annotated[
+        str | None,
+        typer.Option(
+            help="BERTScore's weights of tokens: off, tests (the references), corpus (the predictions) or a table; "
+            "default: off."
+        ),
+    ] = None,
+    rescale: Annotated[
+        bool | None,
+        typer.Option("--rescale/--no-rescale", help="BERTScore relative to the baseline; default: where there is one."),
+    ] = None,
+    radgraph: Annotated[
+        Path | None,
+        typer.Option(help="RadGraph JSON of the references, or a model archive (.tar.gz) that annotates both sides."),
+    ] = None,
+    predicted_radgraph: Annotated[Path | None, typer.Option(help="RadGraph JSON of the predictions.")] = None,
+    chexbert: Annotated[
+        Path | None, typer.Option(help="CheXbert embeddings of the references; or chexbert.pth, which encodes both.")
+    ] = None,
+    predicted_chexbert: Annotated[Path | None, typer.Option(help="CheXbert embeddings of the predictions.")] = None,
+    chexbert_ids: ChexbertIds = None,
+    predicted_chexbert_ids: ChexbertIds = None,
+    chexbert_labels: Annotated[Path | None, typer.Option(help="CheXbert labels of the references (CSV).")] = None,
+    predicted_chexbert_labels: Annotated[
+        Path | None, typer.Option(help="CheXbert labels of the predictions (CSV).")
+    ] = None,
+    uncertain: Uncertain = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ids of predictions that have only an order: R2Gen's annotation.json, CXR-RePaiR's reports.csv, ..."
+        ),
+    ] = None,
+    metadata: Annotated[
+        Path | None,
+        typer.Option(help="mimic-cxr-2.0.0-metadata.csv.gz: of a study's images, one with AP or PA view is taken."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the choice among such images.", min=0)] = 0,
+    after_impression: Annotated[
+        bool, typer.Option("--after-impression", help='Score what follows "Impression:" in each prediction.')
+    ] = False,
+    predicted_id_column: IdColumn = None,
+    predicted_text_column: TextColumn = None,
+    section: Section = "impression",
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    split: Split = None,
+    split_file: SplitFile = None,
+    profile: Profile = "yu2023",
+) -> None:
+    """Score a model's reports against the radiologists', joined on ids: what CXR-Report-Metric does, and more metrics.
+
+    A terminal gets the means, a pipe gets JSON Lines, --out gets a file. Id, text and layout follow from the headers.
+
+    From two CSV files (study_id, report) to RadCliQ, with models:
+
+    oracle score test.csv generated.csv --encoder distilroberta-base --radgraph radgraph.tar.gz --chexbert chexbert.pth
+    --out report_scores.csv --published-names
+
+    The same from what is already there:
+
+    oracle score test.csv generated.csv --encoder distilroberta-base --radgraph test_graphs.json
+    --predicted-radgraph generated_graphs.json --chexbert test.npz --predicted-chexbert generated.npz
+
+    BLEU and ROUGE-L need nothing but the reports:
+
+    oracle score test.csv generated.csv
+
+    R2Gen; and a report for each image, of which the paper's rule takes one a study:
+
+    oracle score annotation.json res.csv --split test --ids annotation.json
+
+    oracle score mimic_cxr_sectioned.csv test_reports.csv --metadata mimic-cxr-2.0.0-metadata.csv.gz --inner
+    """
+    from metric_oracle import api
+
+    if published_names and out is None:
+        msg = "score: published_names must be given with out; got none. Add --out FILE.csv."
+        raise InputError(msg)
+    if out is not None:
+        from metric_oracle.retrieval.results import ENDINGS, check_out
+
+        inputs = (
+            references, predictions, radgraph, predicted_radgraph, chexbert, predicted_chexbert, chexbert_ids,
+            predicted_chexbert_ids, chexbert_labels, predicted_chexbert_labels, ids, metadata, split_file, baseline,
+        )  # fmt: skip
+        endings = (".csv",) if published_names else ENDINGS
+        check_out(out, [path for path in inputs if path is not None], "score", endings)
+    with _progress("scoring") as step:
+        scores = api.score(
+            references, predictions, None if metrics is None else [name.strip() for name in metrics.split(",")],
+            system=system, inner=inner, radgraph=radgraph, predicted_radgraph=predicted_radgraph, chexbert=chexbert,
+            predicted_chexbert=predicted_chexbert, chexbert_ids=chexbert_ids,
+            predicted_chexbert_ids=predicted_chexbert_ids, chexbert_labels=chexbert_labels,
+            predicted_chexbert_labels=predicted_chexbert_labels, uncertain=uncertain, encoder=encoder, layer=layer,
+            baseline=baseline, idf=idf, rescale=rescale, text=with_text or published_names,
+            reading={
+                "section": section, "id_column": id_column, "text_column": text_column, "split": split,
+                "split_file": split_file, "profile": profile,
+            },
+            tell=_note, advance=partial(step, "models"), progress=step, ids=ids, metadata=metadata, seed=seed,
+            after_impression=after_impression, id_column=predicted_id_column, text_column=predicted_text_column,
+        )  # fmt: skip
+    if out is not None:
+        scores.write(out, published_names=published_names)
+        _note(f"{out}: {scores.table.num_rows:,} pairs")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import scores_table
+
+        Console().print(scores_table(scores))
+    else:
+        for line in scores.json_lines():
+            print(line)
+
+
+@app.command()
 def verify(
     index: IndexArgument,
     results: Annotated[Path, typer.Argument(help="File that retrieve --out wrote.")],

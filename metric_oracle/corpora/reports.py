@@ -148,11 +148,11 @@ def read_reports(
         text_of_row = dict(zip(rows, texts, strict=True))
         first = {source.ids[row]: text_of_row[row] for row in source.first_images if row in text_of_row}
     counts["duplicate"] = len(ids) - len(first)
-    return _sort_out(first, source.what, counts, keep_empty, path)
+    return sort_out(first, source.what, counts, path, "read_reports", keep_empty=keep_empty)
 
 
-def _sort_out(
-    reports: dict[str, str | None], what: str, counts: dict[str, int], keep_empty: bool, path: Path
+def sort_out(
+    reports: dict[str, str | None], what: str, counts: dict[str, int], path: Path, function: str, *, keep_empty: bool
 ) -> Reports:
     """Drop and list what is missing, empty or without a token."""
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
@@ -171,7 +171,7 @@ def _sort_out(
     if not kept_ids:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         msg = (
-            f"read_reports: path must hold at least one report to keep; got none in {path} ({listed}). "
+            f"{function}: path must hold at least one report to keep; got none in {path} ({listed}). "
             "Check section and split."
         )
         raise InputError(msg)

@@ -322,6 +322,11 @@ def _read_json(path: Path, text: str, note: str, function: str) -> Table:
             return _from_records(path, "JSON", items, keys, note)
         if all(isinstance(item, str) or is_missing(item) for item in items):
             return Table(path, "JSON", ["text"], [items], len(items), keys, note)
+        if all(isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items):
+            # R2Gen's annotation.json: split -> reports.
+            records = [{**record, "split": name} for name, item in zip(keys, items, strict=True) for record in item]
+            if records:
+                return _from_records(path, "JSON", records, None, note)
     elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
         return _from_records(path, "JSON", data, None, note)
     msg = (

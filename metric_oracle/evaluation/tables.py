@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import pyarrow.compute as pc
 from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from metric_oracle.evaluation.demo import DemoOutcome
-from metric_oracle.retrieval.results import Results
+from metric_oracle.retrieval.results import Results, Scores
 
 SHOWN_QUERIES = 20
 
@@ -58,6 +59,24 @@ def answers_table(results: Results) -> Group:
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
     return Group(table, Text("; ".join(lines), style="dim"))
+
+
+def scores_table(scores: Scores) -> Group:
+    """Return the mean of each metric over the pairs that it scored."""
+    signature = scores.signature
+    right = ("pairs", "scored", "mean")
+    table = _table(_one_line(signature["system"]), "metric", *right, "better", right=right)
+    for name, record in signature["metrics"].items():
+        column = scores.table[name]
+        mean = pc.mean(column).as_py()
+        shown = "" if mean is None else f"{mean:.4f}"
+        n_scored = len(column) - column.null_count
+        table.add_row(name, f"{len(column):,}", f"{n_scored:,}", shown, record["direction"])
+    left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
+    lines = [f"left out: {left_out}"] if left_out else []
+    if any(scores.table[name].null_count for name in signature["metrics"]):
+        lines.append("pairs not scored lack a graph, an embedding or labels on a side; the mean is over the others")
+    return Group(table, *(Text(line, style="dim") for line in lines))
 
 
 def info_table(index: Any) -> Group:

@@ -186,7 +186,12 @@ class TokenStateIndex(Units):
         )  # fmt: skip
 
     def encode(
-        self, inputs: Inputs, *, idf: str | Path | np.ndarray = "off", rescale: bool | None = None
+        self,
+        inputs: Inputs,
+        *,
+        idf: str | Path | np.ndarray = "off",
+        rescale: bool | None = None,
+        wordless: bool = False,
     ) -> "TokenQueries":
         """Encode the queries' texts with the corpus's encoder.
 
@@ -199,10 +204,14 @@ class TokenStateIndex(Units):
             "off".
         rescale : bool
             Whether scores are relative to the encoder's baseline; by default where it has one.
+        wordless : bool
+            Whether queries may have only special tokens; in a search every candidate would score the same for these.
         """
         encoder = self._open_encoder(inputs)
         tokens = encoder.tokenize(inputs.texts)
-        return self.queries(tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale)
+        return self.queries(
+            tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale, wordless
+        )
 
     def queries(
         self,
@@ -211,6 +220,7 @@ class TokenStateIndex(Units):
         names: Sequence[str],
         idf: str | Path | np.ndarray = "off",
         rescale: bool | None = None,
+        wordless: bool = False,
     ) -> "TokenQueries":
         """Lay out queries by their tokens; `make_states` gives the states of the distinct sequences."""
         baseline = self.description["baseline"]
@@ -220,7 +230,9 @@ class TokenStateIndex(Units):
                 f"{self.description['encoder']['model']}. Drop it, or build the index with --baseline FILE."
             )
             raise InputError(msg)
-        _check_words(tokens, self.description["special_ids"], names)
+        words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
+        if not wordless:
+            _check_words(words, names)
         distinct, which = _distinct(tokens)
         if isinstance(idf, str) and idf == "off":
             corpus, weight = self._corpus_off, np.ones(int(distinct.ids.max(initial=0)) + 1)
@@ -230,8 +242,8 @@ class TokenStateIndex(Units):
             corpus = self.corpus(weight)
         weights = weight[distinct.ids]
         totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
-        if not totals.all():
-            lacking = [names[i] for i in np.flatnonzero(totals == 0).tolist()]
+        if not totals[words > 0].all():
+            lacking = [names[i] for i in np.flatnonzero((totals == 0) & (words > 0)).tolist()]
             msg = (
                 f"retrieve: idf must give each query a token with a weight above 0; got {len(lacking)} without "
                 f"({shown_names(lacking[:3])}). Pass more queries, or --idf corpus."
@@ -376,9 +388,8 @@ def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
     return Tokens(tokens.ids[source], ptr, tokens.n_truncated), rank[which]
 
 
-def _check_words(tokens: Tokens, special: Sequence[int], names: Sequence[str]) -> None:
+def _check_words(words: np.ndarray, names: Sequence[str]) -> None:
     """Raise where a query has nothing but special tokens: every candidate would score the same."""
-    words = np.add.reduceat(~np.isin(tokens.ids, special), tokens.ptr[:-1])
     lacking = [names[i] for i in np.flatnonzero(words == 0).tolist()]
     if lacking:
         msg = (

@@ -1,19 +1,21 @@
-"""The answer of a search: fixed columns, the signature, and the files it goes to."""
+"""The answers of a search and the scores of pairs: fixed columns, the signature, and the files they go to."""
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from metric_oracle.errors import InputError
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
 SIGNATURE = b"metric_oracle.signature"
+ENDINGS = (".parquet", ".csv", ".jsonl")
 # Types of the columns as read back; CSV does not say them.
 _KINDS = {
     "query_id": pa.large_string(),
@@ -25,22 +27,39 @@ _KINDS = {
     "fallback": pa.bool_(),
     "exact": pa.bool_(),
 }
+# Columns of scores that are no numbers.
+_TEXTS = ("query_id", "reference", "prediction")
+# What report_scores.csv of CXR-Report-Metric calls the columns of scores.
+PUBLISHED_NAMES = {
+    "query_id": "study_id",
+    "prediction": "report",
+    "bleu-2": "bleu_score",
+    "bertscore": "bertscore",
+    "chexbert": "semb_score",
+    "radgraph": "radgraph_combined",
+    "radcliq:v0": "RadCliQ-v0",
+    "radcliq": "RadCliQ-v1",
+}
 
 
-def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
+def check_out(
+    path: Path, inputs: Sequence[Path] = (), function: str = "retrieve", endings: Sequence[str] = ENDINGS
+) -> None:
     """Raise unless a result can be written there without harm to the `inputs`, before the work is done."""
-    if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
-        msg = f"retrieve: out must end with .parquet, .csv or .jsonl; got {path}. Name one of these formats."
+    if path.suffix.lower() not in endings:
+        named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        step = "Name one of these formats" if len(endings) > 1 else "Name such a file"
+        msg = f"{function}: out must end with {named}; got {path}. {step}."
         raise InputError(msg)
     if not path.parent.is_dir():
-        msg = f"retrieve: out must be in an existing folder; got {path}. Make the folder first."
+        msg = f"{function}: out must be in an existing folder; got {path}. Make the folder first."
         raise InputError(msg)
     if path.is_dir():
-        msg = f"retrieve: out must be a file; got the folder {path}. Name a file in it."
+        msg = f"{function}: out must be a file; got the folder {path}. Name a file in it."
         raise InputError(msg)
     for given in inputs:
         if path.exists() and given.exists() and path.samefile(given):
-            msg = f"retrieve: out must be another file than the inputs; got {path}, which is one. Name another file."
+            msg = f"{function}: out must be another file than the inputs; got {path}, which is one. Name another file."
             raise InputError(msg)
 
 
@@ -71,55 +90,153 @@ class Results:
         CSV has no metadata: its signature lies beside it as ``<path>.signature.json``. JSON Lines begins with a record
         ``{"signature": {...}}``.
         """
-        path = Path(path)
-        check_out(path)
-        writer = {".parquet": self._parquet, ".csv": self._csv, ".jsonl": self._jsonl}[path.suffix.lower()]
-        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        signature = path.with_name(path.name + ".signature.json")
-        signature_beside = beside.with_name(beside.name + ".signature")
-        try:
-            with beside.open("wb") as file:
-                writer(file)
-            if path.suffix.lower() == ".csv":
-                signature_beside.write_text(json.dumps(self.signature, indent=2) + "\n", encoding="utf-8")
-                signature_beside.replace(signature)
-            beside.replace(path)
-        except OSError as error:
-            msg = (
-                f"retrieve: out must be a place with room to write; got {path} ({error.strerror or error}). "
-                "Name another file."
-            )
-            raise InputError(msg) from error
-        finally:
-            beside.unlink(missing_ok=True)
-            signature_beside.unlink(missing_ok=True)
-
-    def _parquet(self, file: BinaryIO) -> None:
-        from pyarrow import parquet
-
-        parquet.write_table(self.table.replace_schema_metadata({SIGNATURE: json.dumps(self.signature)}), file)
-
-    def _csv(self, file: BinaryIO) -> None:
-        from pyarrow import csv
-
-        csv.write_csv(self.table, file)
-
-    def _jsonl(self, file: BinaryIO) -> None:
-        file.writelines(f"{line}\n".encode() for line in self.json_lines())
+        _write(Path(path), self.table, self.signature, "retrieve")
 
     def json_lines(self) -> Iterator[str]:
         """Yield the signature record, then one line an answer."""
-        yield json.dumps({"signature": self.signature}, ensure_ascii=False)
-        for batch in self.table.to_batches(max_chunksize=4096):
-            for record in batch.to_pylist():
-                yield json.dumps(record, ensure_ascii=False)
+        return _json_lines(self.table, self.signature)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of pairs under several metrics, one row a pair.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        Columns query_id; one float64 column a metric, named as in the registry; the components of the metrics as
+        ``<metric>.<component>``; and, where asked for, the texts of reference and prediction. A null stands where a
+        pair cannot be scored.
+    signature : dict
+        ``kind`` "scores", ``system``, ``metrics`` (name -> what reproduces it, whatever the system), ``references``
+        (SHA-256 over the sorted ids and texts), ``n`` and ``version``.
+    """
+
+    table: pa.Table
+    signature: dict[str, Any]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metric columns."""
+        return list(self.signature["metrics"])
+
+    def write(self, path: str | Path, *, published_names: bool = False) -> None:
+        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as :meth:`Results.write` has it.
+
+        `published_names` gives the columns of a CSV file the names that CXR-Report-Metric's report_scores.csv has;
+        :func:`read_scores` takes the registry's names only.
+        """
+        path = Path(path)
+        table = self.table
+        if published_names:
+            check_out(path, function="score", endings=(".csv",))
+            names = [*(name for name in PUBLISHED_NAMES if name in table.column_names)]
+            table = table.select([*names, *(name for name in table.column_names if name not in names)])
+            table = table.rename_columns([PUBLISHED_NAMES.get(name, name) for name in table.column_names])
+        _write(path, table, self.signature, "score")
+
+    def json_lines(self) -> Iterator[str]:
+        """Yield the signature record, then one line a pair."""
+        return _json_lines(self.table, self.signature)
+
+
+def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str) -> None:
+    """Write a table and its signature beside `path` and rename."""
+    check_out(path, function=function)
+    ending = path.suffix.lower()
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    signature_path = path.with_name(path.name + ".signature.json")
+    signature_beside = beside.with_name(beside.name + ".signature")
+    try:
+        with beside.open("wb") as file:
+            if ending == ".parquet":
+                from pyarrow import parquet
+
+                parquet.write_table(table.replace_schema_metadata({SIGNATURE: json.dumps(signature)}), file)
+            elif ending == ".csv":
+                from pyarrow import csv
+
+                csv.write_csv(table, file)
+            else:
+                file.writelines(f"{line}\n".encode() for line in _json_lines(table, signature))
+        if ending == ".csv":
+            signature_beside.write_text(json.dumps(signature, indent=2) + "\n", encoding="utf-8")
+            signature_beside.replace(signature_path)
+        beside.replace(path)
+    except OSError as error:
+        msg = (
+            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
+            "Name another file."
+        )
+        raise InputError(msg) from error
+    finally:
+        beside.unlink(missing_ok=True)
+        signature_beside.unlink(missing_ok=True)
+
+
+def _json_lines(table: pa.Table, signature: dict[str, Any]) -> Iterator[str]:
+    yield json.dumps({"signature": signature}, ensure_ascii=False)
+    for batch in table.to_batches(max_chunksize=4096):
+        for record in batch.to_pylist():
+            yield json.dumps(record, ensure_ascii=False)
 
 
 def read_results(path: str | Path) -> Results:
     """Read what :meth:`Results.write` wrote."""
-    path = Path(path)
+    texts = ("query_id", "candidate_id", "text")
+    return Results(*_read(Path(path), ("verify", "results", "retrieve"), texts, _result_columns))
+
+
+def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
+    """Read what :meth:`Scores.write` wrote; `function` begins the error lines."""
+    return Scores(*_read(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
+
+
+def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
+    """Return the table with the types of its columns, or raise where it is no result."""
+    for name, kind in _KINDS.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, pa.field(name, kind), table.column(place).cast(kind))
+    if any(table[name].null_count for name in _KINDS):
+        raise ValueError
+    return table
+
+
+def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
+    """Return the table with the types of its columns, or raise where it holds no scores."""
+    names = ["query_id", *signature["metrics"]]
+    if signature["kind"] != "scores" or table.column_names[: len(names)] != names:
+        raise ValueError
+    for place, name in enumerate(table.column_names):
+        kind = pa.large_string() if name in _TEXTS else pa.float64()
+        column = table.column(place).cast(kind)
+        # A score that is not there is null; NaN would enter a mean.
+        if kind == pa.float64() and not pc.all(pc.is_finite(column), min_count=0).as_py():
+            raise ValueError
+        table = table.set_column(place, pa.field(name, kind), column)
+    if table["query_id"].null_count:
+        raise ValueError
+    return table
+
+
+def _read(
+    path: Path,
+    names: tuple[str, str, str],
+    texts: Sequence[str],
+    checked: Callable[[pa.Table, dict[str, Any]], pa.Table],
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Read a table and its signature.
+
+    Parameters
+    ----------
+    path : Path
+    names : of the function and the argument in error lines, and of the command that writes such files
+    texts : columns of strings; CSV does not say which
+    checked : gives the columns their types, and raises for another table
+    """
+    function, argument, command = names
     if not path.is_file():
-        msg = f"verify: results must be an existing file; got {path}. Write one with retrieve --out."
+        msg = f"{function}: {argument} must be an existing file; got {path}. Write one with {command} --out."
         raise InputError(msg)
     try:
         if path.suffix.lower() == ".parquet":
@@ -131,8 +248,7 @@ def read_results(path: str | Path) -> Results:
         elif path.suffix.lower() == ".csv":
             from pyarrow import csv
 
-            strings = {name: pa.string() for name in ("query_id", "candidate_id", "text")}
-            options = csv.ConvertOptions(column_types=strings, strings_can_be_null=False)
+            options = csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=False)
             raw = path.read_bytes()
             # One block, so that no report is too long.
             reading = csv.ReadOptions(block_size=min(len(raw) + 1, 1 << 30))
@@ -143,17 +259,15 @@ def read_results(path: str | Path) -> Results:
             records = [json.loads(line) for line in path.read_bytes().decode().removesuffix("\n").split("\n")]
             signature = records[0]["signature"]
             table = pa.Table.from_pylist(records[1:])
-        for name, kind in _KINDS.items():
-            place = table.column_names.index(name)
-            table = table.set_column(place, pa.field(name, kind), table.column(place).cast(kind))
-        if any(table[name].null_count for name in _KINDS) or not isinstance(signature, dict):
+        if not isinstance(signature, dict):
             raise ValueError
+        table = checked(table, signature)
     except PermissionError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
         msg = (
-            f"verify: results must be a file that retrieve --out wrote, with its signature; got {path} "
+            f"{function}: {argument} must be a file that {command} --out wrote, with its signature; got {path} "
             f"({type(error).__name__}). Write it again."
         )
         raise InputError(msg) from error
-    return Results(table, signature)
+    return table, signature

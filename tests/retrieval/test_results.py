@@ -11,7 +11,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.retrieval.results import AFTER, FIXED, Results, check_out, read_results
+from metric_oracle.retrieval.results import AFTER, FIXED, Results, Scores, check_out, read_results, read_scores
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
 ODD = [
@@ -237,3 +237,89 @@ def test_unreadable_file_is_not_called_foreign(results, open_folder, request):
     for ending in ENDINGS:
         with pytest.raises(PermissionError):
             read_results(open_folder / f"r{ending}")
+
+
+# Scores of pairs
+
+
+@pytest.fixture
+def scores():
+    sides = [Reports(ODD[1:], [side + odd for odd in ODD[1:]], "test", {}, {}) for side in ("a ", "b ")]
+    found = api.score(*sides, ["bleu-2", "rouge-l"], text=True)
+    holes = pa.array([None, 0.1 + 0.2, *found.table["bleu-2"].to_pylist()[2:]])
+    return Scores(found.table.set_column(1, "bleu-2", holes), found.signature)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_scores_come_back(scores, tmp_path, ending):
+    path = tmp_path / f"s{ending}"
+    scores.write(path)
+    again = read_scores(path)
+    assert same(again.table) == same(scores.table)
+    assert again.table.schema.types == scores.table.schema.types
+    assert again.signature == scores.signature
+    assert again.metrics == ["bleu-2", "rouge-l"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_columns_of_nothing_but_null_come_back(scores, tmp_path, ending):
+    table = scores.table.set_column(1, "bleu-2", pa.nulls(scores.table.num_rows, pa.float64()))
+    Scores(table, scores.signature).write(tmp_path / f"s{ending}")
+    again = read_scores(tmp_path / f"s{ending}")
+    assert same(again.table) == same(table)
+    assert again.table.schema.field("bleu-2").type == pa.float64()
+
+
+def test_published_names_are_for_csv(scores, tmp_path):
+    path = tmp_path / "s.csv"
+    scores.write(path, published_names=True)
+    names = path.read_text("utf-8").split("\n", 1)[0].replace('"', "").split(",")
+    assert names[:3] == ["study_id", "report", "bleu_score"]
+    assert set(names[3:]) == {n for n in scores.table.column_names if n not in ("query_id", "prediction", "bleu-2")}
+    with pytest.raises(InputError, match=r"^score: out must end with \.csv; got .*s\.jsonl\. Name such a file\.$"):
+        scores.write(tmp_path / "s.jsonl", published_names=True)
+    with pytest.raises(InputError, match=r"^read_scores: scores must be a file that score --out wrote, with its sig"):
+        read_scores(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_files_that_hold_no_scores(results, scores, tmp_path, ending):
+    path = tmp_path / f"s{ending}"
+    foreign = r"^table: scores must be a file that score --out wrote, with its signature; got .* \(\w+\)\. Write it ag"
+    with pytest.raises(InputError, match=r"^table: scores must be an existing file; got .*\. Write one with score --o"):
+        read_scores(path, "table")
+    results.write(path)
+    with pytest.raises(InputError, match=foreign):
+        read_scores(path, "table")
+    columns = scores.table
+    for table, signature in (
+        (columns.drop_columns(["bleu-2"]), scores.signature),
+        (columns.select([0, 2, 1, *range(3, columns.num_columns)]), scores.signature),
+        (columns.set_column(1, "bleu-2", pa.array(["x"] * columns.num_rows)), scores.signature),
+        (columns.set_column(1, "bleu-2", pa.array([float("inf")] * columns.num_rows)), scores.signature),
+        (columns, {**scores.signature, "kind": "results"}),
+        (columns, {**scores.signature, "metrics": {**scores.signature["metrics"], "radgraph": {}}}),
+    ):
+        Scores(table, signature).write(path)
+        with pytest.raises(InputError, match=foreign):
+            read_scores(path, "table")
+    scores.write(path)
+    with pytest.raises(InputError, match=FOREIGN):
+        read_results(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_scores_that_cannot_be_written(scores, tmp_path, ending):
+    for path, match in (
+        (tmp_path / "s.txt", r"^score: out must end with .parquet, .csv or .jsonl; got"),
+        (tmp_path / f"no/s{ending}", r"^score: out must be in an existing folder; got"),
+    ):
+        with pytest.raises(InputError, match=match):
+            scores.write(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
+        with pytest.raises(
+            InputError, match=r"^score: out must be a place with room to write; got .* \(No space\)\. N"
+        ):
+            scores.write(tmp_path / f"s{ending}")
+    assert not os.listdir(tmp_path)

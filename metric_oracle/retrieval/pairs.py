@@ -1,0 +1,448 @@
+"""Scores of aligned pairs: each query with the corpus row that it was given, and reports with a model's predictions."""
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.index import REPRESENTATIONS, Index, build_index
+from metric_oracle.indexes.inputs import Encoding, Inputs, is_archive, load_inputs
+from metric_oracle.indexes.radgraph import FAMILIES, Graph
+from metric_oracle.kernels.radcliq.score import PARTS, radcliq, table
+from metric_oracle.metrics import METRICS, Metric, get_metric
+from metric_oracle.retrieval.results import Scores
+from metric_oracle.retrieval.search import candidates, check_queries, subset
+
+# Scored where nothing is asked for: the paper's, then one of each further kind. The rest are forms and parts of these.
+DEFAULT_METRICS = (
+    "bleu-2", "bertscore", "chexbert", "radgraph", "radcliq", "radcliq:v0", "bleu-4", "rouge-l", "radgraph:rg_e",
+    "radgraph:rg_er", "radgraph:rg_er-bar", "chexbert:labels",
+)  # fmt: skip
+# The metric that is a part of a composite.
+_PART_METRICS = {"radgraph": "radgraph", "bertscore": "bertscore", "chexbert": "chexbert", "bleu": "bleu-2"}
+# What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.
+_EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
+# What of the manifest says how a representation was made, whatever the texts.
+_MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
+# What both sides need, by representation.
+_OPTIONS = {
+    "radgraph": "--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
+    "chexbert": "--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
+    "labels": "--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert chexbert.pth",
+    "bertscore": "--encoder NAME|FOLDER",
+}
+# R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
+_IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
+
+_Pair = tuple[float, dict[str, float]] | None
+
+
+def _ignore(*values: Any) -> None:
+    pass
+
+
+def score_rows(
+    index: Index,
+    queries: Inputs,
+    rows: Sequence[int] | np.ndarray,
+    metrics: Sequence[str] | None = None,
+    *,
+    system: str,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    text: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Scores:
+    """Score the pairs of query i and corpus row `rows[i]` with the reference scorers, each distinct pair once.
+
+    Parameters
+    ----------
+    index : Index
+        Of the candidates.
+    queries : Inputs
+        The references, with graphs, embeddings or labels where a metric reads them.
+    rows : int64[Q]
+    metrics : sequence of str
+        Names of the registry; by default those of `DEFAULT_METRICS` that index and queries allow.
+    system : str
+        What gave the rows, for the signature.
+    idf, rescale
+        Of BERTScore, see `TokenStateIndex.encode` in `indexes.bertscore`.
+    text : bool
+        Whether the scores carry the texts of both sides.
+    progress : function
+        Called with the name of each representation before its metrics are scored.
+
+    Returns
+    -------
+    Scores
+        A pair is null where a side has no graph, embedding or label, and RadCliQ is null where a part is. A blank text
+        needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
+
+    Raises
+    ------
+    InputError
+        If rows, metrics or queries do not fit the index.
+    """
+    rows = np.asarray(rows)
+    n = len(queries.ids)
+    if rows.shape != (n,) or rows.dtype.kind not in "iu" or not n or rows.min() < 0 or rows.max() >= index.n_reports:
+        is_array = rows.dtype.kind in "iu" and rows.shape == (n,) and n
+        got = f"{rows.min()} to {rows.max()}" if is_array else f"{rows.dtype} of shape {rows.shape}"
+        msg = (
+            f"score: rows must be an int from 0 to {index.n_reports - 1} for each of {n} queries; got {got}. "
+            "Pass rows of this index."
+        )
+        raise InputError(msg)
+    records = _chosen(index, queries, metrics)
+    parts = [METRICS[_PART_METRICS[part]] for record in records for part in record.parts]
+    single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.parts))
+    settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
+    if settings and not any("bertscore" in record.representations for record in records):
+        msg = (
+            f"score: {', '.join(settings)} must be left out without BERTScore among the metrics; got a value. Drop it."
+        )
+        raise InputError(msg)
+    pairs: dict[str, list[_Pair]] = {}
+    used: dict[str, Any] = {}
+    for kind in dict.fromkeys(METRICS[name].representation for name in single):
+        if progress is not None:
+            progress(kind)
+        of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
+        used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, pairs)
+    for record in records:
+        if record.parts:
+            pairs[record.name] = _compose(record, pairs)
+    signature = {
+        "kind": "scores",
+        "system": system,
+        "metrics": {record.name: _signature(record, index, used) for record in records},
+        "references": _digest(queries),
+        "n": n,
+        "version": version("metric-oracle"),
+    }
+    columns: dict[str, Any] = {"query_id": pa.array(queries.ids, pa.large_string())}
+    for record in records:
+        values = [None if pair is None else pair[0] for pair in pairs[record.name]]
+        columns[record.name] = pa.array(values, pa.float64())
+    for record in records:
+        for name in next((pair[1] for pair in pairs[record.name] if pair is not None), {}):
+            values = [None if pair is None else pair[1][name] for pair in pairs[record.name]]
+            columns[f"{record.name}.{name}"] = pa.array(values, pa.float64())
+    if text:
+        columns["reference"] = pa.array(queries.texts, pa.large_string())
+        columns["prediction"] = index.reports["text"].take(pa.array(rows))
+    return Scores(pa.table(columns), signature)
+
+
+def _chosen(index: Index, queries: Inputs, metrics: Sequence[str] | None) -> list[Metric]:
+    """Return the records of the metrics asked for, or of those that index and queries allow."""
+    if metrics is not None:
+        found = list(dict.fromkeys(get_metric(name, "score").name for name in metrics))
+        if not found:
+            msg = "score: metrics must be at least one; got none. Name some, or leave them out for the usual ones."
+            raise InputError(msg)
+        return [METRICS[name] for name in found]
+    held = index.metrics
+    return [
+        METRICS[name]
+        for name in DEFAULT_METRICS
+        if name in held and all(_has(queries, kind) for kind in METRICS[name].representations)
+    ]
+
+
+def _places(inputs: Inputs, kind: str) -> np.ndarray | None:
+    """Return the place of each report's graph, embedding or label; what is made from the texts has none."""
+    needs = REPRESENTATIONS[kind].needs
+    if needs is None or needs[1] is None:
+        return np.zeros(len(inputs.ids), np.int64)
+    return getattr(inputs, needs[1])
+
+
+def _has(inputs: Inputs, kind: str) -> bool:
+    return _places(inputs, kind) is not None
+
+
+def _score_kind(
+    index: Index,
+    queries: Inputs,
+    rows: np.ndarray,
+    records: list[Metric],
+    settings: dict[str, Any],
+    pairs: dict[str, list[_Pair]],
+) -> dict[str, Any]:
+    """Add the pairs under the metrics of one representation; return the settings that the signature records."""
+    kind = records[0].representation
+    representation = index.representation(records[0])
+    places = _places(queries, kind)
+    complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
+    some = subset(queries, complete)
+    which = np.full(len(queries.ids), -1, np.int64)
+    encoded = None
+    if len(complete):
+        check_queries(some, records[0], index)
+        encoded = representation.encode(some, **({**settings, "wordless": True} if kind == "bertscore" else {}))
+        which[complete] = encoded.which
+    candidate = candidates(representation, encoded)
+    unit_of_row = np.full(index.n_reports, -1, np.int64)
+    unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
+    empty = _EMPTY.get(kind)
+    predictions = index.reports["text"].take(pa.array(rows)).to_pylist()
+    scored: dict[tuple[int, int], list[_Pair]] = {}
+    nothing: list[_Pair] = [None] * len(records)
+    found = []
+    for q, unit, reference, prediction in zip(
+        which.tolist(), unit_of_row[rows].tolist(), queries.texts, predictions, strict=True
+    ):
+        if (q < 0 and (empty is None or reference.strip())) or (unit < 0 and (empty is None or prediction.strip())):
+            found.append(nothing)
+            continue
+        if (q, unit) not in scored:
+            a = empty if unit < 0 else candidate(unit)
+            b = empty if q < 0 or encoded is None else encoded.item(q)
+            scored[q, unit] = _scores(records, a, b)
+        found.append(scored[q, unit])
+    for place, record in enumerate(records):
+        pairs[record.name] = [values[place] for values in found]
+    return getattr(encoded, "settings", {})
+
+
+def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair]:
+    """Return score and components of one pair under metrics of one representation."""
+    found: list[_Pair] = []
+    for record in records:
+        if record.kernel == "bertscore" and found and found[0] is not None:
+            # The three are components of one another, and one costs milliseconds.
+            components = found[0][1]
+            part = ("precision", "recall", "f1")[int(str(record.options["part"]))]
+            found.append((components[part], components))
+        else:
+            score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
+            found.append(score(candidate, reference, **record.options))
+    return found
+
+
+def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
+    """Return RadCliQ of pairs from the scores of its parts; null where one is."""
+    constants, intercept = table(record.options["variant"])
+    found: list[_Pair] = []
+    for values in zip(*(pairs[_PART_METRICS[part]] for part in record.parts), strict=True):
+        by_part = {part: pair[0] for part, pair in zip(record.parts, values, strict=True) if pair is not None}
+        if len(by_part) < len(values):
+            found.append(None)
+        else:
+            score = radcliq(*(by_part.get(part, 0.0) for part in PARTS), constants, intercept)
+            found.append((score, by_part))
+    return found
+
+
+def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
+    """Return what reproduces the scores of a metric, whatever system was scored."""
+    content = index.content["representations"]
+    made = {
+        kind: {name: content[kind][name] for name in _MADE if content[kind].get(name) is not None}
+        for kind in record.representations
+    }
+    settings = used["bertscore"] if "bertscore" in record.representations else {}
+    return {
+        "options": dict(record.options),
+        "source": record.source,
+        "direction": "higher" if record.higher_is_better else "lower",
+        "representation": made,
+        **{name: settings[name] for name in ("idf", "rescaled", "truncated_queries") if name in settings},
+    }
+
+
+def _digest(queries: Inputs) -> str:
+    """Return the SHA-256 over the sorted ids and texts."""
+    hasher = hashlib.sha256()
+    for strings in sorted(zip(queries.ids, queries.texts, strict=True)):
+        for string in strings:
+            raw = string.encode("utf-8", "surrogatepass")
+            hasher.update(b"%d:" % len(raw) + raw)
+    return hasher.hexdigest()
+
+
+# References and predictions
+
+
+def score(
+    references: Reports,
+    predictions: Reports,
+    metrics: Sequence[str] | None = None,
+    *,
+    system: str,
+    inner: bool = False,
+    files: Mapping[str, str | Path | None] | None = None,
+    predicted_files: Mapping[str, str | Path | None] | None = None,
+    uncertain: str | None = None,
+    encoding: Encoding | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    text: bool = False,
+    tell: Callable[[str], None] = _ignore,
+    advance: Callable[[int, int], None] = _ignore,
+    progress: Callable[[str], None] | None = None,
+) -> Scores:
+    """Score a model's predictions against the reports, joined on ids.
+
+    Parameters
+    ----------
+    references, predictions : Reports
+        The predictions with their empty texts, which are scored.
+    metrics, system, idf, rescale, text, progress
+        As in :func:`score_rows`; idf "tests" takes its weights from the references, "corpus" from the predictions.
+    inner : bool
+        Score the ids that have both; otherwise an id with one side only is an error.
+    files, predicted_files : mapping
+        For each side the keyword arguments `radgraph`, `chexbert`, `chexbert_ids` and `labels` of
+        :func:`metric_oracle.indexes.inputs.load_inputs`. A model among `files` (a RadGraph archive, chexbert.pth)
+        serves both sides.
+    uncertain : {"positive", "negative", "blank"}
+        What an uncertain label counts as.
+    encoding : Encoding
+        Of BERTScore.
+    tell, advance
+        Called with lines for people, and with the progress of models.
+
+    Returns
+    -------
+    Scores
+        In the order of the references; its signature also has ``left_out``, what and how many.
+    """
+    own: dict[str, Any] = {name: path for name, path in (files or {}).items() if path is not None}
+    predicted: dict[str, Any] = {name: path for name, path in (predicted_files or {}).items() if path is not None}
+    _check_files(metrics, own, predicted, uncertain, encoding)
+    names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
+    asked, answered, left_out = _join(references, predictions, inner, tell)
+    # Each side in the order of its file, so that what lies in order beside it still fits.
+    order = sorted(answered)
+    sides = [
+        ([reports.ids[i] for i in places], [reports.texts[i] for i in places])
+        for reports, places in ((references, asked), (predictions, order))
+    ]
+    load = partial(load_inputs, function="score", uncertain=uncertain, tell=tell, advance=advance)
+    shared = {name: own.pop(name) for name in _models(own) if name not in predicted}
+    both = load(sides[0][0] + sides[1][0], sides[0][1] + sides[1][1], **shared)
+    queries = _with_models(load(*sides[0], **own), both, slice(None, len(asked)))
+    corpus = _with_models(load(*sides[1], encoding=encoding, **predicted), both, slice(len(asked), None))
+    place = {prediction: row for row, prediction in enumerate(order)}
+    rows = np.array([place[i] for i in answered], np.int64)
+    with tempfile.TemporaryDirectory() as folder:
+        index = build_index(corpus, Path(folder) / "predictions", metrics=names, progress=progress)
+        scores = score_rows(
+            index, queries, rows, names, system=system, idf=idf, rescale=rescale, text=text, progress=progress
+        )
+    n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
+    if n_cut:
+        tell(f"cut off at the encoder's longest input: {n_cut:,} references")
+    return replace(scores, signature={**scores.signature, "left_out": left_out})
+
+
+def _models(files: Mapping[str, Any]) -> list[str]:
+    """Return what is made by a model among the files."""
+    is_model = {
+        "radgraph": is_archive,
+        "chexbert": lambda path: Path(path).suffix.lower() == ".pth",
+    }
+    return [name for name, tell_apart in is_model.items() if name in files and tell_apart(files[name])]
+
+
+def _check_files(
+    metrics: Sequence[str] | None, files: dict[str, Any], predicted_files: dict[str, Any], uncertain: str | None,
+    encoding: Encoding | None,
+) -> None:  # fmt: skip
+    """Raise unless both sides have what the metrics read."""
+    models = _models(files)
+    given = {"ngrams", "words"} | ({"bertscore"} if encoding is not None else set())
+    for name in ("radgraph", "chexbert", "labels"):
+        sides = [name in files, name in predicted_files or name in models]
+        if any(sides) and not all(sides):
+            lacking = "references" if sides[1] else "predictions"
+            what = REPRESENTATIONS[name].plural
+            msg = f"score: {what} must be given for both sides; got none for the {lacking}. Add {_OPTIONS[name]}."
+            raise InputError(msg)
+        given |= {name} if all(sides) else set()
+    if "chexbert" in models and uncertain is not None:
+        given.add("labels")
+    for typed in metrics or ():
+        record = get_metric(typed, "score")
+        for kind in record.representations:
+            if kind not in given:
+                msg = (
+                    f"score: {REPRESENTATIONS[kind].plural} of both sides must be given for metric {record.name!r}; "
+                    f"got none. Add {_OPTIONS[kind]}."
+                )
+                raise InputError(msg)
+
+
+def _with_models(loaded: Inputs, both: Inputs, side: slice) -> Inputs:
+    """Add to one side what models made for both."""
+    added: dict[str, Any] = {"made_by": {**both.made_by, **loaded.made_by}}
+    for kind in ("radgraph", "chexbert", "labels"):
+        values, of_row = REPRESENTATIONS[kind].needs or ("", None)
+        if of_row is not None and getattr(loaded, values) is None and getattr(both, values) is not None:
+            added |= {values: getattr(both, values), of_row: getattr(both, of_row)[side]}
+            if kind == "labels":
+                added["uncertain"] = both.uncertain
+    return replace(loaded, **added)
+
+
+def _join(
+    references: Reports, predictions: Reports, inner: bool, tell: Callable[[str], None]
+) -> tuple[list[int], list[int], dict[str, int]]:
+    """Return the places of pairs on both sides, in the order of the references, and what was left out."""
+    unusable = {study: state for state, studies in references.states.items() for study in studies}
+    unusable = {study: state for study, state in unusable.items() if study not in set(references.ids)}
+    missing = set(predictions.states.get("missing", ()))
+    keys = list(references.ids), list(predictions.ids)
+    if not set(keys[0]) & set(keys[1]):
+        plain = [[_IU_XRAY.sub(r"\1", key) for key in side] for side in keys]
+        if set(plain[0]) & set(plain[1]) and all(len(set(side)) == len(side) for side in plain):
+            tell("ids such as CXR1_IM-0001 are read as 1")
+            keys = plain[0], plain[1]
+            unusable, missing = (
+                {_IU_XRAY.sub(r"\1", key): state for key, state in unusable.items()},
+                {_IU_XRAY.sub(r"\1", key) for key in missing},
+            )
+    place = {key: i for i, key in enumerate(keys[1])}
+    asked = [i for i, key in enumerate(keys[0]) if key in place]
+    known = set(keys[0])
+    apart = {
+        "without a prediction": [key for key in keys[0] if key not in place and key not in missing],
+        "with a missing prediction": [key for key in keys[0] if key in missing],
+        "without a reference": [key for key in keys[1] if key not in known and key not in unusable],
+        "with a missing or empty reference": [key for key in keys[1] if key in unusable],
+    }
+    left_out = {what: len(found) for what, found in apart.items() if found}
+    if not asked:
+        msg = (
+            f"score: references and predictions must share ids; got none in common, such as "
+            f"{shown_names(keys[0][:1])} and {shown_names(keys[1][:1])}. Pass --metadata where the predictions are of "
+            "images, or the columns of the ids."
+        )
+        raise InputError(msg)
+    if left_out and not inner:
+        listed = " and ".join(
+            f"{len(found)} {what} ({shown_names(found[:3])})" for what, found in apart.items() if found
+        )
+        msg = (
+            f"score: {len(keys[0])} references and {len(keys[1])} predictions must have the same ids; got {listed}. "
+            "Complete them, or pass --inner to score the ids that have both."
+        )
+        raise InputError(msg)
+    if left_out:
+        tell("left out: " + ", ".join(f"{count:,} {what}" for what, count in left_out.items()))
+    return asked, [place[keys[0][i]] for i in asked], left_out

@@ -1,0 +1,326 @@
+"""`oracle score` from files to tables: the command that stands in for CXR-Report-Metric."""
+
+import csv
+import importlib.util
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from metric_oracle import api, cli
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.evaluation.tables import scores_table
+from metric_oracle.kernels.radcliq.score import PARTS, radcliq, table
+from metric_oracle.retrieval.results import read_scores
+
+COMMAND = str(Path(sys.executable).with_name("oracle"))
+TESTS = Path(__file__).parent
+SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
+TEXTS = {
+    "50000001": "No acute process.", "50000002": "Edema of the left lung.", "50000003": "Large effusion, stable.",
+    "50000004": "Heart size is normal.",
+}  # fmt: skip
+GENERATED = {
+    "50000003": "Stable effusion.", "50000001": "No acute process.", "50000004": " ", "50000002": "Lungs are clear.",
+}  # fmt: skip
+
+
+@pytest.fixture
+def oracle(monkeypatch, capsys):
+    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
+    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def fails(oracle):
+    """Return a function that runs a command which must end in one error line and exit code 2."""
+
+    def run(*arguments, match):
+        code, out, err = oracle(*arguments)
+        *notes, line = err.splitlines()
+        assert (code, out) == (2, "")
+        assert all(re.match("(references|predictions): ", note) for note in notes)
+        assert SECRET.split()[0] not in err
+        assert re.match("error: " + match, line), line
+
+    return run
+
+
+def write(path, reports):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("study_id", "report"), *reports.items()])
+    return path
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Return the two files that CXR-Report-Metric takes, in different orders."""
+    return write(tmp_path / "test.csv", TEXTS), write(tmp_path / "generated.csv", GENERATED)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Return the options of an encoder, a RadGraph archive and a CheXbert checkpoint, all tiny."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("faiss")
+
+    def module(name):
+        spec = importlib.util.spec_from_file_location(name, TESTS / f"encoders/{name}.py")
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return loaded
+
+    folder = tmp_path_factory.mktemp("models")
+    radgraph, chexbert = module("tiny_radgraph"), module("test_chexbert")
+    home = radgraph.write_encoder(folder / "radgraph_encoder", "radgraph")
+    archive = radgraph.write_archive(folder / "radgraph.tar.gz", radgraph.files_of("radgraph", home, str(home)))
+    (folder / "chexbert").mkdir()
+    bert, heads, *_ = chexbert.tiny_parts()
+    checkpoint = chexbert.save(folder / "chexbert", chexbert.tensors_of(bert, heads))
+
+    encoder = folder / "encoder"
+    words = re.findall(r"[a-z]+|[.,]", " ".join([*TEXTS.values(), *GENERATED.values()]).lower())
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set(words))]
+    encoder.mkdir()
+    (encoder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    torch.manual_seed(1)
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=40, initializer_range=0.4,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(encoder)
+    transformers.BertTokenizerFast(str(encoder / "vocab.txt"), model_max_length=40).save_pretrained(encoder)
+    return ["--encoder", encoder, "--layer", 2, "--radgraph", archive, "--chexbert", checkpoint]
+
+
+# From two CSV files to RadCliQ
+
+
+def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
+    out = tmp_path / "report_scores.csv"
+    code, printed, err = oracle("score", *pair, *models, "--out", out, "--published-names")
+    assert (code, printed) == (0, "")
+    assert err.splitlines()[-1] == f"{out}: 4 pairs"
+    with out.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = ["study_id", "report", "bleu_score", "bertscore", "semb_score", "radgraph_combined", "RadCliQ-v0"]
+    assert list(rows[0])[:8] == [*names, "RadCliQ-v1"]
+    assert {row["study_id"]: row["report"] for row in rows} == GENERATED
+    assert [row["study_id"] for row in rows] == list(TEXTS)
+    for variant, name in (("v0", "RadCliQ-v0"), ("v1", "RadCliQ-v1")):
+        constants, intercept = table(variant)
+        for row in rows:
+            parts = [float(row[name]) for name in ("radgraph_combined", "bertscore", "semb_score", "bleu_score")]
+            assert len(parts) == len(PARTS)
+            assert float(row[name]) == radcliq(*parts, constants, intercept)
+    assert [float(row["bleu_score"]) for row in rows][::3] == [1.0, 0.0]
+    assert len({row["RadCliQ-v1"] for row in rows}) == 4
+
+    signature = json.loads((tmp_path / "report_scores.csv.signature.json").read_text())
+    assert signature["system"] == "generated"
+    made = signature["metrics"]["radcliq"]["representation"]
+    assert made["radgraph"]["encoder"]["model"]
+    assert made["chexbert"]["encoder"]["model"] == "chexbert"
+
+    code, printed, _ = oracle("score", *pair, *models)
+    header, *records = [json.loads(line) for line in printed.splitlines()]
+    assert header["signature"] == signature
+    assert [record["radcliq"] for record in records] == [float(row["RadCliQ-v1"]) for row in rows]
+    assert "prediction" not in records[0]
+
+
+def test_the_same_from_files_of_both_sides(oracle, pair, models, tmp_path):
+    """Graphs by study id and embeddings by id, as other tools leave them, give what the models give."""
+    from metric_oracle.encoders.chexbert import CheXbert
+    from metric_oracle.encoders.radgraph import RadGraph
+
+    options = dict(zip(models[::2], models[1::2], strict=True))
+    given = []
+    for prefix, reports in (("--", TEXTS), ("--predicted-", GENERATED)):
+        graphs = RadGraph(options["--radgraph"]).annotate(list(reports.values()))
+        path = tmp_path / f"graphs{prefix}.json"
+        path.write_text(json.dumps({study: graphs[str(i)] for i, study in enumerate(reports) if reports[study] != " "}))
+        embeddings = CheXbert(options["--chexbert"]).encode(list(reports.values()))[0]
+        np.save(tmp_path / f"e{prefix}.npy", embeddings)
+        (tmp_path / f"ids{prefix}.txt").write_text("\n".join(reports) + "\n")
+        given += [f"{prefix}radgraph", path, f"{prefix}chexbert", tmp_path / f"e{prefix}.npy"]
+        given += [f"{prefix}chexbert-ids", tmp_path / f"ids{prefix}.txt"]
+    asked = ["score", *pair, "--metrics", "radcliq, radcliq:v0", "--encoder", options["--encoder"], "--layer", 2]
+    code, printed, _ = oracle(*asked, *given)
+    assert code == 0
+    from_files = [json.loads(line) for line in printed.splitlines()[1:]]
+    printed = oracle("score", *pair, "--metrics", "radcliq,radcliq:v0", *models)[1]
+    from_models = [json.loads(line) for line in printed.splitlines()[1:]]
+    for got, expected in zip(from_files, from_models, strict=True):
+        assert got.pop("query_id") == expected.pop("query_id")
+        assert got == pytest.approx(expected, rel=1e-6)  # other batches, other rounding inside the models
+
+
+def test_labels_from_the_checkpoint(oracle, pair, models):
+    code, printed, _ = oracle("score", *pair, *models, "--uncertain", "negative", "--metrics", "chexbert:labels")
+    assert code == 0
+    assert json.loads(printed.splitlines()[1])["chexbert:labels"] == 1.0
+
+
+# What comes out
+
+
+def test_bleu_needs_no_model(oracle, pair):
+    code, out, err = oracle("score", *pair)
+    header, *records = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert list(header["signature"]["metrics"]) == ["bleu-2", "bleu-4", "rouge-l"]
+    assert [record["query_id"] for record in records] == list(TEXTS)
+    assert [record["rouge-l"] for record in records][::3] == [1.0, 0.0]
+    assert err.splitlines() == [
+        "references: CXR-Report-Metric CSV, id study_id, column report, 4 of 4 rows",
+        "predictions: CSV, column report, id study_id, 4 of 4 rows",
+    ]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_files_hold_what_a_pipe_gets(oracle, pair, tmp_path, ending):
+    out = tmp_path / f"s.{ending}"
+    lines = oracle("score", *pair, "--with-text")[1].splitlines()
+    assert oracle("score", *pair, "--with-text", "--out", out)[:2] == (0, "")
+    scores = read_scores(out)
+    assert scores.table.to_pylist() == [json.loads(line) for line in lines[1:]]
+    assert {"signature": scores.signature} == json.loads(lines[0])
+    assert scores.table["prediction"].to_pylist() == [GENERATED[study] for study in TEXTS]
+
+
+def run_on_a_terminal(command):
+    """Run a command with stdout and stderr on a terminal and return what it shows."""
+    main, end = pty.openpty()
+    done = subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env={**os.environ, "COLUMNS": "100"})
+    os.close(end)
+    shown = b""
+    try:
+        while part := os.read(main, 1 << 16):
+            shown += part
+    except OSError:
+        pass
+    os.close(main)
+    assert done.wait() == 0
+    return shown.decode()
+
+
+def test_a_terminal_gets_the_means(pair, tmp_path):
+    extra = write(tmp_path / "more.csv", {**GENERATED, "7": "x", "8": "y"})
+    shown = run_on_a_terminal([COMMAND, "score", str(pair[0]), str(extra), "--inner"])
+    assert re.search(r"bleu-2\s+4\s+4\s+0\.\d{4}\s+higher", shown)
+    assert "left out: 2 without a reference" in shown
+    assert "more" in shown
+
+
+def test_table_counts_pairs_that_could_not_be_scored(tmp_path):
+    graph = {"text": "a", "entities": {"1": {"tokens": "a", "label": "OBS-DP", "relations": []}}}
+    (tmp_path / "g.json").write_text(json.dumps({"x": graph}))
+    sides = [Reports(["x", "y"], ["a", "a"], "", {}, {}) for _ in range(2)]
+    files = {"radgraph": tmp_path / "g.json", "predicted_radgraph": tmp_path / "g.json"}
+    console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(scores_table(api.score(*sides, ["radgraph"], system="[red]m\x1b", **files)))
+    shown = console.export_text()
+    console.file.close()
+    assert re.search(r"radgraph\s+2\s+1\s+0\.5000\s+higher", shown)
+    assert "[red]m\ufffd" in shown
+    assert "pairs not scored lack a graph" in shown
+
+
+def test_r2gen_and_images(oracle, tmp_path):
+    items = [{"id": f"CXR{n}_IM-1", "report": f"report {n}", "image_path": []} for n in (3, 1)]
+    (tmp_path / "annotation.json").write_text(json.dumps({"train": [{**items[0], "id": "t"}], "test": items}))
+    (tmp_path / "res.csv").write_text("report 3\nother words\n")
+    annotation = tmp_path / "annotation.json"
+    code, out, err = oracle("score", annotation, tmp_path / "res.csv", "--split", "test", "--ids", annotation)
+    assert code == 0
+    assert [json.loads(line)["rouge-l"] for line in out.splitlines()[1:]] == [1.0, 0.0]
+    assert "predictions: CSV of one column without header, in the order of annotation.json, id id, 2 of 2 rows" in err
+
+    (tmp_path / "m.csv").write_text("dicom_id,study_id,ViewPosition\nd1,1,LL\nd2,1,PA\n")
+    (tmp_path / "p.csv").write_text("report,dicom_id\nx,d1\nb c,d2\n")
+    references = write(tmp_path / "r.csv", {"1": "b c"})
+    code, out, _ = oracle("score", references, tmp_path / "p.csv", "--metadata", tmp_path / "m.csv", "--seed", 4)
+    assert code == 0
+    assert json.loads(out.splitlines()[1])["rouge-l"] == 1.0
+
+
+def test_after_impression_and_columns(oracle, tmp_path):
+    (tmp_path / "p.json").write_text('{"1": {"model_prediction": "Findings: x Impression: b c", "hyp": "b"}}')
+    references = write(tmp_path / "r.csv", {"1": "b c"})
+    for options, expected in ((["--after-impression"], 1.0), (["--predicted-text-column", "hyp"], 2 / 3)):
+        code, out, _ = oracle("score", references, tmp_path / "p.json", *options)
+        assert code == 0
+        assert json.loads(out.splitlines()[1])["rouge-l"] == expected
+
+
+# Lines
+
+
+def test_ids_that_differ(fails, oracle, pair, tmp_path):
+    extra = write(tmp_path / "more.csv", {**GENERATED, "7": SECRET, "8": "y"})
+    fails("score", pair[0], extra, match=(
+        r"score: 4 references and 6 predictions must have the same ids; got 2 without a reference \('7', '8'\)\. Compl"
+    ))  # fmt: skip
+    code, _, err = oracle("score", pair[0], extra, "--inner")
+    assert code == 0
+    assert err.splitlines()[-1] == "left out: 2 without a reference"
+    lacking = write(tmp_path / "missing.csv", {**GENERATED, "50000002": ""})
+    fails(
+        "score", pair[0], lacking, match=r"score: 4 references and 3 predictions .* 1 with a missing prediction \('5000"
+    )
+
+
+def test_where_scores_may_go(fails, pair, tmp_path):
+    fails("score", *pair, "--published-names", match=r"score: published_names must be given with out; got none\. Add")
+    fails("score", *pair, "--published-names", "--out", tmp_path / "s.parquet", match=(
+        r"score: out must end with \.csv; got .*s.parquet\. Name such a file\."
+    ))  # fmt: skip
+    fails(
+        "score", *pair, "--out", tmp_path / "s.txt", match=r"score: out must end with \.parquet, \.csv or \.jsonl; got"
+    )
+    fails(
+        "score", *pair, "--out", pair[1], match=r"score: out must be another file than the inputs; got .*generated.csv"
+    )
+    fails("score", *pair, "--out", tmp_path / "no/s.csv", match=r"score: out must be in an existing folder; got")
+    assert {path.name for path in tmp_path.iterdir()} == {"test.csv", "generated.csv"}
+
+
+def test_files_that_lack(fails, pair, tmp_path):
+    fails("score", tmp_path / "no.csv", pair[1], match=r"read_reports: path must be an existing file or folder; got")
+    fails("score", pair[0], tmp_path / "no.csv", match=r"read_predictions: predictions must be an existing file; got")
+    fails(
+        "score", *pair, "--metrics", "radcliq", match=r"score: graphs of both sides must be given for metric 'radcliq'"
+    )
+    graphs = tmp_path / "g.json"
+    fails(
+        "score", *pair, "--radgraph", graphs, match=r"score: graphs must be given for both sides; got none for the pre"
+    )
+    fails("score", *pair, "--layer", 3, match=r"score: encoder must be given with layer; got None")
+
+
+def test_help_teaches_by_example(oracle):
+    code, out, _ = oracle("score", "--help")
+    assert code == 0
+    for example in ("oracle score test.csv generated.csv --encoder", "--published-names", "annotation.json res.csv"):
+        assert example in " ".join(out.split())
