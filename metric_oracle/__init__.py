@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metric_oracle.api import build_index, load_queries, open_index, retrieve, verify
     from metric_oracle.errors import MetricOracleError
+    from metric_oracle.evaluation.comparison import compare
 
 _HOMES = {
     "build_index": "metric_oracle.api",
+    "compare": "metric_oracle.evaluation.comparison",
     "load_queries": "metric_oracle.api",
     "open_index": "metric_oracle.api",
     "retrieve": "metric_oracle.api",
     "verify": "metric_oracle.api",
     "MetricOracleError": "metric_oracle.errors",
 }
-__all__ = ["MetricOracleError", "build_index", "load_queries", "open_index", "retrieve", "verify"]
+__all__ = ["MetricOracleError", "build_index", "compare", "load_queries", "open_index", "retrieve", "verify"]
 
 
 def __getattr__(name: str) -> Any:

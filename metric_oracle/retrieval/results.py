@@ -27,20 +27,31 @@ _KINDS = {
 }
 
 
-def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
+def check_out(
+    path: Path,
+    inputs: Sequence[Path] = (),
+    *,
+    function: str = "retrieve",
+    argument: str = "out",
+    endings: Sequence[str] = (".parquet", ".csv", ".jsonl"),
+) -> None:
     """Raise unless a result can be written there without harm to the `inputs`, before the work is done."""
-    if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
-        msg = f"retrieve: out must end with .parquet, .csv or .jsonl; got {path}. Name one of these formats."
+    if path.suffix.lower() not in endings:
+        shown = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        msg = f"{function}: {argument} must end with {shown}; got {path}. Name one of these formats."
         raise InputError(msg)
     if not path.parent.is_dir():
-        msg = f"retrieve: out must be in an existing folder; got {path}. Make the folder first."
+        msg = f"{function}: {argument} must be in an existing folder; got {path}. Make the folder first."
         raise InputError(msg)
     if path.is_dir():
-        msg = f"retrieve: out must be a file; got the folder {path}. Name a file in it."
+        msg = f"{function}: {argument} must be a file; got the folder {path}. Name a file in it."
         raise InputError(msg)
     for given in inputs:
         if path.exists() and given.exists() and path.samefile(given):
-            msg = f"retrieve: out must be another file than the inputs; got {path}, which is one. Name another file."
+            msg = (
+                f"{function}: {argument} must be another file than the inputs; got {path}, which is one. "
+                "Name another file."
+            )
             raise InputError(msg)
 
 
@@ -157,3 +168,50 @@ def read_results(path: str | Path) -> Results:
         )
         raise InputError(msg) from error
     return Results(table, signature)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one system: `query_id` and a float64 column for each metric, null where a study is unscorable."""
+
+    table: pa.Table
+    signature: dict[str, Any]
+
+
+def read_scores(path: str | Path) -> Scores:
+    """Read a file of scores: Parquet, CSV (signature beside it) or JSON Lines (signature in the first record)."""
+    path = Path(path)
+    if not path.is_file():
+        msg = f"read_scores: scores must be an existing file; got {path}. Write one with oracle score."
+        raise InputError(msg)
+    try:
+        if path.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            with path.open("rb") as file:
+                table = parquet.read_table(file)
+            signature = json.loads((table.schema.metadata or {})[SIGNATURE])
+        elif path.suffix.lower() == ".csv":
+            from pyarrow import csv
+
+            signature = json.loads(path.with_name(path.name + ".signature.json").read_text(encoding="utf-8"))
+            kinds = {"query_id": pa.string(), **dict.fromkeys(signature["metrics"], pa.float64())}
+            options = csv.ConvertOptions(column_types=kinds, strings_can_be_null=False)
+            with path.open("rb") as file:
+                table = csv.read_csv(file, None, csv.ParseOptions(newlines_in_values=True), options)
+        else:
+            records = [json.loads(line) for line in path.read_bytes().decode().removesuffix("\n").split("\n")]
+            signature = records[0]["signature"]
+            table = pa.Table.from_pylist(records[1:])
+        for name in signature["metrics"]:
+            place = table.column_names.index(name)
+            table = table.set_column(place, pa.field(name, pa.float64()), table.column(name).cast(pa.float64()))
+    except PermissionError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
+        msg = (
+            f"read_scores: scores must be a file that oracle score wrote, with its signature; got {path} "
+            f"({type(error).__name__}). Write it again."
+        )
+        raise InputError(msg) from error
+    return Scores(table, signature)
