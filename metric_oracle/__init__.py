@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metric_oracle.api import build_index, load_queries, open_index, read_scores, retrieve, score, verify
     from metric_oracle.errors import MetricOracleError
+    from metric_oracle.evaluation.comparison import compare
 
 _HOMES = {
     "build_index": "metric_oracle.api",
+    "compare": "metric_oracle.evaluation.comparison",
     "load_queries": "metric_oracle.api",
     "open_index": "metric_oracle.api",
     "read_scores": "metric_oracle.api",
@@ -28,6 +30,7 @@ _HOMES = {
 __all__ = [
     "MetricOracleError",
     "build_index",
+    "compare",
     "load_queries",
     "open_index",
     "read_scores",

@@ -432,7 +432,7 @@ def score(
             predicted_chexbert_ids, chexbert_labels, predicted_chexbert_labels, ids, metadata, split_file, baseline,
         )  # fmt: skip
         endings = (".csv",) if published_names else ENDINGS
-        check_out(out, [path for path in inputs if path is not None], "score", endings)
+        check_out(out, [path for path in inputs if path is not None], function="score", endings=endings)
     with _progress("scoring") as step:
         scores = api.score(
             references, predictions, None if metrics is None else [name.strip() for name in metrics.split(",")],
@@ -497,6 +497,98 @@ def verify(
         encoder=encoder,
     )  # fmt: skip
     print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
+
+
+@app.command()
+def table(
+    systems: Annotated[list[str], typer.Argument(metavar="NAME=FILE...", help="Rows: a name and the file of scores.")],
+    random: Annotated[
+        str | None, typer.Option(help="Row of random retrieval: adds percentage changes from it.")
+    ] = None,
+    oracle: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METRIC=NAME", help="Row of a metric's oracle: adds the share of the way; repeatable."),
+    ] = None,
+    paired: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Two rows to test on the same studies; repeatable.")
+    ] = None,
+    interval: Annotated[str, typer.Option(help="bca, percentile or legacy-yu2023.")] = "bca",
+    resamples: Annotated[int | None, typer.Option(help="Of the bootstrap and the test; default: 10000.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the resamples.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write .md, .tex (booktabs), .csv or .jsonl.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--format", help="Stdout: table, md, tex or jsonl; default: table on a terminal, else jsonl."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the means and changes: .png, .pdf or .svg.")] = None,
+) -> None:
+    """Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.
+
+    A mean is over the studies that every system can score. Tables need equal signatures and the same studies.
+
+    oracle table R2Gen=r2gen.parquet WCL=wcl.parquet --out table.md
+
+    oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv --random random --oracle "bleu=BLEU oracle"
+    --paired R2Gen,random --out table.tex --plot table.png
+    """
+    from metric_oracle.evaluation.comparison import compare
+    from metric_oracle.evaluation.publication import ENDINGS, RENDER, write
+    from metric_oracle.retrieval.results import check_out
+
+    files = _named(systems, "systems", "NAME=FILE", "=")
+    if output is not None and (out is not None or output not in ("table", "md", "tex", "jsonl")):
+        got = f"{output} with --out, whose ending says it" if out is not None else repr(output)
+        msg = f"table: format must be one of table, md, tex, jsonl, for stdout; got {got}. Use --format or --out."
+        raise InputError(msg)
+    inputs = [Path(file) for _, file in files]
+    if out is not None:
+        check_out(out, inputs, function="table", endings=ENDINGS)
+    if plot is not None:
+        from metric_oracle.evaluation.plots import check_plot, write_plot
+
+        check_plot(plot, inputs)
+    with _progress("table") as step:
+        compared = compare(
+            dict(files),
+            random=random,
+            oracles=dict(_named(oracle or [], "oracle", "METRIC=NAME", "=")),
+            paired=_named(paired or [], "paired", "A,B", ",", repeatable=True),
+            method=interval,
+            resamples=resamples,
+            seed=seed,
+            progress=step,
+        )
+    if plot is not None:
+        write_plot(compared, plot)
+        _note(f"{plot}: {len(compared.columns)} metrics")
+    if out is not None:
+        write(compared, out)
+        _note(f"{out}: {len(compared.systems)} systems, {len(compared.columns)} metrics")
+    elif output == "table" or (output is None and sys.stdout.isatty()):
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import comparison_tables
+
+        console = Console()
+        for part in comparison_tables(compared, console.width):
+            console.print(part)
+    else:
+        print(RENDER[output or "jsonl"](compared), end="")
+
+
+def _named(given: list[str], argument: str, form: str, mark: str, *, repeatable: bool = False) -> list[tuple[str, str]]:
+    """Split arguments such as NAME=FILE at the first mark; a name may come once unless it is repeatable."""
+    pairs: list[tuple[str, str]] = []
+    for text in given:
+        name, found, value = text.partition(mark)
+        if not (name and found and value):
+            msg = f"table: {argument} must be {form}; got {text!r}. Put both sides, in quotes where there are blanks."
+            raise InputError(msg)
+        if not repeatable and name in dict(pairs):
+            msg = f"table: {argument} must have each name once; got {name!r} twice. Give one of them another name."
+            raise InputError(msg)
+        pairs.append((name, value))
+    return pairs
 
 
 @app.command()

@@ -31,13 +31,13 @@ ALLOWED = {
     "evaluation": LEAVES | {"corpora", "indexes", "retrieval", "api"},
     "api": LEAVES | {"corpora", "indexes", "retrieval"},
     "cli": LEAVES | {"corpora", "evaluation", "api", "indexes", "retrieval"},
-    "": {"api", "errors"},
+    "": {"api", "errors", "evaluation"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch"}  # in a `cuda.py`: plain torch operations are what reaches a GPU
 # What the parts of a `reference.py` may import: scores and other references, never a fast module.
 PLAIN = {"score", "reference"}
-HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss")
+HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib")
 
 
 def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:

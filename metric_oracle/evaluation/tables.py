@@ -1,4 +1,4 @@
-"""Answers as tables for a terminal. Rounding happens here and nowhere else."""
+"""Answers as tables for a terminal. Rounding happens here and in the layout of comparisons, nowhere else."""
 
 from typing import Any
 
@@ -8,7 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from metric_oracle.evaluation.comparison import Comparison
 from metric_oracle.evaluation.demo import DemoOutcome
+from metric_oracle.evaluation.publication import layout, plain
 from metric_oracle.retrieval.results import Results, Scores
 
 SHOWN_QUERIES = 20
@@ -24,7 +26,7 @@ def _table(title: str | Text, *columns: str, right: tuple[str, ...] = ()) -> Tab
 
 def _one_line(text: str) -> Text:
     """Return a report or an id as it is, made harmless: no markup, line break or control character of a terminal."""
-    return Text("".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split())))
+    return Text(plain(text))
 
 
 def answers_table(results: Results) -> Group:
@@ -126,3 +128,37 @@ def demo_tables(outcome: DemoOutcome) -> list[Any]:
     for row in outcome.metrics:
         example.add_row(row.metric, f"{row.top[0]:.4f}", _one_line(row.top[1]))
     return [table, *(Text(note, style="dim") for note in notes), example]
+
+
+def comparison_tables(comparison: Comparison, width: int) -> list[Any]:
+    """Return the tables of a comparison, cut into groups of metrics that fit into `width` characters, and its notes."""
+    blocks, notes = layout(comparison)
+    shown: list[Any] = []
+    for block in blocks:
+        names = min(max(len(name) for name, _ in block.rows), width // 3)
+        widths = [
+            max(len(part) for part in (*head.split(), *(line for _, row in block.rows for line in row[place].lines)))
+            for place, head in enumerate(block.columns)
+        ]
+        begin = 0
+        while begin < len(block.columns):
+            end, room = begin + 1, width - names - widths[begin] - 4
+            while end < len(block.columns) and room >= widths[end] + 2:
+                room -= widths[end] + 2
+                end += 1
+            table = _table(_one_line(block.title), "system")
+            table.columns[0].min_width = names
+            for head, least in zip(block.columns[begin:end], widths[begin:end], strict=True):
+                table.add_column(_one_line(head), justify="right", min_width=least)
+            for name, entries in block.rows:
+                texts = [
+                    Text("\n").join(
+                        Text(line, style="bold" if entry.best and place == 0 else "")
+                        for place, line in enumerate(entry.lines)
+                    )
+                    for entry in entries[begin:end]
+                ]
+                table.add_row(_one_line(name), *texts, end_section=max(len(entry.lines) for entry in entries) > 1)
+            shown.append(table)
+            begin = end
+    return [*shown, *(Text(note, style="dim") for note in notes)]

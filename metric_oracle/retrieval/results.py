@@ -43,23 +43,31 @@ PUBLISHED_NAMES = {
 
 
 def check_out(
-    path: Path, inputs: Sequence[Path] = (), function: str = "retrieve", endings: Sequence[str] = ENDINGS
+    path: Path,
+    inputs: Sequence[Path] = (),
+    *,
+    function: str = "retrieve",
+    argument: str = "out",
+    endings: Sequence[str] = ENDINGS,
 ) -> None:
     """Raise unless a result can be written there without harm to the `inputs`, before the work is done."""
     if path.suffix.lower() not in endings:
         named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         step = "Name one of these formats" if len(endings) > 1 else "Name such a file"
-        msg = f"{function}: out must end with {named}; got {path}. {step}."
+        msg = f"{function}: {argument} must end with {named}; got {path}. {step}."
         raise InputError(msg)
     if not path.parent.is_dir():
-        msg = f"{function}: out must be in an existing folder; got {path}. Make the folder first."
+        msg = f"{function}: {argument} must be in an existing folder; got {path}. Make the folder first."
         raise InputError(msg)
     if path.is_dir():
-        msg = f"{function}: out must be a file; got the folder {path}. Name a file in it."
+        msg = f"{function}: {argument} must be a file; got the folder {path}. Name a file in it."
         raise InputError(msg)
     for given in inputs:
         if path.exists() and given.exists() and path.samefile(given):
-            msg = f"{function}: out must be another file than the inputs; got {path}, which is one. Name another file."
+            msg = (
+                f"{function}: {argument} must be another file than the inputs; got {path}, which is one. "
+                "Name another file."
+            )
             raise InputError(msg)
 
 

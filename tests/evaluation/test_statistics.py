@@ -1,0 +1,165 @@
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from metric_oracle.errors import InputError
+from metric_oracle.evaluation import statistics
+from metric_oracle.evaluation.statistics import METHODS, Interval, adjusted, interval, overlap, paired
+
+SCORES = np.round(np.random.default_rng(5).beta(0.4, 1.2, 57), 2)  # skewed, with ties and exact zeros
+
+
+@pytest.mark.parametrize("method", ["bca", "percentile"])
+@pytest.mark.parametrize("held", [1000, 1 << 21])
+def test_intervals_are_scipys_whatever_the_batch(monkeypatch, method, held):
+    monkeypatch.setattr(statistics, "_HELD", held)
+    theirs = stats.bootstrap(
+        (SCORES,), np.mean, n_resamples=999, method=method, confidence_level=0.9, rng=np.random.default_rng(3)
+    ).confidence_interval
+    assert interval(SCORES, method, 0.9, 999, 3) == (theirs.low, theirs.high, False)
+
+
+def test_percentile_interval_of_three_studies():
+    # The mean of a resample of 0, 0, 1 is k / 3 with k binomial(3, 1/3): up to 0, 1/3, 2/3 in 8, 20, 26 of 27 cases.
+    assert interval([0, 0, 1], "percentile", 0.8) == (0, 2 / 3, False)
+    assert interval([0, 0, 1], "percentile", 0.44) == (0, 1 / 3, False)
+
+
+def test_seed_and_defaults():
+    assert interval(SCORES) == interval(list(SCORES), "bca", 0.95, 10_000, 0)
+    assert interval(SCORES, seed=1) != interval(SCORES)
+    low, high, _ = interval(SCORES)
+    half = 1.96 * SCORES.std() / math.sqrt(len(SCORES))
+    assert (low, high) == pytest.approx((SCORES.mean() - half, SCORES.mean() + half), abs=0.25 * half)
+
+
+def test_legacy_interval_by_hand():
+    drawn = [float(x) for x in np.random.default_rng(7).choice(SCORES, 5000)]
+    mean = sum(drawn) / 5000
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in drawn) / 4999)
+    half = 1.960438640 * deviation / math.sqrt(5000)  # the 97.5 % point of Student's t with 4,999 degrees of freedom
+    found = interval(SCORES, "legacy-yu2023", seed=7)
+    assert found == pytest.approx((mean - half, mean + half, False), rel=1e-8)
+    # Ten times the studies, the same width: it is no interval of the mean.
+    again = interval(np.tile(SCORES, 10), "legacy-yu2023", seed=7)
+    assert again.high - again.low == pytest.approx(found.high - found.low, rel=0.1)
+
+
+def test_coverage():
+    # Exponential scores of 60 studies, mean 1: 950 of 1,000 intervals should hold it, with a standard error of 7. At
+    # this skewness bootstraps hold it one or two times in a hundred less often.
+    rng = np.random.default_rng(11)
+    held = dict.fromkeys(METHODS, 0)
+    for repetition in range(1000):
+        scores = rng.exponential(size=60)
+        for method in METHODS:
+            resamples = None if method == "legacy-yu2023" else 400
+            low, high, _ = interval(scores, method, resamples=resamples, seed=repetition)
+            held[method] += low <= 1 <= high
+    assert 915 <= held["percentile"] <= 970
+    assert 915 <= held["bca"] <= 970
+    assert held["legacy-yu2023"] < 300
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_equal_scores_have_a_degenerate_interval(method):
+    assert interval([0.1] * 7, method) == Interval(0.1, 0.1, degenerate=True)
+
+
+def test_legacy_sample_without_the_one_other_value():
+    scores = np.zeros(200_000)
+    scores[0] = 1
+    assert interval(scores, "legacy-yu2023", seed=0) == (0, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "match"),
+    [
+        ([0.5], {}, "values must be one number for each of at least 2 studies; got 1. Score more"),
+        ([], {}, "values must be one number for each of at least 2 studies; got 0. "),
+        (np.ones((2, 2)), {}, r"values must be .* of at least 2 studies; got an array of shape \(2, 2\). "),
+        ([1, math.nan, math.inf], {}, "values must be finite; got NaN or infinity in 2 of 3 studies. Leave out"),
+        (SCORES, {"method": "BCa"}, "method must be one of bca, percentile, legacy-yu2023; got 'BCa'. Choose"),
+        (SCORES, {"level": 95}, "level must be between 0 and 1; got 95. The usual"),
+        (SCORES, {"resamples": 99}, "resamples must be an int of at least 100; got 99. The default is 10000."),
+        (SCORES, {"resamples": True}, "resamples must be an int of at least 100; got True. "),
+        (SCORES, {"resamples": 1e4}, "resamples must be an int of at least 100; got 10000.0. "),
+        (
+            SCORES,
+            {"method": "legacy-yu2023", "resamples": 5000},
+            "resamples must be left out with legacy-yu2023, which draws one sample of 5,000; got 5000. Drop it.",
+        ),
+        (
+            [0] * 9 + [1e-200],
+            {},
+            "values must differ enough for a bca interval; got a range of 1e-200. Use method perc",
+        ),
+    ],
+)
+def test_bad_input_of_interval(values, options, match):
+    with pytest.raises(InputError, match="^interval: " + match):
+        interval(values, **options)
+
+
+# Two systems
+
+
+def test_permutation_test_by_hand():
+    # All 8 assignments: only +++ and --- are as far from 0 as 6 / 3.
+    difference, ends, p = paired([2, 4, 6], [1, 2, 3])
+    assert (difference, p) == (2, 0.25)
+    assert ends == interval([1, 2, 3])
+
+
+def test_permutation_test_with_ties():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 4, (2, 8))
+    sums = np.array([sum(s * d for s, d in zip(signs, a - b, strict=True)) for signs in product((1, -1), repeat=8)])
+    assert sum(a - b) != 0
+    share = min((sums >= sum(a - b)).mean(), (sums <= sum(a - b)).mean())
+    assert paired(a, b).p_value == pytest.approx(2 * share)
+
+
+def test_paired_is_antisymmetric_and_cannot_go_below_the_resamples():
+    better = SCORES + 0.1 + 0.01 * np.arange(57) % 3
+    one, other = paired(better, SCORES, resamples=999), paired(SCORES, better, resamples=999)
+    assert one.difference == -other.difference > 0
+    assert one.p_value == other.p_value == 2 / 1000
+
+
+def test_identical_systems():
+    assert paired(SCORES, SCORES, resamples=100) == (0, (0, 0, True), 1)
+
+
+def test_p_values_are_uniform_where_systems_are_equal():
+    rng = np.random.default_rng(2)
+    found = [paired(*rng.exponential(size=(2, 30)), resamples=200, seed=i).p_value for i in range(300)]
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options", "match"),
+    [
+        ([1, 2], [1, 2, 3], {}, "paired: a and b must have the same studies; got 2 and 3. Join them"),
+        ([1], [2], {}, "paired: values must be one number for each of at least 2 studies; got 1. "),
+        ([1, 2], [1, 3], {"resamples": 1}, "paired: resamples must be an int of at least 100; got 1. "),
+    ],
+)
+def test_bad_input_of_paired(a, b, options, match):
+    with pytest.raises(InputError, match="^" + match):
+        paired(a, b, **options)
+
+
+def test_benjamini_hochberg_by_hand():
+    assert adjusted([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
+
+
+def test_overlap_is_the_papers_rule():
+    # RadCliQ in table S5: BERTScore against RadGraph, BLEU against CheXbert.
+    assert not overlap(Interval(-0.129, -0.062), Interval(-0.051, 0.009))
+    assert not overlap(Interval(-0.051, 0.009), Interval(-0.129, -0.062))
+    assert overlap(Interval(0.044, 0.118), Interval(0.017, 0.086))
+    assert overlap(Interval(0, 1), Interval(1, 2))
