@@ -11,18 +11,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metric_oracle.api import build_index, load_queries, open_index, retrieve, verify
+    from metric_oracle.api import baseline, build_index, expectation, load_queries, open_index, retrieve, verify
     from metric_oracle.errors import MetricOracleError
 
 _HOMES = {
+    "baseline": "metric_oracle.api",
     "build_index": "metric_oracle.api",
+    "expectation": "metric_oracle.api",
     "load_queries": "metric_oracle.api",
     "open_index": "metric_oracle.api",
     "retrieve": "metric_oracle.api",
     "verify": "metric_oracle.api",
     "MetricOracleError": "metric_oracle.errors",
 }
-__all__ = ["MetricOracleError", "build_index", "load_queries", "open_index", "retrieve", "verify"]
+__all__ = [
+    "MetricOracleError",
+    "baseline",
+    "build_index",
+    "expectation",
+    "load_queries",
+    "open_index",
+    "retrieve",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
