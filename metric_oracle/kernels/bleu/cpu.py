@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inlined, jit
 from metric_oracle.kernels._overlap import (
     FIRST_SEED,
     FULL,
@@ -222,11 +222,9 @@ def search(index, encoded, first, last, k, found, work, *, order, coco):
     )  # fmt: skip
 
 
-@jit
-def _score_all(queries, q, order, coco, index, cells, matched, out):
-    for n in range(order):
-        count_all(queries, q, n, index, matched[n])
-    reference_length = np.int64(queries.sizes[q, 0])
+@inlined
+def _score_counts(order, coco, reference_length, cells, matched, out):
+    """Write the scores of all units from their matches; `order` is a constant, so that the loop is one of few steps."""
     for j in range(len(cells)):
         length = cells[j, 2]
         penalty = brevity(length, reference_length, coco) if length > 0 else 0.0
@@ -236,7 +234,24 @@ def _score_all(queries, q, order, coco, index, cells, matched, out):
             m3 = np.int64(matched[2, u]) if order > 2 else 0
             m4 = np.int64(matched[3, u]) if order > 3 else 0
             # `bleu` with the penalty, an exponential, taken out of the loop: the same operations on the same numbers.
-            out[u] = penalty * geometric_mean(m1, m2, m3, m4, length, order, coco) if m1 > 0 else 0.0
+            # Computed without a test first: LLVM vectorises this form, roots and divisions too.
+            value = penalty * geometric_mean(m1, m2, m3, m4, length, order, coco)
+            out[u] = value if m1 > 0 else 0.0
+
+
+@jit
+def _score_all(queries, q, order, coco, index, cells, matched, out):
+    for n in range(order):
+        count_all(queries, q, n, index, matched[n])
+    reference_length = np.int64(queries.sizes[q, 0])
+    if order == 1:
+        _score_counts(1, coco, reference_length, cells, matched, out)
+    elif order == 2:
+        _score_counts(2, coco, reference_length, cells, matched, out)
+    elif order == 3:
+        _score_counts(3, coco, reference_length, cells, matched, out)
+    else:
+        _score_counts(4, coco, reference_length, cells, matched, out)
 
 
 def score_all(index, encoded, chosen, *, order, coco):
