@@ -12,13 +12,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metric_oracle.api import build_index, load_queries, open_index, read_scores, retrieve, score, verify
+    from metric_oracle.api import (
+        baseline,
+        build_index,
+        expectation,
+        load_queries,
+        open_index,
+        read_scores,
+        retrieve,
+        score,
+        verify,
+    )
     from metric_oracle.errors import MetricOracleError
     from metric_oracle.evaluation.comparison import compare
 
 _HOMES = {
+    "baseline": "metric_oracle.api",
     "build_index": "metric_oracle.api",
     "compare": "metric_oracle.evaluation.comparison",
+    "expectation": "metric_oracle.api",
     "load_queries": "metric_oracle.api",
     "open_index": "metric_oracle.api",
     "read_scores": "metric_oracle.api",
@@ -29,8 +41,10 @@ _HOMES = {
 }
 __all__ = [
     "MetricOracleError",
+    "baseline",
     "build_index",
     "compare",
+    "expectation",
     "load_queries",
     "open_index",
     "read_scores",

@@ -6,16 +6,30 @@ from typing import Any
 
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.reports import Reports, read_reports
+from metric_oracle.corpora.vectors import read_embeddings
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import index as _index
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.retrieval import baselines as _baselines
+from metric_oracle.retrieval import expectation as _expectation
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
+from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
-__all__ = ["build_index", "load_queries", "open_index", "read_scores", "retrieve", "score", "verify"]
+__all__ = [
+    "baseline",
+    "build_index",
+    "expectation",
+    "load_queries",
+    "open_index",
+    "read_scores",
+    "retrieve",
+    "score",
+    "verify",
+]
 
 
 _ENCODING_OPTIONS = ("layer", "states", "bf16", "baseline", "device", "max_memory", "tell", "advance")
@@ -164,11 +178,103 @@ def retrieve(
     """
     opened = index if isinstance(index, Index) else open_index(index)
     batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
-    settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
+    settings = _settings(idf, rescale)
     return _search.retrieve(
         opened, batch, metric, k=k, backend=backend, threads=threads, text=text, progress=progress,
         max_memory=max_memory, **settings,
     )  # fmt: skip
+
+
+def baseline(
+    index: str | Path | Index,
+    queries: str | Path | Sequence[str] | Reports | Inputs,
+    kind: str,
+    metric: str,
+    *,
+    draws: int | None = None,
+    seed: int | None = None,
+    corpus_vectors: str | Path | None = None,
+    corpus_vector_ids: str | Path | None = None,
+    query_vectors: str | Path | None = None,
+    query_vector_ids: str | Path | None = None,
+    text: bool = True,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    **loading: Any,
+) -> Results:
+    """Score what needs no oracle: chance, the most frequent report, a perfect prediction, or the nearest image.
+
+    Parameters
+    ----------
+    index : path or Index
+    queries : path, list of texts, Reports or Inputs
+    kind : {"random", "most-frequent", "identity", "nearest"}
+        See the functions of :mod:`metric_oracle.retrieval.baselines`.
+    metric : str
+    draws, seed : int
+        Of "random": reports drawn for each query, by default 10, and the seed, by default 0.
+    corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids : path
+        Of "nearest": image embeddings of both sides, and the files of their ids where they carry none.
+    text, idf, rescale, **loading
+        See :func:`retrieve`.
+    """
+    if kind not in _baselines.KINDS:
+        msg = f"baseline: kind must be one of {', '.join(_baselines.KINDS)}; got {kind!r}. Choose one."
+        raise InputError(msg)
+    vectors = {
+        "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
+        "query_vector_ids": query_vector_ids,
+    }  # fmt: skip
+    own = {"draws": draws, "seed": seed, **vectors}
+    belonging = {"random": ("draws", "seed"), "nearest": tuple(vectors)}.get(kind, ())
+    foreign = [name for name, value in own.items() if value is not None and name not in belonging]
+    if foreign:
+        msg = f"baseline: {', '.join(foreign)} must be left out for kind {kind!r}; got a value. Drop it."
+        raise InputError(msg)
+    options: dict[str, Any] = {name: own[name] for name in ("draws", "seed") if own[name] is not None}
+    if kind == "nearest":
+        for side in ("corpus", "query"):
+            path, ids = vectors[f"{side}_vectors"], vectors[f"{side}_vector_ids"]
+            if path is None:
+                msg = f"baseline: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
+                raise InputError(msg)
+            options[f"{side}_vectors"] = read_embeddings(path, ids=ids)
+    opened = index if isinstance(index, Index) else open_index(index)
+    batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
+    return _baselines.KINDS[kind](opened, batch, metric, text=text, **options, **_settings(idf, rescale))
+
+
+def expectation(
+    index: str | Path | Index,
+    queries: str | Path | Sequence[str] | Reports | Inputs,
+    metric: str,
+    *,
+    quantiles: Sequence[float] = _expectation.QUANTILES,
+    bins: int = _expectation.BINS_OF_STUDY,
+    progress: Callable[[int], None] | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    **loading: Any,
+) -> Expectation:
+    """Return what a random report of the corpus is expected to score, exactly: no draws.
+
+    Parameters
+    ----------
+    index, queries, metric, idf, rescale, **loading
+        See :func:`retrieve`.
+    quantiles, bins, progress
+        See :func:`metric_oracle.retrieval.expectation.expectation`.
+    """
+    opened = index if isinstance(index, Index) else open_index(index)
+    batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
+    return _expectation.expectation(
+        opened, batch, metric, quantiles=quantiles, bins=bins, progress=progress, **_settings(idf, rescale)
+    )
+
+
+def _settings(idf: str | Path | None, rescale: bool | None) -> dict[str, Any]:
+    """Return the settings of BERTScore that were given."""
+    return {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
 
 
 def verify(

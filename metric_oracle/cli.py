@@ -1,8 +1,10 @@
 """The command line: parse, call the API, print. No arithmetic here, and nothing heavy imported before it is needed."""
 
+import inspect
 import io
 import os
 import sys
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,13 @@ app = typer.Typer(
     help="Find, for every test radiology report, the training report that scores best under a metric: exactly.",
     epilog="Start with [bold]oracle demo[/]. Errors are one line and exit code 2; ORACLE_DEBUG=1 shows the traceback.",
 )
+
+baselines = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Score what needs no oracle: chance, the most frequent report, a perfect prediction, the nearest image.",
+)
+app.add_typer(baselines, name="baseline")
 
 ReportsArgument = Annotated[
     Path,
@@ -43,6 +52,16 @@ TextColumn = Annotated[str | None, typer.Option(help="Text column, where its nam
 Split = Annotated[str | None, typer.Option(help='Rows to use, such as "train+validate" or "test".')]
 SplitFile = Annotated[Path | None, typer.Option(help="Split of each study, such as mimic-cxr-2.0.0-split.csv.gz.")]
 MaxMemory = Annotated[float | None, typer.Option(help="GB of memory to stay under; default: no limit.")]
+Idf = Annotated[
+    str | None, typer.Option(help="BERTScore's weights of tokens: off, tests, corpus or a table; default: off.")
+]
+Rescale = Annotated[
+    bool | None,
+    typer.Option("--rescale/--no-rescale", help="BERTScore relative to the baseline; default: where there is one."),
+]
+MetricOption = Annotated[str, typer.Option(help='Such as bleu, bleu-4, rouge-l, radgraph, "radgraph:rg_er", chexbert.')]
+Out = Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")]
+WithText = Annotated[bool, typer.Option("--with-text/--no-text", help="Candidates' text in the results.")]
 Profile = Annotated[str, typer.Option(help="Section rule for MIMIC-CXR report files: yu2023 or mit.")]
 
 
@@ -218,22 +237,15 @@ def build_index(
 def retrieve(
     index: IndexArgument,
     queries: Annotated[Path | None, typer.Argument(help="Test reports: a file, as for build-index.")] = None,
-    metric: Annotated[
-        str, typer.Option(help='Such as bleu, bleu-4, rouge-l, radgraph, "radgraph:rg_er", chexbert.')
-    ] = "bleu",
+    metric: MetricOption = "bleu",
     text: Annotated[str | None, typer.Option(help="One test report, instead of a file.")] = None,
     k: Annotated[int, typer.Option("-k", help="Answers for each test report.")] = 1,
     backend: Annotated[str, typer.Option(help="auto, cpu, cuda or reference.")] = "auto",
     threads: Annotated[int | None, typer.Option(help="Worker threads; default: all cores.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")] = None,
-    with_text: Annotated[bool, typer.Option("--with-text/--no-text", help="Candidates' text in the results.")] = True,
-    idf: Annotated[
-        str | None, typer.Option(help="BERTScore's weights of tokens: off, tests, corpus or a table; default: off.")
-    ] = None,
-    rescale: Annotated[
-        bool | None,
-        typer.Option("--rescale/--no-rescale", help="BERTScore relative to the baseline; default: where there is one."),
-    ] = None,
+    out: Out = None,
+    with_text: WithText = True,
+    idf: Idf = None,
+    rescale: Rescale = None,
     max_memory: MaxMemory = None,
     radgraph: Radgraph = None,
     chexbert: Chexbert = None,
@@ -291,9 +303,7 @@ def retrieve(
             queries, section=section, id_column=id_column, text_column=text_column, split=split,
             split_file=split_file, profile=profile,
         )  # fmt: skip
-        dropped = {state: read.counts.get(state, 0) for state in ("missing", "empty", "tokenless")}
-        if any(dropped.values()):
-            _note("left out: " + ", ".join(f"{n} {state}" for state, n in dropped.items() if n) + f" ({read.source})")
+        _note_dropped(read)
         batch = api.load_queries(read, **given)
     with _bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
@@ -314,6 +324,168 @@ def retrieve(
     else:
         for line in results.json_lines():
             print(line)
+
+
+def _asked(
+    index: IndexArgument,
+    queries: Annotated[Path, typer.Argument(help="Test reports: a file, as for build-index.")],
+    metric: MetricOption = "bleu",
+    idf: Idf = None,
+    rescale: Rescale = None,
+    radgraph: Radgraph = None,
+    chexbert: Chexbert = None,
+    chexbert_ids: ChexbertIds = None,
+    chexbert_labels: ChexbertLabels = None,
+    uncertain: Uncertain = None,
+    encoder: Encoder = None,
+    section: Section = "impression",
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    split: Split = None,
+    split_file: SplitFile = None,
+    profile: Profile = "yu2023",
+) -> dict[str, Any]:
+    """Open the index and read the test reports; return what the functions of all baselines take."""
+    from metric_oracle import api
+    from metric_oracle.corpora.reports import read_reports
+
+    opened = api.open_index(index)
+    read = read_reports(
+        queries, section=section, id_column=id_column, text_column=text_column, split=split, split_file=split_file,
+        profile=profile,
+    )  # fmt: skip
+    _note_dropped(read)
+    batch = api.load_queries(
+        read, radgraph=radgraph, chexbert=chexbert, chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels,
+        uncertain=uncertain, encoder=encoder,
+    )  # fmt: skip
+    return {"index": opened, "queries": batch, "metric": metric, "idf": idf, "rescale": rescale}
+
+
+def _baseline_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command that takes the arguments of :func:`_asked` besides its own, and --out.
+
+    The command is called with what `_asked` returns, once --out and --plot are known to be safe to write.
+    """
+
+    def register(command: Callable[..., None]) -> Callable[..., None]:
+        shared = inspect.signature(_asked).parameters
+        own = list(inspect.signature(command).parameters.values())[1:]
+
+        def run(**given: Any) -> None:
+            from metric_oracle.retrieval.results import check_out
+
+            out, plot = given["out"], given.get("plot")
+            read = {key: value for key, value in given.items() if key not in ("index", "out", "plot")}
+            inputs = [value for value in read.values() if isinstance(value, Path)]
+            if out is not None:
+                check_out(out, inputs)
+            if plot is not None:
+                from metric_oracle.evaluation.histogram import check_plot
+
+                check_plot(plot, inputs)
+            asked = _asked(**{key: given.pop(key) for key in shared})
+            command(asked, **given)
+
+        first, rest = list(shared.values())[:3], list(shared.values())[3:]
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*first, *own, *rest)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__doc__ = command.__doc__
+        return baselines.command(name)(run)
+
+    return register
+
+
+def _show_results(results: Any, out: Path | None, view: str) -> None:
+    """Write results to a file, or show the table of that name on a terminal, or print JSON Lines."""
+    if out is not None:
+        results.write(out)
+        _note(f"{out}: {results.table.num_rows:,} lines")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation import tables
+
+        Console().print(getattr(tables, view)(results))
+    else:
+        for line in results.json_lines():
+            print(line)
+
+
+@_baseline_command("random")
+def baseline_random(
+    asked: dict[str, Any],
+    draws: Annotated[int, typer.Option(help="Random reports for each test report.")] = 10,
+    seed: Annotated[int, typer.Option(help="Same seed, same reports, for all metrics.")] = 0,
+    out: Out = None,
+    with_text: WithText = True,
+) -> None:
+    """Score random reports of the corpus, each row as likely as any other.
+
+    Example: oracle baseline random INDEX test.csv --metric bleu --draws 10 --seed 0
+    """
+    from metric_oracle import api
+
+    results = api.baseline(kind="random", draws=draws, seed=seed, text=with_text, **asked)
+    _show_results(results, out, "answers_table")
+
+
+@_baseline_command("most-frequent")
+def baseline_most_frequent(asked: dict[str, Any], out: Out = None, with_text: WithText = True) -> None:
+    """Score the most frequent report of the corpus."""
+    from metric_oracle import api
+
+    _show_results(api.baseline(kind="most-frequent", text=with_text, **asked), out, "answers_table")
+
+
+@_baseline_command("identity")
+def baseline_identity(asked: dict[str, Any], out: Out = None, with_text: WithText = True) -> None:
+    """Score each test report with itself: what a perfect prediction gets."""
+    from metric_oracle import api
+
+    _show_results(api.baseline(kind="identity", text=with_text, **asked), out, "answers_table")
+
+
+@_baseline_command("nearest")
+def baseline_nearest(
+    asked: dict[str, Any],
+    corpus_vectors: Annotated[Path, typer.Option(help="Image embeddings of the corpus: .npy, .npz, .parquet or .pt.")],
+    query_vectors: Annotated[Path, typer.Option(help="Image embeddings of the test reports.")],
+    corpus_vector_ids: Annotated[Path | None, typer.Option(help="Their ids, where the file has none.")] = None,
+    query_vector_ids: Annotated[Path | None, typer.Option(help="Their ids, where the file has none.")] = None,
+    out: Out = None,
+    with_text: WithText = True,
+) -> None:
+    """Score the report of the nearest image, by the cosine of image embeddings, as CXR-RePaiR retrieves."""
+    from metric_oracle import api
+
+    results = api.baseline(
+        kind="nearest", corpus_vectors=corpus_vectors, query_vectors=query_vectors, text=with_text,
+        corpus_vector_ids=corpus_vector_ids, query_vector_ids=query_vector_ids, **asked,
+    )  # fmt: skip
+    _show_results(results, out, "answers_table")
+
+
+@_baseline_command("expectation")
+def baseline_expectation(
+    asked: dict[str, Any],
+    out: Out = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the histogram of all pairs: .png or .svg.")] = None,
+) -> None:
+    """Describe the scores of each test report with all reports of the corpus: exact mean, deviation, quantiles.
+
+    Example: oracle baseline expectation INDEX test.csv --metric bleu --plot bleu.png
+    """
+    from metric_oracle import api
+
+    with _bar("test reports", len(asked["queries"].ids)) as advance:
+        found = api.expectation(**asked, progress=advance)
+    if plot is not None:
+        from metric_oracle.evaluation.histogram import plot_histogram
+
+        plot_histogram(found, plot)
+        _note(f"{plot}: {found.counts.sum():,} pairs")
+    _show_results(found, out, "expectation_table")
 
 
 @app.command()
@@ -616,6 +788,13 @@ def _show_info(index: Any) -> None:
         import json
 
         print(json.dumps({"folder": str(index.folder), **index.manifest, "metrics": index.metrics}))
+
+
+def _note_dropped(read: Any) -> None:
+    """Say how many reports of a file were left out, and why."""
+    dropped = {state: read.counts.get(state, 0) for state in ("missing", "empty", "tokenless")}
+    if any(dropped.values()):
+        _note("left out: " + ", ".join(f"{n} {state}" for state, n in dropped.items() if n) + f" ({read.source})")
 
 
 def _note(line: str) -> None:

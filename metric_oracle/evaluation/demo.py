@@ -14,7 +14,7 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
-from metric_oracle.retrieval.baselines import random_scores
+from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.search import subset
 
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
@@ -118,12 +118,13 @@ def run_demo(
             begin = time.perf_counter()
             scores = api.retrieve(held, asked, metric, text=False).table["score"].to_numpy()
             seconds = time.perf_counter() - begin
+            drawn = baselines.random(held, asked, metric, seed=seed, draws=1, text=False).table["score"]
             outcomes.append(
                 MetricOutcome(
                     metric,
                     held.n_reports,
                     float(scores.mean()),
-                    float(random_scores(held, asked, metric, seed=seed).mean()),
+                    float(drawn.to_numpy().mean()),
                     held.n_reports * len(asked.ids) / seconds,
                     (shown["score"][0].as_py(), shown["text"][0].as_py()),
                 )

@@ -11,6 +11,7 @@ from rich.text import Text
 from metric_oracle.evaluation.comparison import Comparison
 from metric_oracle.evaluation.demo import DemoOutcome
 from metric_oracle.evaluation.publication import layout, plain
+from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores
 
 SHOWN_QUERIES = 20
@@ -30,12 +31,13 @@ def _one_line(text: str) -> Text:
 
 
 def answers_table(results: Results) -> Group:
-    """Return the first queries' answers and the mean of the best scores."""
+    """Return the first queries' answers and the mean of the best scores; of a baseline, of all scores."""
     signature = results.signature
+    baseline = signature.get("baseline")
     right = ("rank", "score", "ties", *results.components)
     table = _table(
-        f"{signature['metric']} oracle", "query", "rank", "score", *results.components, "ties", "candidate", "text",
-        right=right,
+        f"{signature['metric']} {baseline or 'oracle'}", "query", "rank", "score", *results.components, "ties",
+        "candidate", "text", right=right,
     )  # fmt: skip
     if "text" not in results.table.column_names:
         table.columns.pop()
@@ -52,9 +54,14 @@ def answers_table(results: Results) -> Group:
         if "text" in record:
             cells.append(_one_line(record["text"]))
         table.add_row(*cells, end_section=record["rank"] == signature["k"] > 1)
-    first = results.table.filter(results.table["rank"].to_numpy() == 1)
-    n = first.num_rows
-    lines = [f"{n:,} test reports, mean best score {first['score'].to_numpy().mean():.4f}"]
+    scores = results.table["score"].to_numpy().reshape(-1, signature["k"])
+    n = len(scores)
+    best = f"mean best score {scores[:, 0].mean():.4f}"
+    lines = [f"{n:,} test reports, {best if baseline is None else f'mean score {scores.mean():.4f}'}"]
+    if baseline == "random":
+        of_draws = scores.mean(axis=0)
+        range_of_means = f"their means {of_draws.min():.4f} to {of_draws.max():.4f}"
+        lines.append(f"draws: {signature['draws']:,}, seed {signature['seed']}, {range_of_means}")
     if "stages" in signature:
         shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
         lines.append(f"pairs dropped by bounds: {', '.join(shares)}")
@@ -79,6 +86,24 @@ def scores_table(scores: Scores) -> Group:
     if any(scores.table[name].null_count for name in signature["metrics"]):
         lines.append("pairs not scored lack a graph, an embedding or labels on a side; the mean is over the others")
     return Group(table, *(Text(line, style="dim") for line in lines))
+
+
+def expectation_table(expectation: Expectation) -> Group:
+    """Return the first queries' distributions and the mean over all queries."""
+    signature = expectation.signature
+    names = [name for name in expectation.table.column_names if name not in ("query_id", "n")]
+    title = f"{signature['metric']} of a random report: exact over the corpus"
+    table = _table(title, "query", *names, right=tuple(names))
+    for record in expectation.table.slice(0, SHOWN_QUERIES).to_pylist():
+        table.add_row(_one_line(record["query_id"]), *(f"{record[name]:.4f}" for name in names))
+    n = expectation.table.num_rows
+    mean = expectation.table["mean"].to_numpy().mean()
+    lines = [f"{n:,} test reports x {expectation.table['n'][0].as_py():,} reports, mean score {mean:.4f}"]
+    if signature["error"] > 0:
+        lines.append(f"error of a score at most {signature['error']:.1e}")
+    if n > SHOWN_QUERIES:
+        lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
+    return Group(table, Text("; ".join(lines), style="dim"))
 
 
 def info_table(index: Any) -> Group:

@@ -164,6 +164,15 @@ class TokenStateIndex(Units):
         return {}
 
     @cached_property
+    def inverse_lengths(self) -> np.ndarray:
+        """Return one over the length of each stored state: float32[T]."""
+        out = np.empty(len(self.states), np.float32)
+        for first in range(0, len(out), BLOCK):
+            some = slice(first, first + BLOCK)
+            out[some] = 1.0 / np.linalg.norm(self.states[some].astype(np.float64), axis=1)
+        return out
+
+    @cached_property
     def _weights_off(self) -> np.ndarray:
         weight = np.ones(len(self.frequency))
         special = [i for i in self.description["special_ids"] if i < len(weight)]

@@ -6,6 +6,7 @@ the representation, so every backend scores the same numbers. Labels become vect
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,6 +75,11 @@ class EmbeddingIndex(Units):
     row_id: np.ndarray
     faiss_index: Any = None
     kind: ClassVar[str] = "chexbert"
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Return the lengths of the vectors, 1 but for the rounding to float32: float64[D]."""
+        return np.sqrt(np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64))
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "EmbeddingIndex":

@@ -113,7 +113,7 @@ def count_all(queries, q, family, index, matched):
 
     Writes
     ------
-    matched : int32[D], every cell
+    matched : integers[D], every cell; see :func:`new_matched`
     """
     matched[:] = 0
     base = q * queries.sizes.shape[1] + family
@@ -121,6 +121,18 @@ def count_all(queries, q, family, index, matched):
         v = queries.id[i]
         for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
             matched[np.uint32(index.post_unit[p])] += 1
+
+
+def new_matched(queries, q, n_families, index):
+    """Return room for :func:`count_all` of some families: bytes, which stay in the cache, unless a count may be larger.
+
+    Returns
+    -------
+    uint8 or int32[n_families, D]
+    """
+    base = q * queries.sizes.shape[1]
+    known = queries.ptr[base + queries.sizes.shape[1]] - queries.ptr[base]
+    return np.empty((n_families, len(index.fwd_ptr) - 1), np.uint8 if known <= FULL else np.int32)
 
 
 @jit

@@ -1,17 +1,43 @@
-"""Baselines beside the oracle."""
+"""Baselines beside the oracle: random retrieval, the most frequent report, the test report itself, nearest neighbours.
+
+Their results have the columns of an oracle's, and their scores are the reference's to the last bit. What differs:
+
+rank
+    The number of the draw for "random", 1 for the others.
+n_ties
+    Corpus rows that the metric cannot tell from the chosen one: those of its unit.
+row, candidate_id
+    -1 and the query's own id for "identity", whose candidate is no row of the corpus; its n_ties are 0.
+signature
+    ``baseline`` names the kind.
+"""
 
 from importlib import import_module
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from metric_oracle.corpora.tables import canonical_ids, shown_names
+from metric_oracle.corpora.vectors import Vectors
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.chexbert import EmbeddingIndex
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import candidates, check_queries
+from metric_oracle.kernels.chexbert import cpu as cosines
+from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.retrieval.results import Results
+from metric_oracle.retrieval.search import BLOCK, check_pairs, encode_queries, most_frequent_row, signature
+
+MOST_DRAWS = 10_000
+DRAWS, SEED = 10, 0
 
 
-def random_scores(index: Index, queries: Inputs, metric: str, *, seed: int = 0) -> np.ndarray:
-    """Score one random corpus report against each query, as the random baseline of Yu et al. does.
+def random(
+    index: Index, queries: Inputs, metric: str, *, seed: int = SEED, draws: int = DRAWS, text: bool = True,
+    **settings: Any,
+) -> Results:  # fmt: skip
+    """Score random reports of the corpus against each query.
 
     Parameters
     ----------
@@ -19,21 +45,218 @@ def random_scores(index: Index, queries: Inputs, metric: str, *, seed: int = 0) 
     queries : Inputs
     metric : str
     seed : int
+        Draw d of a seed is the same whatever the number of draws, and the same for all metrics that can score the same
+        rows, so that metrics are compared on the same reports.
+    draws : int
+        Reports drawn for each query, with replacement; each row that the metric can score is as likely as any other, so
+        a text is drawn as often as it occurs.
+    text : bool
+        Whether the results carry the candidates' text.
+    **settings
+        Of BERTScore: `idf` and `rescale`.
 
     Returns
     -------
-    float64[Q]
+    Results
+        `draws` lines a query, `rank` the number of the draw.
     """
-    record = get_metric(metric)
-    check_queries(queries, record, index)
-    representation = index.representation(record)
-    encoded = representation.encode(queries)
-    candidate = candidates(representation, encoded)
+    record = get_metric(metric, "baseline")
+    for name, value, least, most in (("seed", seed, 0, None), ("draws", draws, 1, MOST_DRAWS)):
+        is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_int or value < least or (most is not None and value > most):
+            rule = f"of at least {least}" if most is None else f"from {least} to {most}"
+            msg = f"baseline: {name} must be an int {rule}; got {value!r}. Choose one."
+            raise InputError(msg)
+    encoded = encode_queries(index, queries, record, settings)
+    scorable = np.sort(index.representation(record).row_id)
+    drawn = np.random.default_rng(seed).integers(len(scorable), size=(draws, len(queries.ids)))
+    more = {"seed": int(seed), "draws": int(draws)}
+    return _results(index, queries, record, encoded, scorable[drawn.T], text, {"baseline": "random", **more})
+
+
+def most_frequent(index: Index, queries: Inputs, metric: str, *, text: bool = True, **settings: Any) -> Results:
+    """Score one report against every query: the most frequent text of which the metric can score a row, lowest row.
+
+    It is the report that RadGraph falls back to where nothing matches. Parameters as for :func:`random`.
+    """
+    record = get_metric(metric, "baseline")
+    encoded = encode_queries(index, queries, record, settings)
+    row = most_frequent_row(index, index.representation(record).row_id)
+    rows = np.full((len(queries.ids), 1), row)
+    return _results(index, queries, record, encoded, rows, text, {"baseline": "most-frequent"})
+
+
+def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, **settings: Any) -> Results:
+    """Score every query as a candidate for itself: what a perfect prediction gets.
+
+    That is not always the best value of the metric: a report of one word has a BLEU-2 of 0.32 with itself, one without
+    RadGraph entities a RadGraph F1 of 0. Parameters as for :func:`random`.
+    """
+    record = get_metric(metric, "baseline")
+    encoded = encode_queries(index, queries, record, settings)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-    drawn = np.random.default_rng(seed).choice(np.sort(representation.row_id), len(queries.ids))
-    return np.array(
-        [
-            score(candidate(int(representation.unit_of_row[row])), encoded.item(int(q)), **record.options)[0]
-            for row, q in zip(drawn, encoded.which, strict=True)
-        ]
-    )
+    found = []
+    for q in range(int(encoded.which.max()) + 1):
+        item = encoded.item(q)
+        found.append(score(item, item, **record.options))
+    scores = np.array([value for value, _ in found])[encoded.which]
+    components = {name: np.array([parts[name] for _, parts in found])[encoded.which] for name in found[0][1]}
+    chosen = {
+        "row": np.full(len(scores), -1),
+        "candidate_id": pa.array(queries.ids, pa.large_string()),
+        "n_ties": np.zeros(len(scores), np.int64),
+        "text": pa.array(queries.texts, pa.large_string()),
+    }
+    table = _table(queries, 1, chosen, scores, components, text)
+    return Results(table, _signature(index, record, encoded, 1, {"baseline": "identity"}))
+
+
+def nearest(
+    index: Index, queries: Inputs, metric: str, *, corpus_vectors: Vectors, query_vectors: Vectors, text: bool = True,
+    **settings: Any,
+) -> Results:  # fmt: skip
+    """Score the report of the nearest neighbour of each query in a space of image embeddings, as CXR-RePaiR retrieves.
+
+    Parameters
+    ----------
+    index, queries, metric, text, **settings
+        As for :func:`random`.
+    corpus_vectors, query_vectors : Vectors
+        Embeddings with the ids of the studies, see :func:`metric_oracle.corpora.vectors.read_embeddings`. Corpus rows
+        without one cannot be chosen; the signature says how many can.
+
+    Returns
+    -------
+    Results
+        The row with the greatest cosine (float64, of the directions in float32), the lowest one of equals.
+
+    Notes
+    -----
+    Endo et al., ML4H 2021: retrieval by the inner product of unit vectors.
+    """
+    record = get_metric(metric, "baseline")
+    encoded = encode_queries(index, queries, record, settings)
+    representation = index.representation(record)
+    corpus_ids = index.reports["study_id"].to_pylist()
+    of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
+    is_scorable = np.zeros(len(of_row), bool)
+    is_scorable[representation.row_id] = True
+    of_row[~is_scorable] = -1
+    of_query = _places(queries.ids, query_vectors, "query_vectors")
+    lacking = [queries.ids[i] for i in np.flatnonzero(of_query < 0).tolist()]
+    if lacking:
+        msg = (
+            f"baseline: query_vectors must have a vector of each query; got {len(lacking)} of {len(queries.ids)} "
+            f"without ({shown_names(lacking[:3])}). Add them to the file or leave these queries out."
+        )
+        raise InputError(msg)
+    if not (of_row >= 0).any():
+        msg = (
+            f"baseline: corpus_vectors must have a vector of a row that {record.name} can score; got none. "
+            "Pass the file that belongs to the index."
+        )
+        raise InputError(msg)
+    widths = corpus_vectors.values.shape[1], query_vectors.values.shape[1]
+    if widths[0] != widths[1]:
+        msg = (
+            f"baseline: query_vectors must have the width of the corpus's, {widths[0]}; got {widths[1]}. "
+            "Encode both with one model."
+        )
+        raise InputError(msg)
+    space = EmbeddingIndex.build("", _of_vectors(corpus_vectors, of_row), (), of_row)
+    asked = space.encode(_of_vectors(query_vectors, of_query))
+    rows = _nearest_rows(space, asked)[asked.which]
+    more = {"baseline": "nearest", "rows_with_vectors": len(space.row_id)}
+    return _results(index, queries, record, encoded, rows[:, None], text, more)
+
+
+KINDS = {"random": random, "most-frequent": most_frequent, "identity": identity, "nearest": nearest}
+
+
+def _places(ids: list[str], vectors: Vectors, name: str) -> np.ndarray:
+    """Return the place of each report's vector, -1 for none: int64[n]."""
+    place = {key: i for i, key in enumerate(vectors.ids)}
+    places = np.array([place.get(i, -1) for i in canonical_ids(ids, "baseline", "ids")], np.int64)
+    if places.max() < 0:
+        msg = (
+            f"baseline: {name} must share ids with the reports; got none of {len(ids)} report ids among "
+            f"{len(vectors.ids)}. Pass the file that belongs to these reports."
+        )
+        raise InputError(msg)
+    return places
+
+
+def _of_vectors(vectors: Vectors, places: np.ndarray) -> Inputs:
+    return Inputs([], [], embeddings=vectors.values, embedding_of_row=places)
+
+
+def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
+    """Return the lowest row with the greatest cosine for each distinct query, int64[n].
+
+    A matrix product finds whatever may have it; their cosines are summed in index order, so that equal vectors tie.
+    """
+    lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a unit
+    error = cosines.all_error(space, asked)
+    rows = np.empty(len(asked.vectors), np.int64)
+    for first in range(0, len(rows), BLOCK):
+        some = range(first, min(first + BLOCK, len(rows)))
+        for q, screened in zip(some, cosines.score_all(space, asked, some), strict=True):
+            finalists = np.flatnonzero(screened >= screened.max() - 4 * error)
+            exact = np.empty(len(finalists))
+            cosines.score_units(finalists, asked.vectors[q], space.vectors, exact)
+            rows[q] = lowest[finalists[exact == exact.max()]].min()
+    return rows
+
+
+def _results(
+    index: Index, queries: Inputs, record: Metric, encoded: Any, rows: np.ndarray, text: bool, more: dict[str, Any]
+) -> Results:
+    """Score the chosen rows, int64[Q, k], each distinct pair once, and lay them out."""
+    representation = index.representation(record)
+    k = rows.shape[1]
+    flat = rows.ravel()
+    n_units = len(representation.row_ptr) - 1
+    pair = np.repeat(encoded.which, k) * n_units + representation.unit_of_row[flat]
+    distinct, place = np.unique(pair, return_inverse=True)
+    query, unit = np.divmod(distinct, n_units)
+    kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
+    scores, components = kernel.score_pairs(representation, encoded, query, unit, **record.options)
+    check_pairs(record, representation, encoded, query, unit, scores, components)
+    taken = pa.array(flat)
+    chosen = {
+        "row": flat,
+        "candidate_id": index.reports["study_id"].take(taken),
+        "n_ties": np.diff(representation.row_ptr)[unit][place],
+    }
+    if text:
+        chosen["text"] = index.reports["text"].take(taken)
+    components = {name: values[place] for name, values in components.items()}
+    table = _table(queries, k, chosen, scores[place], components, text)
+    return Results(table, _signature(index, record, encoded, k, more))
+
+
+def _table(
+    queries: Inputs, k: int, chosen: dict[str, Any], scores: np.ndarray, components: dict[str, np.ndarray], text: bool
+) -> pa.Table:
+    n = len(queries.ids)
+    columns = {
+        "query_id": pa.array(queries.ids, pa.large_string()).take(pa.array(np.repeat(np.arange(n), k))),
+        "rank": np.tile(np.arange(1, k + 1), n),
+        "row": chosen["row"],
+        "candidate_id": chosen["candidate_id"],
+        "score": scores,
+        **components,
+        "n_ties": chosen["n_ties"],
+        "fallback": np.zeros(n * k, bool),
+        "exact": np.ones(n * k, bool),
+    }
+    if text:
+        columns["text"] = chosen["text"]
+    return pa.table(columns)
+
+
+def _signature(index: Index, record: Metric, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
+    """Return what reproduces the result; an oracle's entries that say nothing here are left out."""
+    entries = signature(index, record, "cpu", k)
+    del entries["ties"]
+    return {**entries, **getattr(encoded, "settings", {}), **more}

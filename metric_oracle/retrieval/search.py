@@ -113,11 +113,7 @@ def retrieve(
         raise InputError(msg)
     check_max_memory(max_memory, "retrieve")
     backend = _backend(backend, record)
-    check_queries(queries, record, index)
-    if settings and "bertscore" not in record.representations:
-        msg = f"retrieve: {', '.join(settings)} must be left out for metric {record.name!r}; got a value. Drop it."
-        raise InputError(msg)
-    encoded = representation.encode(queries, **settings)
+    encoded = encode_queries(index, queries, record, settings)
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
     found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
     stages = _search(
@@ -175,6 +171,15 @@ def _backend(name: str, record: Metric) -> str:
             msg = 'retrieve: backend "cuda" is not usable: no CUDA device found. Use "cpu", or "auto".'
             raise BackendError(msg)
     return "cpu" if name == "auto" else name
+
+
+def encode_queries(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> Any:
+    """Return the distinct queries as the kernels of a metric take them, after all checks."""
+    check_queries(queries, record, index)
+    if settings and "bertscore" not in record.representations:
+        msg = f"retrieve: {', '.join(settings)} must be left out for metric {record.name!r}; got a value. Drop it."
+        raise InputError(msg)
+    return index.representation(record).encode(queries, **settings)
 
 
 def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
@@ -246,12 +251,21 @@ def _search(
         idle.append(work)
         return last - first
 
-    blocks = range(0, n, size)
-    reported = done = 0
     if getattr(kernel, "OWN_THREADS", False):
         _search_faiss(kernel, representation, encoded, n, k, found, threads)
-        done = n
-    elif threads == 1 or len(blocks) == 1:
+        _report(progress, n, n, n_queries, 0)
+    else:
+        run_blocks(run, range(0, n, size), n, threads, progress, n_queries)
+    return {"stages": kernel.stages(idle)} if hasattr(kernel, "stages") else {}
+
+
+def run_blocks(
+    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Callable[[int], None] | None,
+    n_queries: int,
+) -> None:  # fmt: skip
+    """Call `run` with the first of each block of the `n` distinct queries; it returns how many it has answered."""
+    reported = done = 0
+    if threads == 1 or len(blocks) == 1:
         for first in blocks:
             done += run(first)
             reported = _report(progress, done, n, n_queries, reported)
@@ -265,7 +279,6 @@ def _search(
             # After an error or Ctrl-C no further block begins.
             pool.shutdown(cancel_futures=True)
     _report(progress, done, n, n_queries, reported)
-    return {"stages": kernel.stages(idle)} if hasattr(kernel, "stages") else {}
 
 
 class _Limit:
@@ -358,14 +371,18 @@ def _fall_back(found: Found, fallback: np.ndarray, index: Index, row_id: np.ndar
     nothing = np.flatnonzero(found.scores[:, 0] == 0.0)
     if not len(nothing):
         return
-    # The lowest scorable row of the most frequent text that has one.
-    scorable = np.sort(row_id)
-    multiplicity = index.distinct["multiplicity"].to_numpy()[index.reports["distinct_id"].to_numpy()[scorable]]
-    row = scorable[np.argmax(multiplicity)]
+    row = most_frequent_row(index, row_id)
     for q in nothing:
         others = found.rows[q][found.rows[q] != row]
         found.rows[q] = np.r_[row, others][: found.rows.shape[1]]
         fallback[q, 0] = True
+
+
+def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
+    """Return the lowest of the scorable rows `row_id` of the most frequent text that has one."""
+    scorable = np.sort(row_id)
+    multiplicity = index.distinct["multiplicity"].to_numpy()[index.reports["distinct_id"].to_numpy()[scorable]]
+    return int(scorable[np.argmax(multiplicity)])
 
 
 def _components(record: Metric, representation: Any, encoded: Any, found: Found) -> dict[str, np.ndarray]:
@@ -376,19 +393,27 @@ def _components(record: Metric, representation: Any, encoded: Any, found: Found)
     scores = found.scores.ravel()
     kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
     components = kernel.components(representation, encoded, query, units, scores, **record.options)
+    check_pairs(record, representation, encoded, query, units, scores, components)
+    return {name: values.reshape(n, k) for name, values in components.items()}
+
+
+def check_pairs(
+    record: Metric, representation: Any, encoded: Any, query: np.ndarray, units: np.ndarray, scores: np.ndarray,
+    components: dict[str, np.ndarray],
+) -> None:  # fmt: skip
+    """Raise unless the scores and components of a sample of pairs are those of the reference."""
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-    for i in np.unique(np.linspace(0, n * k - 1, min(CHECKED, n * k)).astype(np.int64)):
-        expected = score(
-            candidates(representation, encoded)(int(units[i])), encoded.item(int(query[i])), **record.options
-        )
+    candidate = candidates(representation, encoded)
+    for i in np.unique(np.linspace(0, len(scores) - 1, min(CHECKED, len(scores))).astype(np.int64)):
+        expected = score(candidate(int(units[i])), encoded.item(int(query[i])), **record.options)
         got = scores[i], {name: values[i] for name, values in components.items()}
         if got != expected:
+            row = representation.row_id[representation.row_ptr[units[i]]]
             msg = (
-                f"retrieve: {record.name} of row {found.rows.flat[i]} must be the reference's {expected}; got {got}. "
+                f"retrieve: {record.name} of row {row} must be the reference's {expected}; got {got}. "
                 "This is a defect: please report it with the index fingerprint."
             )
             raise ExactnessError(msg)
-    return {name: values.reshape(n, k) for name, values in components.items()}
 
 
 def _table(

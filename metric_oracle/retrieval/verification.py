@@ -22,6 +22,9 @@ _ANSWER = ("rank", "row", "score", "n_ties", "fallback")
 def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20, seed: int = 0) -> dict[str, int]:
     """Score all pairs of a result again and search `sample` of its queries with the reference backend.
 
+    Of a baseline's result, which claims no search, the pairs are scored again, and the ids, texts and ranks compared.
+    The candidate of "identity" is the query itself.
+
     Raises
     ------
     InputError
@@ -72,11 +75,15 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     encoded = representation.encode(queries, **settings)
     candidate = candidates(representation, encoded)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
+    baseline = signature.get("baseline")
     for query, row, value in zip(columns["query_id"], columns["row"], columns["score"], strict=True):
         unit = int(unit_of_row[row]) if 0 <= row < len(unit_of_row) else -1
+        asked = encoded.item(int(encoded.which[position[query]]))
         again = None
-        if unit >= 0:
-            again = score(candidate(unit), encoded.item(int(encoded.which[position[query]])), **record.options)[0]
+        if baseline == "identity" and row == -1:
+            again = score(asked, asked, **record.options)[0]
+        elif unit >= 0:
+            again = score(candidate(unit), asked, **record.options)[0]
         if again != value:
             msg = (
                 f"verify: the score of query {shown_names([query])} and row {row} must be {again!r}; got {value!r}. "
@@ -84,9 +91,16 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
             )
             raise ExactnessError(msg)
     rows = pa.array(columns["row"], pa.int64())
+    of_query = {"study_id": queries.ids, "text": queries.texts}
     for name, column in (("candidate_id", "study_id"), ("text", "text")):
         if name in results.table.column_names:
-            wrong = pc.invert(pc.equal(results.table[name].cast(pa.large_string()), index.reports[column].take(rows)))
+            if baseline == "identity":
+                right = pa.array(
+                    [of_query[column][position[query]] for query in columns["query_id"]], pa.large_string()
+                )
+            else:
+                right = index.reports[column].take(rows)
+            wrong = pc.invert(pc.equal(results.table[name].cast(pa.large_string()), right))
             place = pc.index(wrong, True).as_py()
             if place >= 0:
                 msg = (
@@ -97,13 +111,22 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
                 raise ExactnessError(msg)
     for query, listed in answers.items():
         listed.sort()
-        if not _is_ranked(listed, k, record.higher_is_better):
+        if baseline is not None:
+            if [rank for rank, *_ in listed] != list(range(1, k + 1)):
+                msg = (
+                    f"verify: the answers of query {shown_names([query])} must have the ranks 1 to {k}; got others. "
+                    "The results were cut or altered: make them again."
+                )
+                raise ExactnessError(msg)
+        elif not _is_ranked(listed, k, record.higher_is_better):
             msg = (
                 f"verify: the answers of query {shown_names([query])} must be {k}, ranked by score, then row; got "
                 "others. The results were cut or altered: retrieve again."
             )
             raise ExactnessError(msg)
 
+    if baseline is not None:
+        return {"pairs": len(columns["row"]), "queries": 0}
     if settings.get("idf") == "tests":  # the weights are those of all tests, not of a sample
         of_states = encoded.parts["bertscore"] if record.parts else encoded
         settings["idf"] = of_states.corpus.weight_of_id

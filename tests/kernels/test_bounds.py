@@ -362,7 +362,7 @@ def test_screen_error_bounds_the_float32_product(width):
         forwards += np.outer(units[:, j], units[:, j])
     assert np.abs(forwards - exact).max() <= screen_error(width)
     scored = np.empty(len(units))
-    chexbert_cpu.score_pairs(all_of, units[0], units, scored)
+    chexbert_cpu.score_units(all_of, units[0], units, scored)
     assert np.abs(scored - exact[0]).max() < 1e-13
     assert screen_error(width) < 1.2e-6 + width * 6.1e-8  # a bound that lets everything pass would screen nothing
 
@@ -390,7 +390,7 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
         chexbert_cpu.search(index, encoded, 0, n, k, found, None)
         for q in range(n):
             scores = np.empty(len(index.vectors))
-            chexbert_cpu.score_pairs(np.arange(len(scores)), encoded.vectors[q], index.vectors, scores)
+            chexbert_cpu.score_units(np.arange(len(scores)), encoded.vectors[q], index.vectors, scores)
             of_row = scores[unit_of_row]
             order = np.lexsort((np.arange(900), -of_row))[:k]
             assert found.rows[q].tolist() == order.tolist()

@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from metric_oracle.api import build_index, retrieve
-from metric_oracle.corpora.reports import read_reports
+from metric_oracle.api import build_index, expectation, retrieve
+from metric_oracle.corpora.reports import Reports, read_reports
 
 
 @pytest.fixture(scope="module", params=["impression", "findings"])
@@ -154,3 +154,36 @@ def test_the_splits_share_no_study_and_texts_repeat(world):
     assert not set(train.ids) & set(test.ids)
     assert len(set(train.texts)) < len(train.texts)
     assert set(train.texts) & set(test.texts)
+
+
+# Random retrieval
+
+
+@pytest.mark.parametrize(("metric", "order"), [("bleu", 2), ("bleu-4", 4), ("rouge-l", 0)])
+def test_expectations_are_means_over_all_pairs(world, metric, order):
+    train, test, index = world
+    if max(len(text) for text in train.texts) > 1000:
+        test = Reports(test.ids[:40], test.texts[:40], test.source, {}, {})  # findings are long
+    tokenize, score = (words_of_rouge, rouge_score) if metric == "rouge-l" else (words_of_bleu, bleu_score)
+    words = [tokenize(text) for text in train.texts]
+    times = Counter(words)
+    candidates, rows = list(times), np.array(list(times.values()))
+    found = expectation(index, test, metric, bins=64)
+    known: dict[tuple, np.ndarray] = {}
+    every = []
+    for record, text in zip(found.table.to_pylist(), test.texts, strict=True):
+        reference = tokenize(text)
+        if reference not in known:
+            known[reference] = np.array([score(candidate, reference, order) for candidate in candidates])
+        scores = np.repeat(known[reference], rows)
+        every.append(scores)
+        assert record["mean"] == pytest.approx(scores.mean(), abs=1e-12, rel=0)
+        assert record["sd"] == pytest.approx(scores.std(), abs=1e-12, rel=0)
+        for name, p in (("q05", 0.05), ("q25", 0.25), ("q50", 0.5), ("q75", 0.75), ("q95", 0.95)):
+            expected = np.quantile(scores, p, method="inverted_cdf")
+            assert record[name] == pytest.approx(expected, abs=1e-12, rel=0)
+        assert (record["min"], record["max"]) == pytest.approx((scores.min(), scores.max()), abs=1e-12)
+        assert record["n"] == len(train.texts)
+    # A score on an edge may fall on either side of it by the last bit of the formula here.
+    counts, _ = np.histogram(np.concatenate(every) + 1e-12, np.r_[found.edges[:-1], found.edges[-1] + 1e-9])
+    assert found.counts.tolist() == counts.tolist()

@@ -820,3 +820,67 @@ def components(index, encoded, query, unit, scores, part=F1):
     return dict(
         zip(("precision", "recall", "f1"), final_scores(parts[:, 0], parts[:, 1], encoded.baseline), strict=True)
     )
+
+
+@jit
+def _direct(n_tokens, first, inverse, work):
+    """Divide the widened states of a unit by their lengths."""
+    for t in range(n_tokens):
+        x = inverse[first + t]
+        for d in range(work.wide.shape[1]):
+            work.wide[t, d] *= x
+
+
+@jit
+def _score_all(part, corpus, query, inverse, error, base, work, out):
+    n = len(query.weights)
+    for u in range(len(out)):
+        n_tokens = _length(u, corpus)
+        precision = recall = 0.0
+        if n != 2 and n_tokens != 2:
+            _widen(u, corpus, work)
+            _direct(n_tokens, corpus.ptr[u], inverse, work)
+            precision, recall = _approximate(u, corpus, query, work)
+            if part == F1 and not (min(precision, recall) >= error or max(precision, recall) <= -error):
+                precision, recall = _exact_pair(u, corpus, query, work)  # near the pole an error would grow
+        out[u] = rescale(_part(part, precision, recall), base)
+
+
+def score_all(index, encoded, chosen, part=F1):
+    """Yield BERTScore of every unit against each of some distinct queries.
+
+    float64[D], right within `all_error` and overwritten by the next. Float32 products; in float64 only where precision
+    and recall may differ in sign.
+    """
+    out = np.empty(len(index.row_ptr) - 1)
+    scratch, _ = _room({}, encoded.corpus, 1, 1, encoded.longest, 1)
+    base = 0.0 if encoded.baseline is None else encoded.baseline[part]
+    for q in chosen:
+        query = pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)[0]
+        _score_all(part, encoded.corpus, query, index.inverse_lengths, _product_error(index), base, scratch, out)
+        yield out
+
+
+def _product_error(index):
+    """Bound the error of precision and recall from float32 products of vectors that float32 made unit vectors.
+
+    A product of d dimensions errs by at most gamma_d (Higham, section 3.1); eight more roundings are for the vectors,
+    their lengths and the weights.
+    """
+    n_u = (index.states.shape[1] + 8) * 2.0**-24
+    return n_u / (1.0 - n_u)
+
+
+def all_error(index, encoded, part=F1):
+    """Bound the error of what :func:`score_all` yields.
+
+    Where precision and recall have one sign, the derivatives of F1 add up to at most 2.
+    """
+    error = _product_error(index) * (2.0 if part == F1 else 1.0)
+    return error if encoded.baseline is None else error / (1.0 - encoded.baseline[part])
+
+
+def score_pairs(index, encoded, query, unit, part=F1):
+    """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+    values = components(index, encoded, query, unit, None, part)
+    return list(values.values())[part], values

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inlined, jit
 from metric_oracle.kernels._overlap import (
     FIRST_SEED,
     FULL,
@@ -16,6 +16,7 @@ from metric_oracle.kernels._overlap import (
     count_marked,
     deepen,
     matches,
+    new_matched,
     new_scratch,
     next_at_least,
     outward,
@@ -221,23 +222,54 @@ def search(index, encoded, first, last, k, found, work, *, order, coco):
     )  # fmt: skip
 
 
+@inlined
+def _score_counts(order, coco, reference_length, cells, matched, out):
+    """Write the scores of all units from their matches; `order` is a constant, so that the loop is one of few steps."""
+    for j in range(len(cells)):
+        length = cells[j, 2]
+        penalty = brevity(length, reference_length, coco) if length > 0 else 0.0
+        for u in range(cells[j, 0], cells[j, 1]):
+            m1 = np.int64(matched[0, u])
+            m2 = np.int64(matched[1, u]) if order > 1 else 0
+            m3 = np.int64(matched[2, u]) if order > 2 else 0
+            m4 = np.int64(matched[3, u]) if order > 3 else 0
+            # `bleu` with the penalty, an exponential, taken out of the loop: the same operations on the same numbers.
+            # Computed without a test first: LLVM vectorises this form, roots and divisions too.
+            value = penalty * geometric_mean(m1, m2, m3, m4, length, order, coco)
+            out[u] = value if m1 > 0 else 0.0
+
+
 @jit
-def _score_all(queries, q, index, matched, out):
-    count_all(queries, q, 0, index, matched[0])
-    count_all(queries, q, 1, index, matched[1])
+def _score_all(queries, q, order, coco, index, cells, matched, out):
+    for n in range(order):
+        count_all(queries, q, n, index, matched[n])
     reference_length = np.int64(queries.sizes[q, 0])
-    for u in range(len(out)):
-        length = np.int64(index.sizes[0, u])
-        m1, m2 = np.int64(matched[0, u]), np.int64(matched[1, u])
-        out[u] = bleu(m1, m2, 0, 0, length, reference_length, 2, False)
+    if order == 1:
+        _score_counts(1, coco, reference_length, cells, matched, out)
+    elif order == 2:
+        _score_counts(2, coco, reference_length, cells, matched, out)
+    elif order == 3:
+        _score_counts(3, coco, reference_length, cells, matched, out)
+    else:
+        _score_counts(4, coco, reference_length, cells, matched, out)
 
 
-def score_all(index, encoded, q):
-    """Return BLEU-2 of every unit against a distinct query: float64[D]."""
-    n = len(index.features.fwd_ptr) - 1
-    out = np.empty(n)
-    _score_all(encoded.queries, q, index.features, np.empty((2, n), np.int32), out)
-    return out
+def score_all(index, encoded, chosen, *, order, coco):
+    """Yield BLEU of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+    out = np.empty(len(index.features.fwd_ptr) - 1)
+    for q in chosen:
+        matched = new_matched(encoded.queries, q, order, index.features)
+        _score_all(encoded.queries, q, order, coco, index.features, index.cells, matched, out)
+        yield out
+
+
+def score_pairs(index, encoded, query, unit, *, order, coco):
+    """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+    counts = matches(index, encoded, query, unit)
+    lengths = zip(index.features.sizes[0, unit].tolist(), encoded.queries.sizes[query, 0].tolist(), strict=True)
+    pairs = zip(counts.T.tolist(), lengths, strict=True)
+    scores = np.array([bleu(*matched, *both, order, coco) for matched, both in pairs])
+    return scores, components(index, encoded, query, unit, scores, order=order, coco=coco)
 
 
 def new_work(index):

@@ -3,17 +3,25 @@
 RadCliQ falls as BERTScore rises, so the least RadCliQ is the greatest F1 plus a bonus that the other parts give.
 """
 
+from functools import partial
+
 import numpy as np
 
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bertscore.score import F1
-from metric_oracle.kernels.bleu.cpu import score_all as score_all_bleu
-from metric_oracle.kernels.chexbert.cpu import score_pairs, screen_error
+from metric_oracle.kernels.bleu import cpu as bleu
+from metric_oracle.kernels.chexbert import cpu as chexbert
 from metric_oracle.kernels.radcliq.score import PARTS, radcliq, table, term
-from metric_oracle.kernels.radgraph.cpu import score_all as score_all_radgraph
+from metric_oracle.kernels.radgraph import cpu as radgraph
 from metric_oracle.kernels.topk.reference import select
 
 STAGES = bertscore.STAGES
+SCORERS_OF_ALL = {
+    "radgraph": partial(radgraph.score_all, family_a=0, family_b=1),
+    "bertscore": bertscore.score_all,
+    "chexbert": chexbert.score_all,
+    "bleu": partial(bleu.score_all, order=2, coco=False),
+}
 
 
 def search(index, encoded, first, last, k, found, work, *, variant):
@@ -52,7 +60,7 @@ def _finalists(index, encoded, q, k, others, constants, work):
     error = 0.0
     if "chexbert" in index.parts:
         _, scale, weight = constants[PARTS.index("chexbert")]
-        error = abs(weight / scale) * screen_error(index.parts["chexbert"].vectors.shape[1]) / slope
+        error = abs(weight / scale) * chexbert.screen_error(index.parts["chexbert"].vectors.shape[1]) / slope
     bonus = (-others / slope + error).astype(np.float32)
     items = bertscore.Items(index.unit["bertscore"], bonus, 2 * error + 1e-5, False, index.row_ptr)
     item, precision, recall = bertscore.find(
@@ -63,12 +71,13 @@ def _finalists(index, encoded, q, k, others, constants, work):
 
 def _overlaps(index, encoded, q):
     """Return the exact values of RadGraph F1 and BLEU-2 for every unit of theirs, as far as they count."""
-    scorers = {"radgraph": score_all_radgraph, "bleu": score_all_bleu}
-    return {
-        part: score_all(index.parts[part], encoded.parts[part], encoded.of(q, part))
-        for part, score_all in scorers.items()
-        if part in index.parts
-    }
+    return {part: next(_score_part(part, index, encoded, [q])) for part in ("radgraph", "bleu") if part in index.parts}
+
+
+def _score_part(part, index, encoded, chosen):
+    """Yield the values of a part for every unit of it: float64[...] for each of some distinct queries."""
+    places = [encoded.of(q, part) for q in chosen]
+    return SCORERS_OF_ALL[part](index.parts[part], encoded.parts[part], places)
 
 
 def _similarities(index, encoded, first, last):
@@ -91,13 +100,44 @@ def _scores(index, encoded, q, item, f1, values, variant):
             exact[part] = np.empty(len(item))
             vectors = index.parts[part].vectors
             query = encoded.parts[part].vectors[encoded.of(q, part)]
-            score_pairs(index.unit[part][item].astype(np.int64), query, vectors, exact[part])
+            chexbert.score_units(index.unit[part][item].astype(np.int64), query, vectors, exact[part])
         else:
             exact[part] = values[part][index.unit[part][item]]
     constants, intercept = table(variant)
     columns = [exact.get(part, np.zeros(len(item))).tolist() for part in PARTS]
     exact["score"] = np.array([radcliq(*row, constants, intercept) for row in zip(*columns, strict=True)])
     return exact
+
+
+def score_all(index, encoded, chosen, *, variant):
+    """Yield RadCliQ of every item for each of some distinct queries: float64[D], right within `all_error`."""
+    constants, intercept = table(variant)
+    parts = [part for part in PARTS if part in index.parts]
+    out = np.empty(len(index.row_ptr) - 1)
+    for values in zip(*(_score_part(part, index, encoded, chosen) for part in parts), strict=True):
+        out[:] = intercept
+        for part, value in zip(parts, values, strict=True):
+            out += term(value, *constants[PARTS.index(part)])[index.unit[part]]
+        yield out
+
+
+def all_error(index, encoded, *, variant):
+    """Bound the error of what :func:`score_all` yields: that of its parts, weighted."""
+    constants, _ = table(variant)
+    error = 0.0
+    for part, kernel in (("bertscore", bertscore), ("chexbert", chexbert)):
+        if part in index.parts:
+            _, scale, weight = constants[PARTS.index(part)]
+            error += abs(weight / scale) * kernel.all_error(index.parts[part], encoded.parts[part])
+    return error
+
+
+def score_pairs(index, encoded, query, unit, *, variant):
+    """Return the score of pairs of a distinct query and an item, float64[n], and the values of their parts."""
+    values = components(index, encoded, query, unit, None, variant=variant)
+    columns = [values.get(part, np.zeros(len(query))).tolist() for part in PARTS]
+    constants, intercept = table(variant)
+    return np.array([radcliq(*row, constants, intercept) for row in zip(*columns, strict=True)]), values
 
 
 def new_work(index):

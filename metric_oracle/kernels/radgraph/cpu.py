@@ -16,6 +16,7 @@ from metric_oracle.kernels._overlap import (
     count_all,
     count_marked,
     matches,
+    new_matched,
     new_scratch,
     outward,
     postings,
@@ -255,8 +256,12 @@ def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
     count_all(queries, q, family_a, index, matched[0])
-    count_all(queries, q, family_b, index, matched[1])
     n_a = np.int64(queries.sizes[q, family_a])
+    if family_b < 0:
+        for u in range(len(out)):
+            out[u] = f1(np.int64(matched[0, u]), np.int64(index.sizes[family_a, u]), n_a)
+        return
+    count_all(queries, q, family_b, index, matched[1])
     n_b = np.int64(queries.sizes[q, family_b])
     for u in range(len(out)):
         sizes_a = index.sizes[family_a, u] + n_a
@@ -264,12 +269,25 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[u] = mean_f1(np.int64(matched[0, u]), sizes_a, np.int64(matched[1, u]), sizes_b)
 
 
-def score_all(index, encoded, q):
-    """Return the RadGraph F1 of Yu et al. of a distinct query with every unit: float64[D]."""
-    n = len(index.features.fwd_ptr) - 1
-    out = np.empty(n)
-    _score_all(encoded.queries, q, 0, 1, index.features, np.empty((2, n), np.int32), out)
-    return out
+def score_all(index, encoded, chosen, *, family_a, family_b):
+    """Yield the F1 of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+    out = np.empty(len(index.features.fwd_ptr) - 1)
+    for q in chosen:
+        matched = new_matched(encoded.queries, q, 2, index.features)
+        _score_all(encoded.queries, q, family_a, family_b, index.features, matched, out)
+        yield out
+
+
+def score_pairs(index, encoded, query, unit, *, family_a, family_b):
+    """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+    parts = components(index, encoded, query, unit, None, family_a=family_a, family_b=family_b)
+    if family_b < 0:
+        return parts[NAMES[family_a]], parts
+    matched = matches(index, encoded, query, unit)
+    columns = []
+    for f in (family_a, family_b):
+        columns += [matched[f].tolist(), (index.features.sizes[f, unit] + encoded.queries.sizes[query, f]).tolist()]
+    return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
 
 
 def new_work(index):

@@ -1,0 +1,222 @@
+"""What random retrieval is expected to score: exact means over the whole corpus, deviations, quantiles, a histogram."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.kernels._distribution import BINS, new_room, summarise
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.results import Results
+from metric_oracle.retrieval.search import BLOCK, encode_queries, n_threads, run_blocks, signature
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+BINS_OF_STUDY, MOST_BINS = 128, 1024
+FINEST = -10  # exponent of the least width of a bin of the study: about 0.001
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The scores of every query with all corpus rows, described.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        Columns query_id, mean, sd (of all rows: divided by their number), min, one for each quantile (q05, ...), max,
+        and n, the corpus rows that the metric can score.
+    edges : float64[B + 1]
+    counts : int64[B]
+        Pairs of the whole study by score, each bin with its lower edge, the last one with both.
+    signature : dict
+        What is needed to compute the same numbers again, and `error`, a bound on the error of every single score before
+        they are summed: 0 where scores are the reference's to the last bit.
+    """
+
+    table: pa.Table
+    edges: np.ndarray
+    counts: np.ndarray
+    signature: dict[str, Any]
+
+    @property
+    def as_results(self) -> Results:
+        """The table with the histogram in its signature, as it is written."""
+        histogram = {"edges": self.edges.tolist(), "counts": self.counts.tolist()}
+        return Results(self.table, {**self.signature, "histogram": histogram})
+
+    def write(self, path: str | Path) -> None:
+        """Write Parquet, CSV or JSON Lines, see :meth:`metric_oracle.retrieval.results.Results.write`."""
+        self.as_results.write(path)
+
+    def json_lines(self) -> Iterator[str]:
+        """Yield the signature record, then one line a query."""
+        return self.as_results.json_lines()
+
+
+def expectation(
+    index: Index,
+    queries: Inputs,
+    metric: str,
+    *,
+    quantiles: Sequence[float] = QUANTILES,
+    bins: int = BINS_OF_STUDY,
+    progress: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> Expectation:
+    """Describe the scores of every query with all rows of the corpus, which is what random retrieval draws from.
+
+    Every row weighs one, so a text counts as often as it occurs. Nothing is sampled, and never are there more scores in
+    memory than those of a few queries.
+
+    Parameters
+    ----------
+    index : Index
+    queries : Inputs
+    metric : str
+    quantiles : sequence of float
+        From 0 to 1. The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method
+        "inverted_cdf".
+    bins : int
+        Bins of the histogram at most; their width is the least power of two that this allows. One bin would not do:
+        0 is an edge of bins of any such width.
+    progress : function
+        Called with the number of queries described since the last call.
+    **settings
+        Of BERTScore: `idf` and `rescale`.
+
+    Notes
+    -----
+    A score has an error only where `signature["error"]` says so: CheXbert's is that of float64 products, BERTScore's
+    that of float32 products. Sums add less than 1e-13 of the scores' size.
+    """
+    record = get_metric(metric, "expectation")
+    names = _quantile_names(quantiles)
+    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or not 2 <= bins <= MOST_BINS:
+        msg = f"expectation: bins must be an int from 2 to {MOST_BINS}; got {bins!r}. Choose one."
+        raise InputError(msg)
+    encoded = encode_queries(index, queries, record, settings)
+    representation = index.representation(record)
+    rows = np.diff(representation.row_ptr)
+    n_rows = len(representation.row_id)
+    ranks = np.array([max(math.ceil(n_rows * p), 1) for p in quantiles], np.int64)
+    times = np.bincount(encoded.which)  # queries of each distinct one
+    found = np.empty((len(times), 4 + len(ranks)))
+    kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
+    size = getattr(kernel, "SCORED_AT_ONCE", BLOCK)
+    idle: list[Any] = []
+    histograms: list[_Bins] = []
+
+    def run(first: int) -> int:
+        last = min(first + size, len(times))
+        room = idle.pop() if idle else new_room(len(rows))
+        total = None
+        scores_of = kernel.score_all(representation, encoded, range(first, last), **record.options)
+        for q, scores in zip(range(first, last), scores_of, strict=True):
+            exponent, lowest, n = summarise(scores, rows, ranks, room, found[q])
+            one = _Bins(exponent, lowest, room.counts[0, :n] * times[q])
+            total = one if total is None else _joined(total, one)
+        histograms.append(total)
+        idle.append(room)
+        return last - first
+
+    # One call at a time where the kernel's products bring threads of their own.
+    threads = 1 if getattr(kernel, "OWN_THREADS", False) else n_threads()
+    run_blocks(run, range(0, len(times), size), len(times), threads, progress, len(encoded.which))
+    total = histograms[0]
+    for other in histograms[1:]:
+        total = _joined(total, other)
+    edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), int(bins))
+    mean, sd, least, greatest, *columns = found[encoded.which].T
+    table = pa.table(
+        {
+            "query_id": pa.array(queries.ids, pa.large_string()),
+            "mean": mean,
+            "sd": sd,
+            "min": least,
+            **dict(zip(names, columns, strict=True)),
+            "max": greatest,
+            "n": np.full(len(mean), n_rows),
+        }
+    )
+    entries = signature(index, record, "cpu", 1)
+    del entries["k"], entries["ties"]
+    described = {
+        "baseline": "expectation",
+        "quantiles": [float(p) for p in quantiles],
+        "quantile_method": "inverted_cdf",
+        "error": kernel.all_error(representation, encoded, **record.options) if hasattr(kernel, "all_error") else 0.0,
+    }
+    return Expectation(table, edges, counts, {**entries, **getattr(encoded, "settings", {}), **described})
+
+
+def _quantile_names(quantiles: Sequence[float]) -> list[str]:
+    """Return a column's name for each quantile, such as q05 and q97.5, after all checks."""
+    names = []
+    for p in quantiles:
+        if isinstance(p, bool) or not isinstance(p, float | int | np.floating) or not 0 <= p <= 1:
+            msg = f"expectation: quantiles must be numbers from 0 to 1; got {p!r}. Leave it out."
+            raise InputError(msg)
+        whole, point, rest = f"{100 * p:.10g}".partition(".")
+        names.append(f"q{whole:0>2}{point}{rest}")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"expectation: quantiles must differ; got two that are called {twice}. Leave one out."
+        raise InputError(msg)
+    return names
+
+
+class _Bins(NamedTuple):
+    """Counts of scores; bin i holds those from (first + i) * 2**exponent to below (first + i + 1) * 2**exponent."""
+
+    exponent: int
+    first: int
+    counts: np.ndarray
+
+
+def _coarser(bins: _Bins, exponent: int) -> _Bins:
+    """Return the bins joined to wider ones."""
+    shift = exponent - bins.exponent
+    if not shift:
+        return bins
+    place = (bins.first + np.arange(len(bins.counts))) >> min(shift, 62)
+    counts = np.zeros(int(place[-1] - place[0]) + 1, np.int64)
+    np.add.at(counts, place - place[0], bins.counts)
+    return _Bins(exponent, int(place[0]), counts)
+
+
+def _joined(a: _Bins, b: _Bins) -> _Bins:
+    """Return the sum of two, as fine as `BINS` bins allow."""
+    exponent = max(a.exponent, b.exponent)
+    while True:
+        a, b = _coarser(a, exponent), _coarser(b, exponent)
+        first = min(a.first, b.first)
+        n = max(a.first + len(a.counts), b.first + len(b.counts)) - first
+        if n <= BINS:
+            counts = np.zeros(n, np.int64)
+            for bins in (a, b):
+                counts[bins.first - first : bins.first - first + len(bins.counts)] += bins.counts
+            return _Bins(exponent, first, counts)
+        exponent += 1
+
+
+def _histogram(bins: _Bins, least: float, greatest: float, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return edges and counts of at most `most` bins; the last one takes scores on its upper edge, as NumPy's does."""
+    exponent = max(bins.exponent, FINEST)
+    while True:
+        scale = math.ldexp(1.0, -exponent)
+        first = math.floor(least * scale)
+        n = max(math.ceil(greatest * scale) - first, 1)
+        if n <= most:
+            break
+        exponent += 1
+    counts = _coarser(bins, exponent).counts
+    if len(counts) > n:
+        counts = np.append(counts[: n - 1], counts[n - 1 :].sum())
+    return np.ldexp(np.arange(first, first + n + 1, dtype=np.float64), exponent), counts

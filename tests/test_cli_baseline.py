@@ -1,0 +1,202 @@
+"""`oracle baseline`: what goes in, what comes out, what is refused."""
+
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from metric_oracle import api, cli
+from metric_oracle.evaluation.histogram import check_plot, plot_histogram
+from metric_oracle.evaluation.tables import answers_table, expectation_table
+from metric_oracle.retrieval.results import read_results
+
+KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
+
+
+@pytest.fixture
+def oracle(monkeypatch, capsys):
+    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
+    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def fails(oracle):
+    """Return a function that runs a command which must end in one line and exit code 2."""
+
+    def run(*arguments, match):
+        code, out, err = oracle(*arguments)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        assert re.match("error: " + match, err), err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def index(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("index") / "I"
+    return api.build_index(corpus["train"], out, radgraph=corpus["train_graphs"]).folder
+
+
+@pytest.fixture(scope="module")
+def given(corpus, index):
+    """Return the arguments that every kind takes."""
+    return [index, corpus["test"], "--metric", "radgraph", "--radgraph", corpus["test_graphs"]]
+
+
+def vectors(corpus):
+    return ["--corpus-vectors", corpus["train_embeddings"], "--query-vectors", corpus["test_embeddings"]]
+
+
+def rendered(table):
+    console = Console(file=io.StringIO(), width=160)
+    console.print(table)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_reports_to_verified_results(oracle, corpus, index, given, tmp_path, kind):
+    own = {"random": ["--draws", 4, "--seed", 3], "nearest": vectors(corpus)}.get(kind, [])
+    code, out, err = oracle("baseline", kind, *given, *own)
+    assert (code, err) == (0, "")
+    header, *lines = [json.loads(line) for line in out.splitlines()]
+    assert header["signature"]["baseline"] == kind
+    assert header["signature"]["metric"] == "radgraph"
+    assert len(lines) == 12 * (4 if kind == "random" else 1)
+    code, out, err = oracle("baseline", kind, *given, *own, "--out", tmp_path / "b.parquet")
+    assert (code, out, err) == (0, "", f"{tmp_path / 'b.parquet'}: {len(lines)} lines\n")
+    if kind != "expectation":
+        assert read_results(tmp_path / "b.parquet").table.to_pylist() == lines
+        command = ["verify", index, tmp_path / "b.parquet", corpus["test"], "--radgraph", corpus["test_graphs"]]
+        code, out, err = oracle(*command)
+        assert (code, err) == (0, "")
+        assert out == f"right: {len(lines)} pairs scored again, 0 queries searched by brute force\n"
+        code, out, _ = oracle("baseline", kind, *given, *own, "--no-text")
+        assert "text" not in json.loads(out.splitlines()[1])
+
+
+def test_files_that_nearest_takes(oracle, corpus, given, tmp_path):
+    arguments = []
+    for name, side in (("corpus", "train"), ("query", "test")):
+        archive = np.load(corpus[f"{side}_embeddings"])
+        np.save(tmp_path / f"{name}.npy", archive["embeddings"])
+        (tmp_path / f"{name}.txt").write_text("\n".join(archive["ids"].tolist()))
+        arguments += [f"--{name}-vectors", tmp_path / f"{name}.npy", f"--{name}-vector-ids", tmp_path / f"{name}.txt"]
+    assert oracle("baseline", "nearest", *given, *arguments) == oracle("baseline", "nearest", *given, *vectors(corpus))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_help_has_the_options_of_files(oracle, kind):
+    code, out, _ = oracle("baseline", kind, "--help")
+    assert code == 0
+    for option in ("index", "queries", "--metric", "--out", "--radgraph", "--split-file", "--idf"):
+        assert option in out.lower()
+    assert ("--draws" in out, "--plot" in out) == (kind == "random", kind == "expectation")
+
+
+def test_tables(corpus, index):
+    batch = api.load_queries(corpus["test"], radgraph=corpus["test_graphs"])
+    results = api.baseline(index, batch, "random", "radgraph", draws=3, seed=5)
+    shown = rendered(answers_table(results))
+    assert "radgraph random" in shown
+    of_draws = results.table["score"].to_numpy().reshape(12, 3).mean(axis=0)
+    assert f"12 test reports, mean score {of_draws.mean():.4f}" in shown
+    assert f"draws: 3, seed 5, their means {of_draws.min():.4f} to {of_draws.max():.4f}" in shown
+    shown = rendered(answers_table(api.baseline(index, batch, "identity", "radgraph")))
+    assert "radgraph identity" in shown
+    found = api.expectation(index, batch, "radgraph")
+    shown = rendered(expectation_table(found))
+    assert f"12 test reports x 120 reports, mean score {found.table['mean'].to_numpy().mean():.4f}" in shown
+    assert all(name in shown for name in ("mean", "sd", "q05", "q95", "max"))
+    assert "error" not in shown
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg", ".SVG"])
+def test_plot(oracle, given, tmp_path, ending):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"p{ending}"
+    code, out, err = oracle("baseline", "expectation", *given, "--plot", path)
+    assert (code, err) == (0, f"{path}: 1,440 pairs\n")
+    assert len(out.splitlines()) == 13
+    begin = path.read_bytes()
+    assert begin.startswith(b"\x89PNG" if ending == ".png" else b"<?xml")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_plot_shows_counts_and_mean(corpus, index, tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    batch = api.load_queries(corpus["test"])
+    found = api.expectation(index, batch, "bleu")
+    drawn = []
+    real = matplotlib.figure.Figure.savefig
+    monkeypatch.setattr(
+        matplotlib.figure.Figure, "savefig", lambda figure, *a, **o: (drawn.append(figure), real(figure, *a, **o))
+    )
+    plot_histogram(found, tmp_path / "p.png")
+    axes = drawn[0].axes[0]
+    values, edges, _ = axes.patches[0].get_data()
+    assert values.tolist() == pytest.approx((100 * found.counts / (12 * 120)).tolist())
+    assert edges.tolist() == found.edges.tolist()
+    assert axes.lines[0].get_xdata()[0] == found.table["mean"].to_numpy().mean()
+
+
+# Refusals
+
+
+def test_where_a_plot_may_go(fails, corpus, given, tmp_path):
+    pytest.importorskip("matplotlib")
+    expectation = ["baseline", "expectation", *given]
+    for name in ("p", "p.pdf", "p.jpeg"):
+        match = r"baseline: plot must end with \.png or \.svg; got .*\. Name one of these formats\."
+        fails(*expectation, "--plot", tmp_path / name, match=match)
+    (tmp_path / "d.png").mkdir()
+    for name in ("none/p.png", "d.png"):
+        match = r"baseline: plot must be a file in an existing folder; got .*\. Make the folder, or name another file\."
+        fails(*expectation, "--plot", tmp_path / name, match=match)
+    copy = tmp_path / "reports.png"
+    copy.write_bytes(corpus["test"].read_bytes())
+    match = r"baseline: plot must be another file than the inputs; got .*, which is one\. Name another file\."
+    fails("baseline", "expectation", given[0], copy, "--plot", copy, match=match)
+    assert copy.read_bytes() == corpus["test"].read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["random", "expectation"])
+def test_where_results_may_go(fails, corpus, given, tmp_path, kind):
+    copy = tmp_path / "test.csv"
+    copy.write_bytes(corpus["test"].read_bytes())
+    match = r"retrieve: out must be another file than the inputs; got .*, which is one\. Name another file\."
+    fails("baseline", kind, given[0], copy, "--out", copy, match=match)
+    fails("baseline", kind, *given, "--out", tmp_path / "x.txt", match=r"retrieve: out must end with \.parquet")
+    assert copy.read_bytes() == corpus["test"].read_bytes()
+
+
+def test_matplotlib_absent(fails, given, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    match = (
+        r'baseline: plot must have matplotlib installed; got no module matplotlib\. Install the extra: pip install "m'
+    )
+    fails("baseline", "expectation", *given, "--plot", tmp_path / "p.png", match=match)
+    with pytest.raises(Exception, match=match):
+        check_plot(tmp_path / "p.png")
+
+
+def test_values_of_options(fails, given):
+    fails("baseline", "random", *given, "--draws", 0, match=r"baseline: draws must be an int from 1 to 10000; got 0\.")
+    fails("baseline", "random", *given, "--seed", -1, match=r"baseline: seed must be an int of at least 0; got -1\.")
