@@ -12,17 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metric_oracle.api import build_index, load_queries, open_index, retrieve, verify
+    from metric_oracle.corpora.raters import read_ratings
     from metric_oracle.errors import MetricOracleError
+    from metric_oracle.evaluation.alignment import align
+    from metric_oracle.evaluation.failure_modes import failure_modes
 
 _HOMES = {
+    "align": "metric_oracle.evaluation.alignment",
     "build_index": "metric_oracle.api",
+    "failure_modes": "metric_oracle.evaluation.failure_modes",
     "load_queries": "metric_oracle.api",
     "open_index": "metric_oracle.api",
+    "read_ratings": "metric_oracle.corpora.raters",
     "retrieve": "metric_oracle.api",
     "verify": "metric_oracle.api",
     "MetricOracleError": "metric_oracle.errors",
 }
-__all__ = ["MetricOracleError", "build_index", "load_queries", "open_index", "retrieve", "verify"]
+__all__ = [
+    "MetricOracleError",
+    "align",
+    "build_index",
+    "failure_modes",
+    "load_queries",
+    "open_index",
+    "read_ratings",
+    "retrieve",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
