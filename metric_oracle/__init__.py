@@ -23,16 +23,22 @@ if TYPE_CHECKING:
         score,
         verify,
     )
+    from metric_oracle.corpora.raters import read_ratings
     from metric_oracle.errors import MetricOracleError
+    from metric_oracle.evaluation.alignment import align
     from metric_oracle.evaluation.comparison import compare
+    from metric_oracle.evaluation.failure_modes import failure_modes
 
 _HOMES = {
+    "align": "metric_oracle.evaluation.alignment",
     "baseline": "metric_oracle.api",
     "build_index": "metric_oracle.api",
     "compare": "metric_oracle.evaluation.comparison",
     "expectation": "metric_oracle.api",
+    "failure_modes": "metric_oracle.evaluation.failure_modes",
     "load_queries": "metric_oracle.api",
     "open_index": "metric_oracle.api",
+    "read_ratings": "metric_oracle.corpora.raters",
     "read_scores": "metric_oracle.api",
     "retrieve": "metric_oracle.api",
     "score": "metric_oracle.api",
@@ -41,12 +47,15 @@ _HOMES = {
 }
 __all__ = [
     "MetricOracleError",
+    "align",
     "baseline",
     "build_index",
     "compare",
     "expectation",
+    "failure_modes",
     "load_queries",
     "open_index",
+    "read_ratings",
     "read_scores",
     "retrieve",
     "score",

@@ -63,6 +63,15 @@ MetricOption = Annotated[str, typer.Option(help='Such as bleu, bleu-4, rouge-l, 
 Out = Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")]
 WithText = Annotated[bool, typer.Option("--with-text/--no-text", help="Candidates' text in the results.")]
 Profile = Annotated[str, typer.Option(help="Section rule for MIMIC-CXR report files: yu2023 or mit.")]
+RatingsArgument = Annotated[
+    Path,
+    typer.Argument(help="Counted errors: ReXVal's file, GREEN's table of it, or one row a pair, rater and category."),
+]
+SheetOut = Annotated[
+    Path | None,
+    typer.Option("--out", help="Write tables (.md, .tex) or all numbers (.csv, .parquet, .jsonl), with the signature."),
+]
+PlotOut = Annotated[Path | None, typer.Option("--plot", help="Draw a picture: .png, .svg or .pdf.")]
 
 
 def main() -> None:
@@ -761,6 +770,126 @@ def _named(given: list[str], argument: str, form: str, mark: str, *, repeatable:
             raise InputError(msg)
         pairs.append((name, value))
     return pairs
+
+
+@app.command()
+def align(
+    ratings: RatingsArgument,
+    scores: Annotated[
+        list[Path], typer.Option(help="Scores of any tool: one row a pair, one column a metric. May be repeated.")
+    ],
+    samples: Annotated[
+        Path | None, typer.Option(help="Texts of the pairs, such as ReXVal's 50_samples_gt_and_candidates.csv.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Column to use; default: all that hold numbers. May be repeated.")
+    ] = None,
+    lower_is_better: Annotated[
+        list[str] | None, typer.Option(help="Column of another tool where lower is better. May be repeated.")
+    ] = None,
+    without_identical: Annotated[
+        bool, typer.Option("--without-identical", help="Leave out pairs of equal texts (ReXVal*); needs --samples.")
+    ] = False,
+    resamples: Annotated[int, typer.Option(help="Of the bootstrap over studies.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.", min=0)] = 0,
+    out: SheetOut = None,
+    plot: PlotOut = None,
+) -> None:
+    """Measure how well metrics agree with radiologists: tau-b and Spearman by rater and on their mean.
+
+    A terminal gets tables, a pipe gets JSON Lines, --out gets a file.
+    The scores name their pairs by pair_id, or by study_id (or study_number) and candidate_type.
+
+    oracle align 6_valid_raters_per_rater_error_categories.csv --scores scores.csv
+
+    oracle align RATINGS --scores ours.csv --scores green.csv --lower-is-better crepe --plot scatter.png
+
+    oracle align RATINGS --scores scores.csv --samples 50_samples_gt_and_candidates.csv --without-identical
+    """
+    from metric_oracle.evaluation.alignment import align, plot_alignment
+
+    inputs = [ratings, *scores, *([samples] if samples else [])]
+    _check_outputs("align", inputs, out, plot)
+    found = align(
+        ratings, scores, samples=samples, metrics=metric, lower_is_better=lower_is_better or (),
+        without_identical=without_identical, resamples=resamples, seed=seed,
+    )  # fmt: skip
+    if plot is not None:
+        plot_alignment(found, plot)
+        _note(f"{plot}: errors against scores of {len(found.scores)} metrics")
+    _hand_over("align", found.sheets(), found.sheets(), found.table, found.signature, out)
+
+
+@app.command("failure-modes")
+def failure_modes(
+    ratings: RatingsArgument,
+    category: Annotated[
+        list[str] | None, typer.Option(help="Error category to test, such as 1; default: all. May be repeated.")
+    ] = None,
+    direction: Annotated[
+        str, typer.Option(help='How a test is written: more ("A > B") or less ("A < B"); they are the same tests.')
+    ] = "more",
+    rate: Annotated[float, typer.Option(help="False discovery rate within a category and kind of errors.")] = 0.01,
+    out: SheetOut = None,
+    plot: PlotOut = None,
+) -> None:
+    """Compare the errors that radiologists found in the reports of several metric-oracles, by error category.
+
+    A terminal gets the means and the significant differences (with --category: every test), a pipe gets every test
+    as JSON Lines, --out gets a file.
+
+    oracle failure-modes 6_valid_raters_per_rater_error_categories.csv
+
+    oracle failure-modes RATINGS --category 3 --direction less --rate 0.01
+
+    oracle failure-modes RATINGS --out tables.md --plot errors.png
+    """
+    from metric_oracle.evaluation.failure_modes import failure_modes, plot_failure_modes
+
+    _check_outputs("failure_modes", [ratings], out, plot)
+    found = failure_modes(ratings, categories=category, direction=direction, rate=rate)
+    if plot is not None:
+        plot_failure_modes(found, plot)
+        _note(f"{plot}: mean errors of {len(found.candidates)} candidate types")
+    shown = found.sheets() if category else [*found.mean_sheets(), found.found_sheet()]
+    _hand_over("failure_modes", shown, found.sheets(), found.tests, found.signature, out)
+
+
+def _check_outputs(function: str, inputs: list[Path], out: Path | None, plot: Path | None) -> None:
+    from metric_oracle.evaluation.sheets import ENDINGS, PLOT_ENDINGS
+    from metric_oracle.retrieval.results import check_out
+
+    if out is not None:
+        check_out(out, inputs, function=function, endings=ENDINGS)
+    if plot is not None:
+        check_out(plot, inputs, function=function, endings=PLOT_ENDINGS, argument="plot")
+
+
+def _hand_over(function: str, shown: Any, sheets: Any, table: Any, signature: dict[str, Any], out: Path | None) -> None:
+    """Give tables to a file, a terminal or a pipe."""
+    if out is not None:
+        from metric_oracle.evaluation.sheets import write_sheets
+
+        write_sheets(out, sheets, table, signature, function)
+        _note(
+            f"{out}: {len(sheets)} tables"
+            if out.suffix.lower() in (".md", ".tex")
+            else f"{out}: {table.num_rows:,} rows"
+        )
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.sheets import sources_line
+
+        console = Console()
+        for sheet in shown:
+            console.print(*sheet.rich())
+        _note(sources_line(signature))
+    else:
+        from metric_oracle.retrieval.results import Results
+
+        for line in Results(table, signature).json_lines():
+            print(line)
 
 
 @app.command()

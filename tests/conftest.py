@@ -6,6 +6,7 @@ import tempfile
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -40,6 +41,64 @@ def corpus(tmp_path_factory) -> dict[str, Path]:
             paths[f"{side}_embeddings"], ids=np.array(labels.ids), embeddings=vectors[rng.permutation(len(vectors))]
         )
     return paths
+
+
+class Rated(NamedTuple):
+    """A made-up complete design of ReXVal's shape in every file layout, and its counts as they were drawn."""
+
+    folder: Path
+    long: Path  # study_number, candidate_type, error_category, rater_index, clinically_significant, num_errors
+    green: Path  # the same counts, raters in columns of equal names
+    samples: Path  # study_id, gt_report, one column for each candidate type
+    scores: Path  # study_number, candidate_type, four columns of scores
+    counts: np.ndarray  # int64[50, 4, 6, 6, 2]: study, candidate, rater, category, significance
+
+
+RATED_CANDIDATES = ("bleu", "s_emb", "bertscore", "radgraph")
+
+
+@pytest.fixture(scope="session")
+def rated(tmp_path_factory) -> Rated:
+    """Write a rated design from random numbers: 50 x 4 x 6 x 6 x 2 = 14,400 counts, most 0, 11 equal pairs."""
+    folder = tmp_path_factory.mktemp("rated")
+    rng = np.random.default_rng(8)
+    rate = rng.gamma(1.2, 0.12, (50, 4, 1, 1, 1)) * np.array([2, 1, 1, 0.5]).reshape(1, 4, 1, 1, 1)
+    rate = rate * np.array([3, 2, 1, 0.7, 0.5, 0.4]).reshape(1, 1, 1, 6, 1)
+    identical = np.zeros((50, 4), bool)
+    identical.flat[rng.permutation(200)[:11]] = True
+    counts = rng.poisson(np.where(identical[..., None, None, None], 0, rate).repeat(6, 2).repeat(2, 4))
+    cells = list(np.ndindex(counts.shape))
+    paths = [folder / f"{name}.csv" for name in ("long", "green", "samples", "scores")]
+
+    lines = ["study_number,candidate_type,error_category,rater_index,clinically_significant,num_errors"]
+    lines += [f"{s},{RATED_CANDIDATES[c]},{k + 1},{r},{bool(g)},{counts[s, c, r, k, g]}" for s, c, r, k, g in cells]
+    paths[0].write_text("\n".join(lines) + "\n")
+
+    raters = ",".join("012345")
+    lines = [
+        f"study_number,origin,error_category,{raters},sig_mean_errors,{raters},insig_mean_errors,total_mean_errors"
+    ]
+    for s, c, k in np.ndindex(50, 4, 6):
+        blocks = [counts[s, c, :, k, g] for g in (1, 0)]
+        texts = [",".join([*map(str, block), f"{block.mean():.4f}"]) for block in blocks]
+        lines.append(f"{s},{RATED_CANDIDATES[c]},{k + 1},{','.join(texts)},{sum(b.mean() for b in blocks):.4f}")
+    paths[1].write_text("\n".join(lines) + "\n")
+
+    lines = ["study_id,gt_report," + ",".join(RATED_CANDIDATES)]
+    for s in range(50):
+        texts = [f"Made up {s}." if identical[s, c] else f"Other text {s} {c}." for c in range(4)]
+        lines.append(f'{50000000 + s},"Made  up\n {s}.",' + ",".join(texts))
+    paths[2].write_text("\n".join(lines) + "\n")
+
+    # Coarse, so that scores tie.
+    good = np.round(-counts.sum(axis=(2, 3, 4)) / 6 + rng.normal(0, 0.8, (50, 4)), 1)
+    poor = np.round(rng.normal(0, 1, (50, 4)), 1)
+    lines = ["study_number,candidate_type,bleu,poor,RadCliQ-v1,crepe,note"]
+    for s, c in np.ndindex(50, 4):
+        numbers = f"{good[s, c]},{poor[s, c]},{-good[s, c]},{-good[s, c]}"
+        lines.append(f"{s},{RATED_CANDIDATES[c]},{numbers},word")
+    paths[3].write_text("\n".join(lines) + "\n")
+    return Rated(folder, *paths, counts)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ ALLOWED = {
     "evaluation": LEAVES | {"corpora", "indexes", "retrieval", "api"},
     "api": LEAVES | {"corpora", "indexes", "retrieval"},
     "cli": LEAVES | {"corpora", "evaluation", "api", "indexes", "retrieval"},
-    "": {"api", "errors", "evaluation"},
+    "": {"api", "corpora", "errors", "evaluation"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch"}  # in a `cuda.py`: plain torch operations are what reaches a GPU

@@ -107,11 +107,11 @@ def is_missing(cell: object) -> bool:
     return cell is None or (isinstance(cell, float) and cell != cell)
 
 
-def canonical_ids(cells: Iterable[object], function: str, where: str) -> list[str]:
+def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: bool = True) -> list[str]:
     """Turn id cells into strings; every row must have one.
 
     MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`); in a column of
-    numbers only, a trailing `.0` goes too. All other ids stay as they are.
+    numbers only, a trailing `.0` goes too. All other ids stay as they are, and all of them where `mimic` is false.
     """
     ids = []
     for row, cell in enumerate(cells):
@@ -122,8 +122,8 @@ def canonical_ids(cells: Iterable[object], function: str, where: str) -> list[st
                 "Complete it."
             )
             raise InputError(msg)
-        mimic = _MIMIC_ID.fullmatch(text)
-        ids.append(mimic[1] if mimic else text)
+        found = _MIMIC_ID.fullmatch(text) if mimic else None
+        ids.append(found[1] if found else text)
     if all(re.fullmatch(r"\d+(?:\.0)?", text) for text in ids):
         ids = [text.removesuffix(".0") for text in ids]
     return ids

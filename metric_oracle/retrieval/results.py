@@ -92,13 +92,13 @@ class Results:
         """Names of the component columns."""
         return [name for name in self.table.column_names if name not in (*FIXED, *AFTER, "text")]
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, *, function: str = "retrieve") -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into the file's metadata.
 
         CSV has no metadata: its signature lies beside it as ``<path>.signature.json``. JSON Lines begins with a record
         ``{"signature": {...}}``.
         """
-        _write(Path(path), self.table, self.signature, "retrieve")
+        _write(Path(path), self.table, self.signature, function)
 
     def json_lines(self) -> Iterator[str]:
         """Yield the signature record, then one line an answer."""

@@ -1,0 +1,426 @@
+"""Errors that radiologists counted in pairs of a reference and a candidate report: ReXVal, its cousins, plain tables.
+
+Whatever the file, the counts become one array over pairs, raters, error categories and clinical significance, in an
+order that does not depend on the order of the rows. The design must be complete: an absent cell is an error, never 0.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metric_oracle.corpora.tables import (
+    Table,
+    canonical_ids,
+    check_unique,
+    existing_file,
+    is_missing,
+    read_table,
+    shown_names,
+)
+from metric_oracle.errors import InputError
+
+# Metric-oracles of ReXVal in the order of table S3 of Yu et al., and how the paper calls them.
+ORACLES = {"bleu": "BLEU", "s_emb": "CheXbert", "bertscore": "BERTScore", "radgraph": "RadGraph"}
+# What ReXVal's categories mean; RadEvalX has the same six, and two more.
+CATEGORIES = {
+    "1": "false prediction of finding",
+    "2": "omission of finding",
+    "3": "incorrect location/position of finding",
+    "4": "incorrect severity of finding",
+    "5": "mention of comparison that is not in the reference",
+    "6": "omission of comparison describing a change",
+}
+KINDS = ("total", "significant")
+
+_NAMES = {
+    "pair": ("pair_id", "pair"),
+    "study": ("study_number", "study_id", "study"),
+    "candidate": ("candidate_type", "origin", "system"),
+    "rater": ("rater_index", "rater_id", "rater", "radiologist"),
+    "category": ("error_category", "category"),
+    "significance": ("clinically_significant", "significant", "significance"),
+    "count": ("num_errors", "count", "errors"),
+}
+_TEXT_NAMES = {"reference": ("reference", "gt_report"), "prediction": ("prediction", "candidate")}
+_ID_NAMES = ("query_id", "id", "uid", "doc_id")
+_TRUTH = {"true": 1, "1": 1, "1.0": 1, "yes": 1, "false": 0, "0": 0, "0.0": 0, "no": 0}
+_FUNCTION = "read_ratings"
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Counted errors of every pair.
+
+    Attributes
+    ----------
+    pairs : list of str
+        Unique ids, P of them: the file's own, else "study/candidate", else the study.
+    studies : list of str
+        Study of each pair: the unit of resampling. ReXVal's are row numbers of its samples file, from 0.
+    candidates : list of str or None
+        Candidate type of each pair, such as the metric whose oracle it is; None where the file has none.
+    raters, categories : list of str
+        R raters and C error categories.
+    counts : int64[P, R, C, 2]
+        Errors; the last axis is clinical significance: insignificant, significant.
+    source : str
+        One line for people that says what was recognised.
+    study_ids : list of str or None
+        Of each pair, the study id that the samples file gives to the study number.
+    references, predictions : list of (str or None), or None
+        The two texts of each pair, untouched; None within a list is a missing text.
+    """
+
+    pairs: list[str]
+    studies: list[str]
+    candidates: list[str] | None
+    raters: list[str]
+    categories: list[str]
+    counts: npt.NDArray[np.int64]
+    source: str
+    study_ids: list[str] | None = None
+    references: list[str | None] | None = None
+    predictions: list[str | None] | None = None
+
+    def errors(self, kind: str) -> npt.NDArray[np.int64]:
+        """Return errors as int64[P, R, C]: all ("total"), or the clinically significant ones ("significant")."""
+        return self.counts[..., 1] if kind == "significant" else self.counts.sum(axis=-1)
+
+    def subset(self, chosen: npt.NDArray[np.bool_]) -> "Ratings":
+        """Keep the pairs where `chosen`, a bool[P], is true."""
+        kept = np.flatnonzero(chosen)
+
+        def of(items: Any) -> Any:
+            return None if items is None else [items[i] for i in kept]
+
+        return replace(
+            self,
+            pairs=of(self.pairs),
+            studies=of(self.studies),
+            candidates=of(self.candidates),
+            counts=self.counts[kept],
+            study_ids=of(self.study_ids),
+            references=of(self.references),
+            predictions=of(self.predictions),
+        )
+
+    def without_identical(self, function: str) -> "Ratings":
+        """Drop the pairs whose two texts are the same up to white space, as ReXVal* of Cho et al. (2025) does."""
+        if self.references is None or self.predictions is None:
+            msg = (
+                f"{function}: samples must be given to find identical pairs; got None. "
+                "Add --samples 50_samples_gt_and_candidates.csv."
+            )
+            raise InputError(msg)
+        two = list(zip(self.references, self.predictions, strict=True))
+        lacking = [pair for pair, texts in zip(self.pairs, two, strict=True) if None in texts]
+        if lacking:
+            msg = (
+                f"{function}: samples must hold both texts of every pair to find identical ones; got "
+                f"{len(lacking)} without, first {shown_names(lacking[:3])}. Complete the file."
+            )
+            raise InputError(msg)
+        return self.subset(np.array([str(a).split() != str(b).split() for a, b in two]))
+
+
+def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Ratings:
+    """Read counted errors; which layout a file has follows from its header.
+
+    Parameters
+    ----------
+    path : path
+        ReXVal's ``6_valid_raters_per_rater_error_categories.csv``, GREEN's table of it
+        (``total_mean_error_radiologist_categories.csv``), or any table with one row for each pair, rater, error
+        category and significance (RadEvalX and the like). The pair is a column ``pair_id``, or ``study_id`` (or
+        ``study_number``) with ``candidate_type``, or the study alone.
+    samples : path
+        The texts: ReXVal's ``50_samples_gt_and_candidates.csv``, or a table with the pair, ``reference`` and
+        ``prediction``.
+    """
+    path = existing_file(Path(path), _FUNCTION)
+    table = read_table(path, _FUNCTION)
+    if {"study_number", "error_category", "sig_mean_errors", "insig_mean_errors"} <= set(table.names):
+        ratings = _read_green(table)
+    else:
+        ratings = _read_long(table)
+    if samples is not None:
+        ratings = _with_texts(ratings, read_table(existing_file(Path(samples), _FUNCTION, "samples"), _FUNCTION))
+    return ratings
+
+
+def match_pairs(ratings: Ratings, table: Table, function: str) -> tuple[npt.NDArray[np.int64], set[str]]:
+    """Find the row of each pair in a table about the same pairs.
+
+    The pair is said by a column ``pair_id`` or ``pair``; else by study and candidate type; else by the one id column.
+    A column ``study_number`` holds ReXVal's row numbers; another study column holds ids of the samples file where that
+    was read.
+
+    Returns
+    -------
+    rows : int64[P]
+    names : set of str
+        The columns that said it.
+    """
+    where = f"the pairs of {table.path}"
+    known = ratings.pairs
+    name = _name_of(table, "pair", function)
+    study, candidate = (_name_of(table, role, function) for role in ("study", "candidate"))
+    if not name and study and candidate and ratings.candidates is not None:
+        by_number = study.lower() == "study_number" or ratings.study_ids is None
+        known = _joined(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
+        ids = _joined(_labels(table, study, function, mimic=True), _labels(table, candidate, function))
+        names = {study, candidate}
+        check_unique(known, function, "ratings joined by study and candidate type")
+    else:
+        found = [name] if name else [study] if study else [n for n in table.names if n.lower() in _ID_NAMES]
+        if len(found) != 1 or found[0] is None:
+            msg = (
+                f"{function}: {table.path} must say the pair of each row by a column pair_id, or by study_id and "
+                f"candidate_type; got columns {shown_names(table.names)}. Add or rename one."
+            )
+            raise InputError(msg)
+        ids, names = _labels(table, found[0], function, mimic=found[0] == study), {found[0]}
+    check_unique(ids, function, where)
+    row_of = {pair: row for row, pair in enumerate(ids)}
+    if row_of.keys().isdisjoint(known):
+        msg = (
+            f"{function}: {where} must be those of the ratings; got none of {len(known)}: ids there are like "
+            f"{shown_names(ids[:1])}, rated pairs like {shown_names(known[:1])}. Join them by the same ids."
+        )
+        raise InputError(msg)
+    for some, rule in (
+        (sorted(row_of.keys() - set(known)), "among the rated ones; got {} others"),
+        ([pair for pair in known if pair not in row_of], "all the rated ones; got none for {} of them"),
+    ):
+        if some:
+            msg = (
+                f"{function}: {where} must be {rule.format(len(some))}, first {shown_names(some[:3])}. "
+                "Repair the file, or check that it is of these ratings."
+            )
+            raise InputError(msg)
+    return np.array([row_of[pair] for pair in known], np.int64), names
+
+
+def _read_long(table: Table) -> Ratings:
+    found = {role: _name_of(table, role, _FUNCTION) for role in _NAMES}
+    lacking = [role for role in ("rater", "category", "significance", "count") if found[role] is None]
+    if found["pair"] is None and found["study"] is None:
+        lacking.insert(0, "pair")
+    if lacking:
+        msg = (
+            f"{_FUNCTION}: ratings must have a column for each of pair or study, rater, category, significance and "
+            f"count; got none for {', '.join(lacking)} in {table.path}. Name it like "
+            f"{' or like '.join(_NAMES[role][0] for role in lacking)}."
+        )
+        raise InputError(msg)
+    labels = {
+        role: _labels(table, name, _FUNCTION, mimic=role == "study")
+        for role in ("pair", "study", "candidate", "rater", "category")
+        if (name := found[role]) is not None
+    }
+    significant = _numbers(table, found["significance"], "true or false", _as_truth)
+    count = _numbers(table, found["count"], "a whole number from 0", _as_count)
+    return _assemble(table, "counts by row", labels, significant, count)
+
+
+def _read_green(table: Table) -> Ratings:
+    """Read by position: the two blocks of raters bear the same names, or pandas' `0.1` for the second."""
+    ends = [table.names.index(name) for name in ("error_category", "sig_mean_errors", "insig_mean_errors")]
+    blocks = [range(a + 1, b) for a, b in pairwise(ends)]
+    raters = [[table.names[place].strip().removesuffix(".1") for place in block] for block in blocks]
+    if not raters[0] or raters[0] != raters[1]:
+        msg = (
+            f"{_FUNCTION}: ratings must have the same raters before sig_mean_errors and before insig_mean_errors; got "
+            f"{len(raters[0])} and {len(raters[1])} columns, or other names, in {table.path}. Fetch the file again."
+        )
+        raise InputError(msg)
+    check_unique(raters[0], _FUNCTION, f"the raters of {table.path}")
+    names = {role: _name_of(table, role, _FUNCTION) for role in ("study", "candidate", "category")}
+    once = {
+        role: _labels(table, name, _FUNCTION, mimic=role == "study") for role, name in names.items() if name is not None
+    }
+    labels: dict[str, list[str]] = {role: [] for role in (*once, "rater")}
+    significant: list[int] = []
+    count: list[int] = []
+    for is_significant, block in zip((1, 0), blocks, strict=True):
+        for rater, place in zip(raters[0], block, strict=True):
+            for role, cells in once.items():
+                labels[role] += cells
+            labels["rater"] += [rater] * table.n_rows
+            significant += [is_significant] * table.n_rows
+            count += _numbers(table, place, "a whole number from 0", _as_count)
+    return _assemble(table, "GREEN's columns of raters", labels, significant, count)
+
+
+def _assemble(
+    table: Table, layout: str, labels: dict[str, list[str]], significant: list[int], count: list[int]
+) -> Ratings:
+    """Put counts given by row into the array, after checking that each cell of the design occurs once."""
+    if not count:
+        msg = f"{_FUNCTION}: ratings must have rows; got none in {table.path}. Fetch the file again."
+        raise InputError(msg)
+    by_candidate = "pair" not in labels and "candidate" in labels
+    if by_candidate:
+        labels["pair"] = _joined(labels["study"], labels["candidate"])
+    elif "pair" not in labels:
+        labels["pair"] = labels["study"]
+    labels.setdefault("study", labels["pair"])  # without studies, each pair is its own
+    of_pair: dict[str, tuple[str, ...]] = {}
+    for pair, *others in zip(*(labels[role] for role in ("pair", "study", "candidate") if role in labels), strict=True):
+        if of_pair.setdefault(pair, tuple(others)) != tuple(others):
+            msg = (
+                f"{_FUNCTION}: every pair of {table.path} must be of one study and one candidate type; got several "
+                f"for {shown_names([pair])}. Repair the file."
+            )
+            raise InputError(msg)
+
+    candidates = _candidate_order(labels["candidate"]) if "candidate" in labels else []
+    studies = _ordered(labels["study"])
+    if by_candidate:  # a pair with no row at all is absent too
+        of_pair = {f"{study}/{candidate}": (study, candidate) for study in studies for candidate in candidates}
+        pairs = list(of_pair)
+    else:
+        places = [{label: i for i, label in enumerate(some)} for some in (studies, candidates)]
+        natural = {pair: i for i, pair in enumerate(_ordered(of_pair))}
+        pairs = sorted(natural, key=lambda pair: (*map(dict.get, places, of_pair[pair]), natural[pair]))
+    axes = (pairs, _ordered(labels["rater"]), _ordered(labels["category"]))
+    shape = (*map(len, axes), 2)
+    codes = []
+    for axis, role in zip(axes, ("pair", "rater", "category"), strict=True):
+        code = {label: i for i, label in enumerate(axis)}
+        codes.append(np.array([code[label] for label in labels[role]], np.int64))
+    cells = np.ravel_multi_index((*codes, np.array(significant, np.int64)), shape)
+    times = np.bincount(cells, minlength=int(np.prod(shape)))
+    if (times != 1).any():
+        first = int(np.flatnonzero(times != 1)[0])
+        i, j, k, s = (int(part) for part in np.unravel_index(first, shape))
+        got = f"{times[first]} rows" if times[first] else "none"
+        msg = (
+            f"{_FUNCTION}: {table.path} must have one row for each pair, rater, category and significance "
+            f"({times.size:,}); got {got} for pair {shown_names([axes[0][i]])}, rater {shown_names([axes[1][j]])}, "
+            f"category {shown_names([axes[2][k]])}, {('insignificant', 'significant')[s]} ({(times == 0).sum():,} "
+            f"absent, {(times > 1).sum():,} doubled). Repair the file: no error is a row with 0."
+        )
+        raise InputError(msg)
+    counts = np.zeros(times.size, np.int64)
+    counts[cells] = count
+    source = (
+        f"{layout}: {len(pairs):,} pairs, {len(studies):,} studies, {shape[1]} raters, {shape[2]} error categories, "
+        f"{counts.sum():,} errors"
+    )
+    return Ratings(
+        pairs,
+        [of_pair[pair][0] for pair in pairs],
+        [of_pair[pair][1] for pair in pairs] if candidates else None,
+        axes[1],
+        axes[2],
+        counts.reshape(shape),
+        source,
+    )
+
+
+def _with_texts(ratings: Ratings, table: Table) -> Ratings:
+    """Add the texts of a samples file."""
+    types = set(ratings.candidates or ())
+    if "gt_report" in table.names and types and types <= set(table.names):
+        numbers = {str(row) for row in range(table.n_rows)}
+        if set(ratings.studies) != numbers:
+            msg = (
+                f"{_FUNCTION}: samples must have one row for each study_number from 0; got {table.n_rows} rows in "
+                f"{table.path} for {len(set(ratings.studies))} studies. Use the samples file of these ratings."
+            )
+            raise InputError(msg)
+        ids = canonical_ids(table.column("study_id", _FUNCTION, "samples"), _FUNCTION, f"the studies of {table.path}")
+        check_unique(ids, _FUNCTION, f"the studies of {table.path}")
+        columns = {name: _texts(table, name) for name in ("gt_report", *types)}
+        numbered = [(int(study), kind) for study, kind in zip(ratings.studies, ratings.candidates or (), strict=True)]
+        return replace(
+            ratings,
+            study_ids=[ids[row] for row, _ in numbered],
+            references=[columns["gt_report"][row] for row, _ in numbered],
+            predictions=[columns[kind][row] for row, kind in numbered],
+        )
+    found = {role: [n for n in table.names if n.lower() in names] for role, names in _TEXT_NAMES.items()}
+    if any(len(names) != 1 for names in found.values()):
+        msg = (
+            f"{_FUNCTION}: samples must have the columns gt_report and one for each candidate type, or the pair, "
+            f"reference and prediction; got columns {shown_names(table.names)} in {table.path}. Rename them."
+        )
+        raise InputError(msg)
+    rows, _ = match_pairs(ratings, table, _FUNCTION)
+    references, predictions = (_texts(table, names[0]) for names in found.values())
+    return replace(
+        ratings, references=[references[row] for row in rows], predictions=[predictions[row] for row in rows]
+    )
+
+
+def _texts(table: Table, name: str) -> list[str | None]:
+    return [None if is_missing(cell) else str(cell) for cell in table.column(name, _FUNCTION, "samples")]
+
+
+def _name_of(table: Table, role: str, function: str) -> str | None:
+    """Return the one column that plays a role by its name, or None."""
+    found = [name for name in table.names if name.lower() in _NAMES[role]]
+    if len(found) > 1:
+        msg = (
+            f"{function}: {table.path} must have one column for the {role}; got {shown_names(found)}. "
+            "Keep or rename one."
+        )
+        raise InputError(msg)
+    return found[0] if found else None
+
+
+def _labels(table: Table, name: str, function: str, *, mimic: bool = False) -> list[str]:
+    """Return the ids of a column as text; those of MIMIC-CXR lose their prefix where the column is one of studies."""
+    return canonical_ids(
+        table.column(name, function, name), function, f"column {shown_names([name])} of {table.path}", mimic=mimic
+    )
+
+
+def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> list[int]:
+    """Return the cells of a column (by name or position) as integers."""
+    place = name if isinstance(name, int) else table.names.index(str(name))
+    column = table.columns[place]
+    values = []
+    for row, cell in enumerate(column if isinstance(column, list) else column.to_pylist()):
+        value = convert(cell)
+        if value is None:
+            msg = (
+                f"{_FUNCTION}: column {shown_names([table.names[place]])} of {table.path} must hold {rule} in every "
+                f"row; got something else in row {row + 1}. Repair it."
+            )
+            raise InputError(msg)
+        values.append(value)
+    return values
+
+
+def _as_truth(cell: object) -> int | None:
+    return _TRUTH.get(str(cell).strip().lower())
+
+
+def _as_count(cell: object) -> int | None:
+    try:
+        value = -1.0 if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return int(value) if 0 <= value < 1e9 and value.is_integer() else None
+
+
+def _joined(studies: Iterable[str], candidates: Iterable[str]) -> list[str]:
+    return [f"{study}/{candidate}" for study, candidate in zip(studies, candidates, strict=True)]
+
+
+def _ordered(labels: Iterable[str]) -> list[str]:
+    """Return the distinct labels: by number where all are numbers, else by letter."""
+    distinct = sorted(set(labels))
+    return sorted(distinct, key=int) if all(label.isdecimal() for label in distinct) else distinct
+
+
+def _candidate_order(labels: Iterable[str]) -> list[str]:
+    distinct = set(labels)
+    return [name for name in ORACLES if name in distinct] if distinct <= set(ORACLES) else _ordered(distinct)

@@ -1,0 +1,382 @@
+import csv
+import io
+import json
+import sys
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from metric_oracle.corpora.raters import Ratings, read_ratings
+from metric_oracle.errors import BackendError, InputError
+from metric_oracle.evaluation import alignment
+from metric_oracle.evaluation.alignment import MEAN, align, plot_alignment
+from metric_oracle.evaluation.sheets import write_sheets
+
+CANDIDATES = ("bleu", "s_emb", "bertscore", "radgraph")
+
+
+@pytest.fixture(scope="module")
+def aligned(rated):
+    return align(rated.long, rated.scores, lower_is_better=["crepe"])
+
+
+def record(found, metric, errors, rater, statistic):
+    keys = {"metric": metric, "errors": errors, "rater": rater, "statistic": statistic}
+    (row,) = [r for r in found.table.to_pylist() if all(r[key] == value for key, value in keys.items())]
+    return row
+
+
+def scores_of(rated, name):
+    """Read a column of the made-up scores without our reader: float64[200], by study, then candidate."""
+    with rated.scores.open(newline="") as file:
+        rows = {(int(row["study_number"]), row["candidate_type"]): float(row[name]) for row in csv.DictReader(file)}
+    return np.array([rows[s, c] for s in range(50) for c in CANDIDATES])
+
+
+def small(tmp_path, counts, scores, studies=None, **options):
+    """Align scores with one rater's counts of one category; `studies` names the study of each pair."""
+    n = len(counts)
+    studies = studies or [f"s{i // 2:02}" for i in range(n)]
+    lines = ["pair_id,study_id,rater,category,significant,count"]
+    for i, (study, count) in enumerate(zip(studies, counts, strict=True)):
+        lines += [f"p{i},{study},R,1,1,{count}", f"p{i},{study},R,1,0,0"]
+    (tmp_path / "r.csv").write_text("\n".join(lines))
+    (tmp_path / "s.csv").write_text("\n".join(["pair_id,x", *(f"p{i},{score}" for i, score in enumerate(scores))]))
+    return align(tmp_path / "r.csv", tmp_path / "s.csv", **{"resamples": 200, **options})
+
+
+# The statistic
+
+
+def test_values_are_those_of_scipy(rated, aligned):
+    total, significant = rated.counts.sum(axis=(3, 4)).reshape(200, 6), rated.counts[..., 1].sum(3).reshape(200, 6)
+    assert list(aligned.scores) == ["bleu", "poor", "RadCliQ-v1", "crepe"]
+    for name, sign in (("bleu", -1), ("poor", -1), ("RadCliQ-v1", 1), ("crepe", 1)):
+        x = scores_of(rated, name)
+        assert np.array_equal(aligned.scores[name], x)
+        for kind, errors in (("total", total), ("significant", significant)):
+            for rater in range(6):
+                expected = stats.kendalltau(x, sign * errors[:, rater], variant="b").statistic
+                assert record(aligned, name, kind, str(rater), "tau-b")["value"] == expected
+                expected = stats.spearmanr(x, sign * errors[:, rater]).statistic
+                assert record(aligned, name, kind, str(rater), "spearman")["value"] == expected
+            expected = stats.kendalltau(x, sign * errors.mean(axis=1)).statistic
+            assert record(aligned, name, kind, MEAN, "tau-b")["value"] == expected
+            assert np.allclose(aligned.errors[kind], errors.mean(axis=1), rtol=1e-15)
+    assert aligned.table.num_rows == 4 * 2 * 7 * 2
+
+
+def test_agreement_is_positive_in_either_direction(aligned):
+    values = [record(aligned, name, "total", MEAN, "tau-b")["value"] for name in ("bleu", "RadCliQ-v1", "crepe")]
+    assert values[0] > 0.3
+    assert values == [values[0]] * 3
+    assert aligned.signature["lower_is_better"] == ["RadCliQ-v1", "crepe"]
+    assert np.array_equal(aligned.scores["crepe"], -aligned.scores["bleu"])  # as read
+
+
+# The bootstrap
+
+
+def test_resampled_values_are_those_of_scipy_on_repeated_rows():
+    rng = np.random.default_rng(4)
+    x, y = rng.integers(0, 5, 30).astype(float), rng.integers(0, 4, 30)
+    studies = [str(s) for s in rng.integers(0, 9, 30)]
+    drawn = alignment.draw(studies, 50, 1)
+    sides = alignment.side(x, drawn), alignment.side(y, drawn)
+    n = len(set(studies))
+    assert drawn.pairs.shape == (50 + n + 1, 30)
+    for function, of_scipy in ((alignment.tau_b, stats.kendalltau), (alignment.spearman, stats.spearmanr)):
+        values = function(*sides, drawn)
+        for value, times in zip(values, drawn.pairs.astype(int), strict=True):
+            assert value == pytest.approx(of_scipy(x.repeat(times), y.repeat(times)).statistic, abs=1e-13)
+    assert (drawn.pairs[:50].sum(axis=1) != 30).any()  # studies have different numbers of pairs
+    for times in drawn.pairs:  # all pairs of a study are drawn together
+        assert all(len({t for t, study in zip(times, studies, strict=True) if study == one}) == 1 for one in studies)
+    assert (drawn.pairs[50:-1] == 0).any(axis=1).all()
+    assert (drawn.pairs[-1] == 1).all()
+
+
+@pytest.mark.parametrize("statistic", ["tau-b", "spearman"])
+def test_intervals_are_those_of_scipy(tmp_path, statistic):
+    rng = np.random.default_rng(5)
+    counts = rng.poisson(2, 28)
+    scores = np.round(-counts + rng.normal(0, 2, 28), 0)
+    found = record(small(tmp_path, counts, scores, seed=6), "x", "total", "R", statistic)
+    of_scipy = stats.kendalltau if statistic == "tau-b" else stats.spearmanr
+
+    def of_studies(studies):
+        pairs = np.concatenate([[2 * int(s), 2 * int(s) + 1] for s in studies])
+        return of_scipy(scores[pairs], -counts[pairs]).statistic
+
+    for method, prefix in (("percentile", ""), ("bca", "bca_")):
+        expected = stats.bootstrap(
+            (np.arange(14),), of_studies, n_resamples=200, vectorized=False, method=method, rng=np.random.default_rng(6)
+        ).confidence_interval
+        assert [found[f"{prefix}low"], found[f"{prefix}high"]] == pytest.approx(list(expected), abs=1e-12)
+    assert found["degenerate"] == 0
+
+
+def test_intervals_cover_the_known_value():
+    """Correlated normal scores and errors, with a part that a study shares: tau is 2 / pi * arcsin(r) throughout."""
+    r, n_studies, k = 0.6, 25, 8
+    known = 2 / np.pi * np.arcsin(r)
+    rng = np.random.default_rng(7)
+    studies = [str(s) for s in range(n_studies) for _ in range(k)]
+    covered, naive = [], []
+    for seed in range(40):
+        mix = np.array([[1, 0], [r, np.sqrt(1 - r * r)]])
+        of_study = np.repeat(rng.normal(size=(n_studies, 2)) @ mix.T, k, axis=0) * np.sqrt(0.9)
+        x, y = (of_study + rng.normal(size=(n_studies * k, 2)) @ mix.T * np.sqrt(0.1)).T
+        errors = np.round(y * 1e6).astype(np.int64)
+        for found, units in ((covered, studies), (naive, [str(i) for i in range(n_studies * k)])):
+            drawn = alignment.draw(units, 200, seed)
+            sides = alignment.side(x, drawn), alignment.side(errors, drawn)
+            tau, _ = alignment._agreement(x, errors, *sides, drawn)
+            found.append(tau["low"] <= known <= tau["high"])
+    assert np.mean(covered) >= 0.85
+    assert np.mean(naive) < 0.75  # drawing pairs instead of studies promises too much
+
+
+def test_degenerate_resamples_are_counted(tmp_path):
+    """All pairs of the second study have the same count: a resample of it alone has no correlation."""
+    counts, scores = [0, 2, 1, 1], [3, 1, 2, 5]
+    found = small(tmp_path, counts, scores, resamples=400, seed=1)
+    draws = np.random.default_rng(1).integers(0, 2, (400, 2))
+    expected = int((draws == 1).all(axis=1).sum())
+    assert expected > 50
+    for rater in ("R", MEAN):
+        row = record(found, "x", "total", rater, "tau-b")
+        assert row["degenerate"] == expected
+        assert row["low"] is not None
+        assert (row["bca_low"], row["bca_high"]) == (None, None)  # without the first study there is no value either
+    shown = " ".join(found.sheets()[0].notes)
+    assert (
+        f"Degenerate resamples, in which all scores or all counts are equal: {8 * expected:,} over all cells" in shown
+    )
+
+
+def test_a_rater_who_counts_alike_is_undefined(tmp_path):
+    found = small(tmp_path, [2, 2, 2, 2], [1, 2, 3, 4])
+    row = record(found, "x", "significant", "R", "spearman")
+    assert [row[name] for name in ("value", "low", "high", "bca_low", "bca_high")] == [None] * 5
+    assert row["degenerate"] == 200
+    assert found.sheets()[0].rows[0] == [
+        "x\nsig. and\ninsig. errors",
+        "undefined\n(equal counts)",
+        "undefined\n(equal counts)",
+    ]
+    plot_alignment(found, tmp_path / "flat.svg")
+    assert "R² undefined" in (tmp_path / "flat.svg").read_text() or (tmp_path / "flat.svg").stat().st_size > 5000
+
+
+def test_same_seed_same_numbers(rated, aligned):
+    again = align(rated.green, [rated.scores], metrics=["crepe"], lower_is_better=["crepe"])
+    first = aligned.table.filter(pc.equal(aligned.table["metric"], "crepe"))
+    assert again.table.equals(first)
+    other = align(rated.green, rated.scores, metrics=["crepe"], lower_is_better=["crepe"], seed=1)
+    assert other.table["value"].equals(first["value"])
+    assert not other.table["low"].equals(first["low"])
+    assert aligned.signature["bootstrap"] == {"unit": "study", "resamples": 1000, "seed": 0, "level": 0.95}
+    assert again.signature["ratings"] != aligned.signature["ratings"]
+    assert aligned.signature["scores"] == again.signature["scores"]
+    assert json.loads(json.dumps(aligned.signature)) == aligned.signature
+
+
+# Which pairs, which columns
+
+
+def test_without_identical(rated):
+    ratings = read_ratings(rated.long, samples=rated.samples)
+    found = align(ratings, rated.scores, metrics=["bleu"], without_identical=True, resamples=100)
+    fewer = ratings.without_identical("align")
+    kept = np.isin(ratings.pairs, fewer.pairs)
+    assert (found.signature["pairs"], found.signature["left_out"]) == (189, 11)
+    expected = stats.kendalltau(scores_of(rated, "bleu")[kept], -fewer.errors("total").sum(axis=(1, 2))).statistic
+    assert record(found, "bleu", "total", MEAN, "tau-b")["value"] == expected
+    assert "189 pairs of 50 studies (11 identical pairs left out)" in found.sheets()[0].notes[0]
+    options = {"metrics": ["bleu"], "without_identical": True, "resamples": 100}
+    assert align(rated.long, rated.scores, samples=rated.samples, **options).table.equals(found.table)
+
+
+def test_columns(rated, tmp_path):
+    more = tmp_path / "more.jsonl"
+    ids = [f"{s}/{c}" for s in range(50) for c in CANDIDATES]
+    more.write_text("\n".join(json.dumps({"pair": p, "green": i % 7, "text": "word"}) for i, p in enumerate(ids)))
+    found = align(rated.long, [rated.scores, more], lower_is_better=("green",), resamples=100)
+    assert list(found.scores) == ["bleu", "poor", "RadCliQ-v1", "crepe", "green"]
+    assert found.signature["lower_is_better"] == ["RadCliQ-v1", "green"]
+    assert [record["file"] for record in found.signature["scores"]] == ["scores.csv", "more.jsonl"]
+    one = align(rated.long, [rated.scores, more], metrics=["green", "bleu"], resamples=100)
+    assert list(one.scores) == ["bleu", "green"]
+
+
+# What people see
+
+
+def test_sheets_in_the_layout_of_table_s2(aligned, tmp_path):
+    tau, rho = aligned.sheets()
+    assert tau.title.startswith("Kendall tau-b")
+    assert rho.title.startswith("Spearman")
+    assert tau.header == ["", *(f"Rater {i}" for i in range(6)), "Mean of raters"]
+    assert [row[0] for row in tau.rows[:3]] == [
+        "bleu\nsig. and\ninsig. errors",
+        "bleu\nsig. errors",
+        "poor\nsig. and\ninsig. errors",
+    ]
+    row = record(aligned, "bleu", "significant", "2", "tau-b")
+    assert tau.rows[1][3] == f"{row['value']:.3f}\n[{row['low']:.3f} {row['high']:.3f}]"
+    assert "1,000 resamples of studies, seed 0" in tau.notes[0]
+    assert tau.notes[1] == "Lower is better: RadCliQ-v1, crepe."
+
+    given = (aligned.sheets(), aligned.table, aligned.signature, "align")
+    write_sheets(tmp_path / "t.md", *given)
+    lines = (tmp_path / "t.md").read_text().splitlines()
+    assert lines[0] == f"**{tau.title}**"
+    assert lines[2].split("|")[2].strip() == "Rater 0"
+    assert lines[4].startswith(f"| bleu sig. and insig. errors | {tau.rows[0][1].replace(chr(10), ' ')} | ")
+    assert lines[-1] == f"<!-- signature: {json.dumps(aligned.signature)} -->"
+    write_sheets(tmp_path / "t.tex", *given)
+    text = (tmp_path / "t.tex").read_text()
+    assert text.count(r"\begin{tabular}{lrrrrrrr}") == 2
+    assert r"95 \% percentile" in text
+    write_sheets(tmp_path / "t.csv", *given)
+    with (tmp_path / "t.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["value"]) for row in rows] == aligned.table["value"].to_pylist()
+    assert json.loads((tmp_path / "t.csv.signature.json").read_text()) == aligned.signature
+    with pytest.raises(
+        InputError, match=r"align: out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*t\.doc"
+    ):
+        write_sheets(tmp_path / "t.doc", *given)
+    (tmp_path / "read-only.md").mkdir()
+    with pytest.raises(InputError, match=r"align: out must be a file; got the folder .*read-only\.md"):
+        write_sheets(tmp_path / "read-only.md", *given)
+
+
+def test_names_of_columns_do_no_harm(tmp_path):
+    (tmp_path / "r.csv").write_text(
+        "pair_id,rater,category,significant,count\n"
+        + "".join(f"{p},\x1b[31mA|[b],1,{s},{n}\n" for n, p in enumerate("ab") for s in (0, 1))
+    )
+    (tmp_path / "s.csv").write_text("pair_id,x_\x1b[2J&|[red]\na,1\nb,2\n")
+    (sheet, _) = align(tmp_path / "r.csv", tmp_path / "s.csv", resamples=100).sheets()
+    console = Console(width=150, file=io.StringIO())
+    console.print(*sheet.rich())
+    shown = console.file.getvalue()
+    assert "\x1b" not in shown
+    assert "x_\ufffd[2J&|[red]" in shown
+    assert r"x_\x1b[2J&\|[red]".replace(r"\x1b", "\x1b") in sheet.markdown()
+    assert r"x\_" in sheet.latex()
+
+
+def test_picture(aligned, rated, tmp_path):
+    pytest.importorskip("matplotlib")
+    plot_alignment(aligned, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    x, y = aligned.scores["bleu"], aligned.errors["total"]
+    slope, intercept, r_squared = alignment.fit(x, y)
+    assert r_squared == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+    assert [slope, intercept] == pytest.approx(list(np.polyfit(x, y, 1)))
+    with pytest.raises(InputError, match=r"align: plot must end with \.png, \.svg or \.pdf; got .*p\.gif"):
+        plot_alignment(aligned, tmp_path / "p.gif")
+
+
+def test_picture_without_matplotlib(aligned, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    match = r'^align: plot needs matplotlib; got no module matplotlib\. .* pip install "metric-oracle\[plots\]"\.$'
+    with pytest.raises(BackendError, match=match):
+        plot_alignment(aligned, tmp_path / "p.png")
+
+
+# Errors
+
+
+def test_too_little_data(tmp_path):
+    match = r"^align: ratings must hold at least 2 studies, which the bootstrap resamples; got 1\. Rate more studies\.$"
+    with pytest.raises(InputError, match=match):
+        small(tmp_path, [0, 1, 2], [3, 2, 1], studies=["s"] * 3)
+    match = (
+        r"^align: scores must differ between pairs; got one value for all 4 in column 'x'\. Choose other columns with"
+    )
+    with pytest.raises(InputError, match=match):
+        small(tmp_path, [0, 1, 2, 3], [0.5] * 4)
+
+
+@pytest.mark.parametrize("missing", ["", "nan", "inf", "n/a"])
+def test_scores_that_are_missing(tmp_path, missing):
+    match = (
+        r"^align: scores must be a finite number for every pair; got none in column 'x' of .*s\.csv for 1, first 'p2'\."
+        r" Complete it, or choose the other columns with --metric\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        small(tmp_path, [0, 1, 2, 3], [1, 2, missing, 3])
+
+
+def test_columns_that_do_not_fit(rated, tmp_path):
+    match = (
+        r"^align: scores must have each column in one file; got 'bleu' twice, the second time in .*scores\.csv\. Rename"
+    )
+    with pytest.raises(InputError, match=match):
+        align(rated.long, [rated.scores, rated.scores])
+    match = r"^align: scores must have a column of numbers for each metric; got no 'GREEN' in .*scores\.csv\."
+    with pytest.raises(InputError, match=match):
+        align(rated.long, rated.scores, metrics=["bleu", "GREEN"])
+    (tmp_path / "s.csv").write_text("pair_id,x\np0,word\np1,word\n")
+    match = r"^align: scores must have a column of numbers for each metric; got none in .*s\.csv\."
+    with pytest.raises(InputError, match=match):
+        small(tmp_path, [1, 2], ["word", "word"])
+    with pytest.raises(InputError, match=match.replace(r".*s\.csv", "no file")):
+        align(rated.long, [])
+    match = r"^align: lower_is_better must name columns of the scores \('bleu', 'poor', .*\); got 'CREPE'\."
+    with pytest.raises(InputError, match=match):
+        align(rated.long, rated.scores, lower_is_better=["CREPE"])
+    match = (
+        r"^align: lower_is_better must name columns of other tools; got 'bleu', of which higher is better\. Drop it, or"
+    )
+    with pytest.raises(InputError, match=match):
+        align(rated.long, rated.scores, lower_is_better=["bleu"])
+    name = "RadCliQ-v1"  # says what is known
+    assert align(rated.long, rated.scores, metrics=[name], lower_is_better=[name], resamples=100)
+
+
+def test_scores_of_other_pairs(rated, tmp_path):
+    text = rated.scores.read_text()
+    other = tmp_path / "other.csv"
+    for old, new, match in (
+        (
+            "\n49,",
+            "\n50,",
+            r"must be among the rated ones; got 4 others, first '50/bertscore', '50/bleu', '50/radgraph'\.",
+        ),
+        ("\n49,radgraph", "\n48,radgraph", r"must have unique ids; got '48/radgraph' more than once"),
+        ("radgraph", "RadGraph", r"must be among the rated ones; got 50 others, first '0/RadGraph'"),
+        ("candidate_type", "kind", r"must have unique ids; got '0', '1', '2' more than once"),
+    ):
+        other.write_text(text.replace(old, new))
+        with pytest.raises(InputError, match=rf"^align: the pairs of .*other\.csv {match}"):
+            align(rated.long, other)
+    other.write_text("\n".join(line for line in text.splitlines() if not line.startswith("3,")))
+    with pytest.raises(InputError, match=r"must be all the rated ones; got none for 4 of them, first '3/bleu'"):
+        align(rated.long, other)
+    with pytest.raises(InputError, match=r"^align: scores must be an existing file; got .*none\.csv"):
+        align(rated.long, tmp_path / "none.csv")
+
+
+def test_options(rated):
+    for resamples in (99, 1000.0, True):
+        with pytest.raises(
+            InputError, match=r"^align: resamples must be an int of at least 100; got .*\. The paper takes 1"
+        ):
+            align(rated.long, rated.scores, resamples=resamples)
+    for seed in (-1, 0.5, True):
+        with pytest.raises(InputError, match=r"^align: seed must be an int from 0; got .*\. Take 0\.$"):
+            align(rated.long, rated.scores, seed=seed)
+    ratings = read_ratings(rated.long)
+    assert isinstance(ratings, Ratings)
+    with pytest.raises(
+        InputError, match=r"^align: samples must be left out with Ratings; got both\. Give them to read_rat"
+    ):
+        align(ratings, rated.scores, samples=rated.samples)

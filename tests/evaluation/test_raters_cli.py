@@ -1,0 +1,136 @@
+import csv
+import json
+import re
+import sys
+
+import pytest
+
+from metric_oracle import cli
+
+
+@pytest.fixture
+def oracle(monkeypatch, capsys):
+    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
+    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_align(oracle, rated, tmp_path):
+    given = ["align", rated.long, "--scores", rated.scores, "--lower-is-better", "crepe", "--seed", 3]
+    code, out, err = oracle(*given, "--metric", "bleu", "--metric", "crepe", "--resamples", 100)
+    assert (code, err) == (0, "")
+    header, *records = [json.loads(line) for line in out.splitlines()]
+    assert header["signature"]["bootstrap"]["seed"] == 3
+    assert header["signature"]["metrics"] == ["bleu", "crepe"]
+    assert len(records) == 2 * 2 * 7 * 2
+    assert list(records[0]) == [
+        "metric", "errors", "rater", "statistic", "value", "low", "high", "bca_low", "bca_high", "degenerate",
+    ]  # fmt: skip
+
+    path, plot = tmp_path / "t.md", tmp_path / "p.png"
+    code, out, err = oracle(*given, "--samples", rated.samples, "--without-identical", "--out", path, "--plot", plot)
+    assert (code, out) == (0, "")
+    assert err == f"{plot}: errors against scores of 4 metrics\n{path}: 2 tables\n"
+    assert "189 pairs of 50 studies (11 identical pairs left out)" in path.read_text()
+    assert plot.stat().st_size > 10_000
+
+
+def test_failure_modes(oracle, rated, tmp_path):
+    code, out, err = oracle("failure-modes", rated.green)
+    assert (code, err) == (0, "")
+    header, *records = [json.loads(line) for line in out.splitlines()]
+    assert header["signature"]["rate"] == 0.01
+    assert len(records) == 144
+    path = tmp_path / "t.csv"
+    given = ["failure-modes", rated.long, "--category", 1, "--direction", "less", "--rate", 0.05, "--out", path]
+    assert oracle(*given, "--plot", tmp_path / "p.svg") == (
+        0, "", f"{tmp_path / 'p.svg'}: mean errors of 4 candidate types\n{path}: 24 rows\n",
+    )  # fmt: skip
+    with path.open(newline="") as file:
+        assert {row["direction"] for row in csv.DictReader(file)} == {"<"}
+    assert json.loads((tmp_path / "t.csv.signature.json").read_text())["categories"] == ["1"]
+
+
+def test_on_a_terminal(oracle, rated, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "170")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    code, out, err = oracle("align", rated.long, "--scores", rated.scores, "--metric", "bleu", "--resamples", 100)
+    assert code == 0
+    out = re.sub(r"\x1b\[[\d;]*m", "", out)
+    assert re.search(r"Rater 0 +Rater 1 .* Mean of raters", out)
+    assert "100 resamples of studies, seed 0" in " ".join(out.split())
+    assert re.fullmatch(r"long\.csv \([0-9a-f]{12}\); scores\.csv \([0-9a-f]{12}\); metric-oracle [\d.]+\n", err)
+    code, out, err = oracle("failure-modes", rated.long)
+    assert "Error 1: false prediction of finding" in out
+    assert "BLEU > RadGraph" in out
+    assert out.count("p-value") == 1
+    code, out, _ = oracle("failure-modes", rated.long, "--category", 2)
+    assert out.count("p-value") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (
+            ["align", "LONG", "--scores", "SCORES", "--out", "t.doc"],
+            r"align: out must end with \.md, \.tex, \.csv, \.parque",
+        ),
+        (
+            ["align", "LONG", "--scores", "SCORES", "--out", "LONG"],
+            r"align: out must be another file than the inputs; got",
+        ),
+        (
+            ["align", "LONG", "--scores", "SCORES", "--plot", "none/p.png"],
+            r"align: plot must be in an existing folder; got",
+        ),
+        (
+            ["align", "SCORES", "--scores", "SCORES"],
+            r"read_ratings: ratings must have a column for each of pair or study,",
+        ),
+        (["align", "LONG", "--scores", "LONG"], r"align: the pairs of .* must have unique ids; got '0/bleu'"),
+        (
+            ["align", "LONG", "--scores", "SCORES", "--without-identical"],
+            r"align: samples must be given to find identical",
+        ),
+        (
+            ["failure-modes", "SCORES"],
+            r"read_ratings: ratings must have a column for each of pair or study, rater, categor",
+        ),
+        (
+            ["failure-modes", "LONG", "--plot", "p.bmp"],
+            r"failure_modes: plot must end with \.png, \.svg or \.pdf; got p\.",
+        ),
+        (
+            ["failure-modes", "none.csv"],
+            r"read_ratings: path must be an existing file; got none\.csv\. Check the name\.",
+        ),
+    ],
+)
+def test_errors_are_one_line(oracle, rated, tmp_path, monkeypatch, arguments, match):
+    monkeypatch.chdir(tmp_path)
+    before = rated.long.read_bytes()
+    files = {"LONG": rated.long, "SCORES": rated.scores}
+    code, out, err = oracle(*(files.get(argument, argument) for argument in arguments))
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert re.match("error: " + match, err), err
+    assert list(tmp_path.iterdir()) == []
+    assert rated.long.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["align", "failure-modes"])
+def test_help_teaches_by_example(oracle, command):
+    code, out, _ = oracle(command, "--help")
+    assert code == 0
+    assert f"oracle {command} 6_valid_raters_per_rater_error_categories.csv" in " ".join(out.split())
