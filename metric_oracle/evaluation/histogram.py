@@ -4,13 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.retrieval.expectation import Expectation
 
 SIZE = (6.4, 3.6)  # inches
-SOME_SHARE = 0.01  # percent; bins below end the axis where the scores have a long tail of next to nothing
 
 
 def check_plot(path: Path, inputs: Sequence[Path] = ()) -> None:
@@ -48,8 +45,7 @@ def plot_histogram(expectation: Expectation, path: str | Path) -> None:
     shares = 100 * expectation.counts / expectation.counts.sum()
     axes.stairs(shares, expectation.edges, fill=True, color="0.65")
     axes.axvline(means.mean(), color="C3", label=f"mean {means.mean():.4f}")
-    seen = np.flatnonzero(shares >= SOME_SHARE)
-    axes.set_xlim(expectation.edges[seen[0]], expectation.edges[seen[-1] + 1])
+    axes.set_xlim(expectation.edges[0], expectation.edges[-1])
     axes.set_xlabel(f"{signature['metric']} of a test report and a random report of the corpus")
     axes.set_ylabel("pairs (%)")
     axes.set_title(f"{len(means):,} test reports x {n_rows:,} reports", fontsize="medium", loc="left")

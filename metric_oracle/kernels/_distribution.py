@@ -172,9 +172,8 @@ def summarise(scores, rows, ranks, room, out):
         room.bin[u] = b
         counts[u % WAYS, b] += rows[u]
     room.wanted[:n_bins] = 0
-    for b in range(n_bins):
-        for way in range(1, WAYS):
-            counts[0, b] += counts[way, b]
+    for way in range(1, WAYS):
+        counts[0, :n_bins] += counts[way, :n_bins]
 
     # Many rows may have the least score of all, zero in most metrics: no branch tells them apart.
     at_least = np.int64(0)
@@ -185,14 +184,13 @@ def summarise(scores, rows, ranks, room, out):
     for i in range(len(ranks)):
         if ranks[i] <= at_least:
             continue
-        b = 0
-        while before[i] + counts[0, b] < ranks[i]:
-            before[i] += counts[0, b]
-            b += 1
-        home[i] = b
-        room.wanted[b] = 1
-        room.least[b] = np.inf
-        room.mass[b] = 0
+        home[i] = 0
+        while before[i] + counts[0, home[i]] < ranks[i]:
+            before[i] += counts[0, home[i]]
+            home[i] += 1
+        room.wanted[home[i]] = 1
+        room.least[home[i]] = np.inf
+        room.mass[home[i]] = 0
     # Many rows may have the least score of a bin too; what is left above it is little, and sorted.
     for u in range(n_units):
         b = np.int64(room.bin[u])

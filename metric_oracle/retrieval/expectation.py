@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,22 +117,19 @@ def expectation(
     def run(first: int) -> int:
         last = min(first + size, len(times))
         room = idle.pop() if idle else new_room(len(rows))
-        total = None
+        of_block: list[_Bins] = []
         scores_of = kernel.score_all(representation, encoded, range(first, last), **record.options)
         for q, scores in zip(range(first, last), scores_of, strict=True):
             exponent, lowest, n = summarise(scores, rows, ranks, room, found[q])
-            one = _Bins(exponent, lowest, room.counts[0, :n] * times[q])
-            total = one if total is None else _joined(total, one)
-        histograms.append(total)
+            of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
+        histograms.append(reduce(_joined, of_block))
         idle.append(room)
         return last - first
 
     # One call at a time where the kernel's products bring threads of their own.
     threads = 1 if getattr(kernel, "OWN_THREADS", False) else n_threads()
     run_blocks(run, range(0, len(times), size), len(times), threads, progress, len(encoded.which))
-    total = histograms[0]
-    for other in histograms[1:]:
-        total = _joined(total, other)
+    total = reduce(_joined, histograms)
     edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), int(bins))
     mean, sd, least, greatest, *columns = found[encoded.which].T
     table = pa.table(

@@ -4,6 +4,7 @@ RadCliQ falls as BERTScore rises, so the least RadCliQ is the greatest F1 plus a
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from metric_oracle.kernels.radgraph import cpu as radgraph
 from metric_oracle.kernels.topk.reference import select
 
 STAGES = bertscore.STAGES
-SCORERS_OF_ALL = {
+SCORERS_OF_ALL: dict[str, Any] = {
     "radgraph": partial(radgraph.score_all, family_a=0, family_b=1),
     "bertscore": bertscore.score_all,
     "chexbert": chexbert.score_all,
