@@ -179,7 +179,7 @@ class Scan(ABC):
         """Yield the records of units that may be among the k best, int32[n, 2 + C], piece by piece of the corpus."""
         n_units = len(self.index.row_ptr) - 1
         n = len(queries)
-        n_slices = max(_device.n_blocks() // n, 1)
+        n_slices = max(min(_device.n_blocks() // n, -(-n_units // (n_pieces * self.tile))), 1)
         on_device = self.put_queries(queries, n_slices)
         weight = _device.filled((BINS, n), 0, np.int32)  # of all pieces so far
         least = _device.empty(n, np.int32)
