@@ -4,17 +4,20 @@ import hashlib
 import os
 import tempfile
 import zlib
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numba import config
 
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.encoders import token_states
 from metric_oracle.encoders.token_states import Tokens
+from metric_oracle.kernels import _device
 
 
 @pytest.fixture(scope="session")
@@ -169,3 +172,36 @@ def fake_encoder():
         if find_spec("torch") is None:  # the digest of an encoding has torch's number of threads
             patch.setattr(token_states, "_digest", lambda encoder, *rest: repr((encoder.signature, *rest)))
         yield FakeEncoder
+
+
+@pytest.fixture
+def cuda_lane(monkeypatch):
+    """Return a function that lets a metric's CUDA backend run where it can: on a GPU, in Numba's simulator with tiny
+    blocks, or on torch's CPU device. It skips what cannot run; ORACLE_REQUIRE_GPU=1 makes that a failure.
+    """  # fmt: skip
+
+    def run_here(kernel):
+        reason = _device.lacking(kernel.LIBRARY)
+        if config.ENABLE_CUDASIM and kernel.LIBRARY == "numba":
+            tiny = {
+                "LANES": 2,
+                "WARPS": 2,
+                "BINS": 37,
+                "WORDS": 36,
+                "THREADS": 4,
+                "TILE": 13,
+                "BLOCKS_PER_PROCESSOR": 9,
+            }
+            homes = ("_device", "_scan", "_overlap_cuda", "rouge_l.cuda")
+            for module in (import_module(f"metric_oracle.kernels.{home}") for home in homes):
+                for name in tiny.keys() & vars(module).keys():
+                    monkeypatch.setattr(module, name, tiny[name])
+        elif reason and os.environ.get("ORACLE_REQUIRE_GPU") == "1":
+            pytest.fail(reason)
+        elif reason and kernel.LIBRARY == "torch" and find_spec("torch") is not None:
+            monkeypatch.setattr(kernel, "DEVICE", "cpu")
+            monkeypatch.setattr(_device, "lacking", lambda library: "")
+        elif reason:
+            pytest.skip(f"{reason}; NUMBA_ENABLE_CUDASIM=1 runs this in Numba's simulator")
+
+    return run_here

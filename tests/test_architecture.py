@@ -34,7 +34,7 @@ ALLOWED = {
     "": {"api", "corpora", "errors", "evaluation"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
-DEVICE_LIBRARIES = {"torch"}  # in a `cuda.py`: plain torch operations are what reaches a GPU
+DEVICE_LIBRARIES = {"torch", "faiss"}  # in a `cuda.py` and in `_device.py`, which asks for a GPU
 # What the parts of a `reference.py` may import: scores and other references, never a fast module.
 PLAIN = {"score", "reference"}
 HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib")
@@ -80,7 +80,7 @@ def broken_rules(source: str, path: Path) -> list[str]:
         if top in ("benchmarks", "tests"):
             found.append(f"{place}: nothing imports {top}")
         elif top != "metric_oracle":
-            libraries = KERNEL_LIBRARIES | (DEVICE_LIBRARIES if path.name == "cuda.py" else set())
+            libraries = KERNEL_LIBRARIES | (DEVICE_LIBRARIES if path.name in ("cuda.py", "_device.py") else set())
             if part == "kernels" and top not in libraries and top not in sys.stdlib_module_names:
                 found.append(f"{place}: kernels import NumPy, Numba and its LLVM only")
             if part in LEAVES and top not in sys.stdlib_module_names:

@@ -25,5 +25,22 @@ def inlined(function: Callable[..., Any]) -> Any:
     return numba.njit(inline="always", nogil=True, fastmath=False, error_model="numpy")(function)
 
 
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function for a GPU at its first launch, kept like those of :func:`jit`."""
+    from numba import cuda
+
+    try:
+        return cuda.jit(cache=True, fastmath=False)(function)
+    except RuntimeError:  # as above
+        return cuda.jit(fastmath=False)(function)
+
+
+def device_function(function: Callable[..., Any]) -> Any:
+    """Compile a function into the kernels that call it."""
+    from numba import cuda
+
+    return cuda.jit(device=True, fastmath=False)(function)
+
+
 # For `score.py`: the function stays plain Python for the reference and can be called from compiled kernels.
 scalar: Any = numba.extending.register_jitable

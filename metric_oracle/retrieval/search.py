@@ -18,6 +18,7 @@ from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import REPRESENTATIONS, Index
 from metric_oracle.indexes.inputs import Inputs, check_max_memory
 from metric_oracle.indexes.store import release, resident
+from metric_oracle.kernels._device import DeviceError, lacking
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import BACKENDS, Metric, get_metric
 from metric_oracle.retrieval.results import Results
@@ -73,8 +74,8 @@ def retrieve(
         A name of the registry, such as ``"bleu"`` or ``"radgraph:rg_e"``.
     k : int
         Answers a query, at most the number of corpus rows that the metric can score.
-    backend : {"auto", "cpu", "reference"}
-        "reference" scores every distinct candidate with the plain scorer.
+    backend : {"auto", "cpu", "cuda", "reference"}
+        "cuda" searches on the GPUs of this machine, "reference" scores every distinct candidate with the plain scorer.
     threads : int
         Worker threads; by default the cores of this process. The answer does not depend on it.
     text : bool
@@ -96,6 +97,8 @@ def retrieve(
     ------
     InputError
         If the metric, k, the backend or the queries do not fit the index.
+    BackendError
+        If there is no GPU for backend "cuda", or it fails or has no room.
     ExactnessError
         If a score of the checked sample differs from the reference scorer's.
     """
@@ -116,10 +119,13 @@ def retrieve(
     encoded = encode_queries(index, queries, record, settings)
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
     found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
-    stages = _search(
-        record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress,
-        len(encoded.which), max_memory,
-    )  # fmt: skip
+    try:
+        stages = _search(
+            record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress,
+            len(encoded.which), max_memory,
+        )  # fmt: skip
+    except DeviceError as error:
+        raise BackendError(str(error)) from error
     _fill_zeros(found, row_id)
     fallback = np.zeros((n, k), bool)
     if record.fallback:
@@ -167,8 +173,9 @@ def _backend(name: str, record: Metric) -> str:
         if find_spec(home) is None:
             msg = f'retrieve: backend "cuda" is not usable: {record.name} has no CUDA kernels. Use "cpu", or "auto".'
             raise BackendError(msg)
-        if not import_module(home).is_usable():
-            msg = 'retrieve: backend "cuda" is not usable: no CUDA device found. Use "cpu", or "auto".'
+        kernel = import_module(home)
+        if not kernel.is_usable():
+            msg = f'retrieve: backend "cuda" is not usable: {lacking(kernel.LIBRARY)}. Use "cpu", or "auto".'
             raise BackendError(msg)
     return "cpu" if name == "auto" else name
 
@@ -253,6 +260,9 @@ def _search(
 
     if getattr(kernel, "OWN_THREADS", False):
         _search_faiss(kernel, representation, encoded, n, k, found, threads)
+        _report(progress, n, n, n_queries, 0)
+    elif getattr(kernel, "WHOLE", False):  # a GPU takes all queries at once
+        kernel.search(representation, encoded, 0, n, k, found, None, **options)
         _report(progress, n, n, n_queries, 0)
     else:
         run_blocks(run, range(0, n, size), n, threads, progress, n_queries)

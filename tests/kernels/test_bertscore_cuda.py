@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
+from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
@@ -250,7 +251,7 @@ def examples(n: int):
 
 def product_errors(states: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return how far each float16 product is from its cosine, and the bound on it: float64[T, n]."""
-    with cuda._plain_arithmetic():
+    with _device.plain_arithmetic(cuda.DEVICE):
         on_device = [torch.from_numpy(x).to(cuda.DEVICE) for x in (states, query)]
         product = (on_device[0].half() @ on_device[1].half().T).double().cpu().numpy()
         errors = [cuda._rounding(x).cpu().numpy() for x in on_device]
@@ -305,7 +306,7 @@ def test_scores_are_between_their_bounds(kind, storage):
     weights = queries.corpus.weight_of_id[index.ids]
     totals = np.add.reduceat(weights, index.ptr[:-1])
     assert (totals == 0).any()
-    with cuda._plain_arithmetic():
+    with _device.plain_arithmetic(cuda.DEVICE):
         resident = cuda._resident(index)
         on_device = [torch.from_numpy(x).to(cuda.DEVICE) for x in (weights, totals)]
         products = cuda._products(resident, index.ptr, *on_device, queries, 0, 3)
@@ -363,14 +364,14 @@ def test_the_corpus_goes_up_once(monkeypatch):
     upload = cuda._upload
     monkeypatch.setattr(cuda, "_upload", lambda index: uploads.append(1) or upload(index))
     world = make_world(23, "random")
-    before = len(cuda._RESIDENT)
+    before = len(_device._RESIDENT)
     for k in (1, 2, 3):
         found_by(cuda, world, k, F1)
     assert uploads == [1]
-    assert len(cuda._RESIDENT) == before + 1
+    assert len(_device._RESIDENT) == before + 1
     del world
     gc.collect()
-    assert len(cuda._RESIDENT) == before
+    assert len(_device._RESIDENT) == before
 
 
 def test_pieces_are_halved_where_memory_ends(monkeypatch):
@@ -399,7 +400,7 @@ def test_too_little_memory_is_said(monkeypatch, at):
     rule = (
         'retrieve: the GPU must have room for .* states, 0.00 GB, and one query; got too little. .* use backend "cpu"'
     )
-    with pytest.raises(MemoryError, match=rule):
+    with pytest.raises(_device.DeviceError, match=rule):
         found_by(cuda, make_world(25, "random"), 1, F1)
 
 

@@ -12,10 +12,12 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import config
 
 from metric_oracle.api import build_index, load_queries, retrieve
 from metric_oracle.corpora.reports import Reports
@@ -187,6 +189,14 @@ def answers(index: Index, queries: Inputs, metric: str, k: int, backend: str = "
 # ---- the shared body -------------------------------------------------------------------------------------------------
 
 every_metric = pytest.mark.parametrize("metric", METRICS)
+ON_GPU = [m for m, record in METRICS.items() if find_spec(f"metric_oracle.kernels.{record.kernel}.cuda")]
+every_backend = pytest.mark.parametrize(
+    ("metric", "backend"),
+    [
+        *((metric, "cpu") for metric in METRICS),
+        *(pytest.param(metric, "cuda", marks=pytest.mark.gpu) for metric in ON_GPU),
+    ],
+)
 
 
 def test_the_corpus_is_as_awkward_as_promised(world):
@@ -208,14 +218,20 @@ def test_the_corpus_is_as_awkward_as_promised(world):
         assert len(getattr(representation, "features", representation).row_ptr) > 40
 
 
-@every_metric
-def test_search_equals_the_plain_scorer(world, metric):
+@every_backend
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar")  # of words of 64 bits, in the simulator
+def test_search_equals_the_plain_scorer(world, metric, backend, cuda_lane):
     n = len(scorable(world.items, metric))
     queries = asked(world.queries, metric)
+    runs = [(k, threads) for k in (1, 2, 5, n) for threads in (1, 3)]
+    if backend == "cuda":
+        cuda_lane(import_module(f"metric_oracle.kernels.{METRICS[metric].kernel}.cuda"))
+        if config.ENABLE_CUDASIM:  # slow: a few queries, the awkward two at the end among them
+            runs = [(3, 1), (n, 1)]
+            queries = subset(queries, np.r_[0 : len(queries.ids) - 2 : 24, -2:0] % len(queries.ids))
     expected = answers(world.index, queries, metric, n, "reference")
-    for k in (1, 2, 5, n):
-        for threads in (1, 3):
-            assert answers(world.index, queries, metric, k, threads=threads) == [e[:k] for e in expected]
+    for k, threads in runs:
+        assert answers(world.index, queries, metric, k, backend, threads) == [e[:k] for e in expected]
     assert answers(world.index, queries, metric, 2, "reference") == [e[:2] for e in expected]
 
 

@@ -12,6 +12,8 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes import chexbert, store
+from metric_oracle.kernels import _device
+from metric_oracle.kernels.bleu import cuda
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval import search
 
@@ -222,9 +224,30 @@ def test_unknown_backend(index, queries):
         api.retrieve(index, queries, "bleu", backend="gpu")
 
 
-def test_cuda(index, queries):
-    match = r'^retrieve: backend "cuda" is not usable: bleu-2 has no CUDA kernels\. Use "cpu", or "auto"\.$'
+def test_a_metric_without_cuda_kernels(index, queries):
+    match = r'^retrieve: backend "cuda" is not usable: radcliq has no CUDA kernels\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
+        api.retrieve(index, queries, "radcliq", backend="cuda")
+
+
+@pytest.mark.parametrize("metric", ["bleu", "rouge-l", "radgraph", "chexbert", "chexbert:labels", "bertscore"])
+def test_no_gpu(index, queries, metric, monkeypatch):
+    for reason in ("no CUDA device found", "no NVIDIA driver found"):
+        for module in (_device, search):
+            monkeypatch.setattr(module, "lacking", lambda library, reason=reason: reason)
+        match = rf'^retrieve: backend "cuda" is not usable: {reason}\. Use "cpu", or "auto"\.$'
+        with pytest.raises(BackendError, match=match):
+            api.retrieve(index, queries, metric, backend="cuda")
+
+
+def test_a_gpu_that_fails(index, queries, monkeypatch):
+    def fail(*args, **options):
+        msg = "retrieve: the GPU must last; got less. Use another."
+        raise _device.DeviceError(msg)
+
+    monkeypatch.setattr(cuda, "is_usable", lambda: True)
+    monkeypatch.setattr(cuda, "search", fail)
+    with pytest.raises(BackendError, match=r"^retrieve: the GPU must last; got less\. Use another\.$"):
         api.retrieve(index, queries, "bleu", backend="cuda")
 
 

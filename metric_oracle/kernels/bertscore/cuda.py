@@ -5,15 +5,13 @@ CPU device. Queries of one length stand side by side, as do units of one length:
 """
 
 import threading
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore.cpu import (
     SLACK,
@@ -33,6 +31,7 @@ from metric_oracle.kernels.topk.reference import select
 
 __all__ = ["components", "is_usable", "new_work", "search", "stages"]
 
+LIBRARY = "torch"
 DEVICE = "cuda"
 CELLS = 1 << 28  # products at once, 512 MB; halved where the device has no room
 BLOCK = 1 << 14  # tokens of an upload
@@ -41,7 +40,6 @@ ROUNDING = 1e-9  # for all float64 sums, here and in the exact score: far above 
 RELATIVE = 1e-12  # for F1 from its parts, and for values that only rescaling makes equal
 
 _DEVICE_LOCK = threading.Lock()  # one block of queries on the device at a time; others are finished on the host
-_RESIDENT: dict[tuple[int, str], "Resident"] = {}
 
 
 @dataclass
@@ -72,11 +70,7 @@ class Resident:
 
 def is_usable() -> bool:
     """Return whether torch is there and sees a CUDA device."""
-    try:
-        import torch
-    except ImportError:
-        return False
-    return torch.cuda.is_available()
+    return not _device.lacking(LIBRARY)
 
 
 def product_error(corpus_error, query_error, width):
@@ -101,20 +95,20 @@ def search(index, encoded, first, last, k, found, work, part=F1):
 
     Raises
     ------
-    MemoryError
+    DeviceError
         If the device cannot hold the corpus and one query.
     """
     import torch
 
     try:
-        with _DEVICE_LOCK, _plain_arithmetic():
+        with _DEVICE_LOCK, _device.plain_arithmetic(DEVICE):
             left = list(_screen(_resident(index), index.ptr, encoded, first, last, k, part))
-    except torch.OutOfMemoryError:
+    except torch.OutOfMemoryError as error:
         msg = (
             f"retrieve: the GPU must have room for the corpus's token states, {index.states.nbytes / 1e9:.2f} GB, and "
             'one query; got too little. Free its memory, or use backend "cpu".'
         )
-        raise MemoryError(msg) from None
+        raise _device.NoRoomError(msg) from error
     corpus = encoded.corpus
     n_units = len(index.ptr) - 1
     items = Items(np.arange(n_units, dtype=np.int32), np.zeros(n_units, np.float32), 0.0, True, index.row_ptr)
@@ -135,31 +129,9 @@ def stages(works):
     return {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
 
 
-@contextmanager
-def _plain_arithmetic() -> Iterator[None]:
-    """Sum float16 products in float32 throughout, whatever the process has chosen."""
-    import torch
-
-    flags = torch.backends.cuda.matmul
-    names = ("allow_fp16_reduced_precision_reduction", "allow_fp16_accumulation")
-    before = {name: getattr(flags, name) for name in names if hasattr(flags, name)}  # the second one since torch 2.7
-    try:
-        for name in before:
-            setattr(flags, name, False)
-        with torch.inference_mode(), torch.autocast(torch.device(DEVICE).type, enabled=False):
-            yield
-    finally:
-        for name, value in before.items():
-            setattr(flags, name, value)
-
-
 def _resident(index):
     """Return the corpus on the device, brought there once and kept as long as the index."""
-    key = id(index), DEVICE
-    if key not in _RESIDENT:
-        _RESIDENT[key] = _upload(index)
-        weakref.finalize(index, _RESIDENT.pop, key, None).atexit = False
-    return _RESIDENT[key]
+    return _device.resident(index, f"token states on {DEVICE}", lambda: _upload(index))
 
 
 def _upload(index):

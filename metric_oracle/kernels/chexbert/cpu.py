@@ -51,23 +51,31 @@ def score_units(units, query, vectors, out):
         out[i] = cosine(dot, square_a, square_b)
 
 
-def search(index, encoded, first, last, k, found, work):
+def nearest(index, queries, n):
+    """Return the n greatest float32 products of each query with the units: float32[Q, n], int64[Q, n]."""
+    return index.faiss_index.search(queries, n)
+
+
+def search(index, encoded, first, last, k, found, work, nearest=nearest):
     """Find the k best rows of the corpus for the distinct queries first .. last - 1.
 
-    A unit that FAISS does not return has a float32 score of at most the last one returned; where that plus the error
-    bound does not stay below the k-th exact score, more are asked for.
+    A unit that `nearest` does not return has a float32 score of at most the last one returned; where that plus the
+    error bound does not stay below the k-th exact score, more are asked for.
     """
     n_units = len(index.vectors)
     error = screen_error(index.vectors.shape[1])
     pending = np.arange(first, last)
     n = min(max(FIRST_FINALISTS, 2 * k), n_units)
     while len(pending):
-        screened, finalists = index.faiss_index.search(encoded.vectors[pending], n)
+        screened, finalists = nearest(index, encoded.vectors[pending], n)
         again = []
         for i, q in enumerate(pending):
-            exact = np.empty(n)
-            score_units(finalists[i], encoded.vectors[q], index.vectors, exact)
-            rows, scores, ties = select(finalists[i], exact, index.row_ptr, index.row_id, k)
+            # The k-th best exact score is no lower than the k-th product less the error: k units are k rows or more.
+            product = screened[i].astype(np.float64)
+            units = finalists[i][product >= product[min(k, n) - 1] - 2 * error]
+            exact = np.empty(len(units))
+            score_units(units, encoded.vectors[q], index.vectors, exact)
+            rows, scores, ties = select(units, exact, index.row_ptr, index.row_id, k)
             if n < n_units and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
                 again.append(q)
                 continue

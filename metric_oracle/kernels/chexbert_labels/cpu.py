@@ -6,14 +6,27 @@ from metric_oracle.kernels.chexbert.score import cosine
 from metric_oracle.kernels.topk.reference import select
 
 
+def cosines(corpus, squares, query):
+    """Return the exact cosines of a query with label vectors, float64[D]: small integers, every sum is exact.
+
+    Parameters
+    ----------
+    corpus : float64[D, 14]
+    squares : float64[D]
+        Squared lengths.
+    query : int8[14]
+    """
+    query = query.astype(np.float64)
+    norm = np.sqrt(squares * np.sum(query * query))
+    return np.divide(corpus @ query, norm, out=np.zeros(len(corpus)), where=norm > 0)
+
+
 def score_all(index, encoded, chosen):
     """Yield the cosine of every unit with each of some distinct queries: float64[D]."""
-    corpus = index.vectors.astype(np.float64)  # small integers: every product and sum is exact
+    corpus = index.vectors.astype(np.float64)
     squares = np.sum(corpus * corpus, axis=1)
     for q in chosen:
-        query = encoded.vectors[q].astype(np.float64)
-        norm = np.sqrt(squares * np.sum(query * query))
-        yield np.divide(corpus @ query, norm, out=np.zeros(len(corpus)), where=norm > 0)
+        yield cosines(corpus, squares, encoded.vectors[q])
 
 
 def search(index, encoded, first, last, k, found, work):

@@ -1,0 +1,251 @@
+"""The only module that asks for a GPU: whether one is there, its memory, launches, and what is said of errors.
+
+Numba's CUDA target serves the kernels over sets and sequences, torch the products of vectors. Both sit on one driver.
+"""
+
+import ctypes
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numba import config as numba_config
+from numba.core.errors import NumbaPerformanceWarning
+
+config: Any = numba_config
+LANES = 32  # threads of a warp: they read one posting list side by side
+WARPS = 4  # warps of a block: each reads another list. Registers allow 20 warps at a time; small blocks wait less
+BLOCKS_PER_PROCESSOR = 32  # of a launch: the last ones to run leave little of the device idle
+SHARE_OF_MEMORY = 0.8  # of what is free on a device
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of the driver
+_RESIDENT: dict[tuple[int, str], Any] = {}
+_RESIDENT_LOCK = threading.Lock()
+_WARNINGS_LOCK = threading.Lock()
+
+
+class DeviceError(RuntimeError):
+    """A device cannot do what was asked; one line for people, which `retrieval` passes on."""
+
+
+class NoRoomError(DeviceError):
+    """The memory of a device is used up."""
+
+
+# ---- whether there is one --------------------------------------------------------------------------------------------
+
+
+def lacking(library: str) -> str:
+    """Say why no GPU can be used through a library; nothing where one can.
+
+    Parameters
+    ----------
+    library : {"numba", "torch"}
+    """
+    if library == "numba":
+        if config.ENABLE_CUDASIM:
+            return ""
+        if find_spec("numba_cuda") is None:
+            return 'numba-cuda is not installed (pip install "metric-oracle[gpu]")'
+    else:
+        try:
+            import torch
+        except ImportError:
+            return 'PyTorch is not installed (pip install "metric-oracle[encoders]")'
+        if torch.version.cuda is None:
+            return f"this PyTorch, {torch.__version__}, was built without CUDA"
+    return _ask_driver()
+
+
+def _ask_driver() -> str:
+    """Say what the NVIDIA driver lacks; nothing where it has a device."""
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return "no NVIDIA driver found"
+    n = ctypes.c_int(0)
+    code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(n))
+    if code == _NO_DEVICE or (code == 0 and n.value == 0):
+        return "no CUDA device found"
+    return f"the NVIDIA driver answered with error {code}" if code else ""
+
+
+# ---- torch and FAISS -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def plain_arithmetic(device: str) -> Iterator[None]:
+    """Sum products of float16 and float32 in float32 throughout, whatever the process has chosen."""
+    import torch
+
+    flags = torch.backends.cuda.matmul
+    names = ("allow_fp16_reduced_precision_reduction", "allow_fp16_accumulation")
+    before = {name: getattr(flags, name) for name in names if hasattr(flags, name)}  # the second one since torch 2.7
+    precision = torch.get_float32_matmul_precision()
+    try:
+        for name in before:
+            setattr(flags, name, False)
+        torch.set_float32_matmul_precision("highest")
+        with torch.inference_mode(), torch.autocast(torch.device(device).type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        for name, value in before.items():
+            setattr(flags, name, value)
+
+
+def faiss_on_gpu() -> Any:
+    """Return FAISS where it is built for GPUs and sees one, else None."""
+    import faiss
+
+    return faiss if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0 else None
+
+
+# ---- numba -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Turn whatever the driver or the compiler raises into one line."""
+    try:
+        yield
+    except DeviceError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if "OUT_OF_MEMORY" in text:
+            raise NoRoomError(text) from error
+        msg = (
+            f"retrieve: the GPU must run this metric's kernels; got {type(error).__name__}: {text[:200]}. "
+            'Check it with nvidia-smi, or use backend "cpu".'
+        )
+        raise DeviceError(msg) from error
+
+
+def upload(array: np.ndarray) -> Any:
+    """Copy an array to the device."""
+    from numba import cuda
+
+    if array.size == 0:  # no bytes have no place on a device
+        array = np.zeros([max(n, 1) for n in array.shape], array.dtype)
+    with in_one_line():
+        return cuda.to_device(np.ascontiguousarray(array))
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
+    """Return an array on the device; what it holds is undefined."""
+    from numba import cuda
+
+    with in_one_line():
+        return cuda.device_array(shape, dtype)
+
+
+def filled(shape: int | tuple[int, ...], value: int, dtype: Any) -> Any:
+    """Return an array on the device with one value everywhere."""
+    return upload(np.full(shape, value, dtype))
+
+
+def download(array: Any) -> np.ndarray:
+    """Copy an array from the device, after everything that was launched before."""
+    with in_one_line():
+        return array.copy_to_host()
+
+
+def launch(kernel: Any, grid: tuple[int, int], *args: Any) -> None:
+    """Start a kernel with blocks of `WARPS` warps; it may still run on return."""
+    with in_one_line():
+        with _WARNINGS_LOCK, warnings.catch_warnings():
+            # One query has few blocks: no news to anybody.
+            warnings.simplefilter("ignore", NumbaPerformanceWarning)
+            configured = kernel[grid, (LANES, WARPS)]
+        configured(*args)
+
+
+def free_bytes() -> float:
+    """Return how much memory the current device may still give."""
+    from numba import cuda
+
+    with in_one_line():
+        # The simulator's device has no end.
+        return SHARE_OF_MEMORY * min(cuda.current_context().get_memory_info().free, 1 << 50)
+
+
+def n_blocks() -> int:
+    """Return how many blocks keep the current device busy."""
+    from numba import cuda
+
+    with in_one_line():
+        # The simulator's device has no such number.
+        return BLOCKS_PER_PROCESSOR * getattr(cuda.current_context().device, "MULTIPROCESSOR_COUNT", 1)
+
+
+def devices(library: str) -> list[AbstractContextManager]:
+    """Return a context for each GPU, in which it is the current one."""
+    if library == "torch":
+        import torch
+
+        return [torch.cuda.device(i) for i in range(torch.cuda.device_count())] or [nullcontext()]
+    from numba import cuda
+
+    with in_one_line():
+        return list(cuda.gpus)
+
+
+# ---- sharing and keeping ---------------------------------------------------------------------------------------------
+
+
+def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
+    """Cut n queries into one run for each GPU and let a thread do `work(device, first, last)` on each.
+
+    Raises
+    ------
+    DeviceError
+        Of the first device that fails, when all have ended.
+    """
+    contexts = devices(library)[: max(n, 1)]
+    edges = np.linspace(0, n, len(contexts) + 1).astype(int).tolist()
+
+    def run(i: int) -> None:
+        with contexts[i]:
+            work(i, edges[i], edges[i + 1])
+
+    if len(contexts) == 1:
+        run(0)
+        return
+    with ThreadPoolExecutor(len(contexts)) as pool:
+        for done in [pool.submit(run, i) for i in range(len(contexts))]:
+            done.result()
+
+
+def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` brought to a device, once for each owner and name, kept as long as the owner lives.
+
+    Parameters
+    ----------
+    owner : object
+        An opened representation.
+    name : str
+        What it is and on which device.
+    """
+    key = id(owner), name
+    if key not in _RESIDENT:
+        made = make()
+        with _RESIDENT_LOCK:
+            _RESIDENT[key] = made
+        weakref.finalize(owner, _RESIDENT.pop, key, None).atexit = False
+    return _RESIDENT[key]
+
+
+def is_resident(owner: Any, name: str) -> bool:
+    """Return whether :func:`resident` holds something for an owner."""
+    return (id(owner), name) in _RESIDENT
+
+
+def forget(owner: Any, name: str) -> None:
+    """Give the memory back that :func:`resident` holds for an owner."""
+    _RESIDENT.pop((id(owner), name), None)

@@ -1,0 +1,93 @@
+"""CheXbert search on a GPU: float32 products screen, by torch or by FAISS; finalists are re-scored on the host."""
+
+import numpy as np
+
+from metric_oracle.kernels import _device
+from metric_oracle.kernels.chexbert import cpu
+
+WHOLE = True  # one call answers all queries
+LIBRARY = "torch"
+DEVICE = "cuda"
+CELLS = 1 << 30  # products at once, 4 GB; halved where the device has no room
+FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
+
+
+def search(index, encoded, first, last, k, found, work):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`cpu.search`.
+
+    Raises
+    ------
+    DeviceError
+        If a device has no room.
+    """
+    cpu.search(index, encoded, first, last, k, found, work, nearest=nearest)
+
+
+def nearest(index, queries, n):
+    """Return the n greatest float32 products of each query with the units: float32[Q, n], int64[Q, n]."""
+    faiss = _device.faiss_on_gpu()
+    if faiss is not None and n <= FAISS_MOST:
+        with _device.in_one_line():
+            on_device = _device.resident(index, "faiss", lambda: faiss.index_cpu_to_all_gpus(index.faiss_index))
+            return on_device.search(queries, n)
+    reason = _device.lacking(LIBRARY)
+    if reason:
+        msg = (
+            f"retrieve: PyTorch must be there for more than {FAISS_MOST} neighbours on a GPU; got {n} and FAISS alone, "
+            f'{reason}. Install it, ask for fewer with k, or use backend "cpu".'
+        )
+        raise _device.DeviceError(msg)
+    product, unit = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int64)
+
+    def work(device, first, last):
+        _nearest_on(device, index, queries[first:last], n, product[first:last], unit[first:last])
+
+    _device.share("torch", len(queries), work)
+    return product, unit
+
+
+def _nearest_on(device, index, queries, n, product, unit):
+    """Do what :func:`nearest` does by torch on its current device, as many products at a time as it has room for.
+
+    Writes
+    ------
+    product, unit : float32[Q, n], int64[Q, n]
+    """
+    import torch
+
+    n_units = len(index.vectors)
+    cells, first = CELLS, 0
+    while first < len(queries):
+        last = min(first + max(cells // n_units, 1), len(queries))
+        try:
+            with _device.plain_arithmetic(DEVICE):
+                vectors = _device.resident(index, f"vectors on {device}", lambda: _put(index.vectors))
+                best = torch.topk(_put(queries[first:last]) @ vectors.T, n, dim=1)
+                product[first:last], unit[first:last] = best.values.cpu().numpy(), best.indices.cpu().numpy()
+        except torch.OutOfMemoryError as error:
+            if last - first == 1:
+                msg = (
+                    f"retrieve: the GPU must have room for the embeddings, {index.vectors.nbytes / 1e9:.2f} GB, and "
+                    'one query; got too little. Free its memory, or use backend "cpu".'
+                )
+                raise _device.NoRoomError(msg) from error
+            cells = (last - first) // 2 * n_units
+            continue
+        first = last
+
+
+def _put(array):
+    """Copy an array to torch's device; copied on the host first, because the corpus is mapped and read-only."""
+    import torch
+
+    return torch.from_numpy(np.array(array)).to(DEVICE)
+
+
+def new_work(index):
+    """Nothing is kept between calls but the corpus on the device."""
+    return
+
+
+def is_usable():
+    """Return whether there is a GPU, and torch or FAISS to use it."""
+    return not _device.lacking(LIBRARY) or _device.faiss_on_gpu() is not None

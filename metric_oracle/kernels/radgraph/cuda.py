@@ -1,0 +1,71 @@
+"""RadGraph F1 search on a GPU: entities and relations counted from posting lists, finalists scored on the host."""
+
+import numpy as np
+
+from metric_oracle.kernels import _device
+from metric_oracle.kernels._jit import device_function, jit
+from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
+from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels.radgraph.score import f1, mean_f1
+
+WHOLE = True  # one call answers all queries
+LIBRARY = "numba"
+
+
+@device_function
+def _estimate(counts, i, tile, sizes, u, query_sizes, q, family, n_families, option):
+    match_a = counts[i]
+    if n_families == 1:
+        return f1(match_a, sizes[family, u], query_sizes[q, family]) if match_a > 0 else -1.0
+    match_b = counts[i + tile]
+    if match_a + match_b == 0:
+        return -1.0
+    sizes_a, sizes_b = sizes[0, u] + query_sizes[q, 0], sizes[1, u] + query_sizes[q, 1]
+    return mean_f1(match_a, sizes_a, match_b, sizes_b)
+
+
+scan_radgraph = overlap_kernel(_estimate)
+
+
+@jit
+def _score(record, query_sizes, sizes, family, two):
+    out = np.empty(len(record))
+    for i in range(len(record)):
+        q, u = record[i, 0], record[i, 1]
+        match_a = np.int64(record[i, 2])
+        size_a, n_a = np.int64(sizes[family, u]), np.int64(query_sizes[q, family])
+        if two:
+            sizes_b = np.int64(sizes[family + 1, u]) + query_sizes[q, family + 1]
+            out[i] = mean_f1(match_a, size_a + n_a, np.int64(record[i, 3]), sizes_b)
+        else:
+            out[i] = f1(match_a, size_a, n_a)
+    return out
+
+
+def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+    Raises
+    ------
+    DeviceError
+        If a device fails or has no room.
+    """
+    two = family_b >= 0  # then they are the first and the second family
+
+    def score(record, query_sizes, sizes):
+        return _score(record, query_sizes, sizes, family_a, two)
+
+    def make():
+        return OverlapScan(index, encoded.queries, family_a, 1 + two, scan_radgraph, 0, score)
+
+    scan_all(make, np.arange(first, last), k, found)
+
+
+def new_work(index):
+    """Nothing is kept between calls but the corpus on the device."""
+    return
+
+
+def is_usable():
+    """Return whether there is a GPU, and what it takes to use it."""
+    return not _device.lacking(LIBRARY)

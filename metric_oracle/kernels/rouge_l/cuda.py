@@ -1,0 +1,381 @@
+"""ROUGE-L search on a GPU: the longest common subsequence of a query with every unit, bit-parallel, a thread a unit.
+
+Words that the corpus lacks match nothing and are left out of a query; its length still counts them. The query's words
+stand in a hash table with the bits of their positions: in shared memory for up to 64 words, else in device memory.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, int32, uint64
+
+from metric_oracle.kernels import _device
+from metric_oracle.kernels._jit import device_function, jit, kernel
+from metric_oracle.kernels._scan import BINS, MARGIN, Scan, bin_of
+from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels.rouge_l.cpu import ONES, find_positions
+from metric_oracle.kernels.rouge_l.score import rouge_l
+
+WHOLE = True  # one call answers all queries
+LIBRARY = "numba"
+GROUP = 32  # units whose words lie interleaved: the threads of a warp read side by side
+TILE = 1024  # units a block scores at a time
+BITS = 64  # words of a query in one block of bits
+SPARE = 4  # places of a hash table for each word, at least
+TABLE = SPARE * BITS  # of a query that fits into shared memory
+ZERO = np.uint64(0)
+ONE = np.uint64(1)
+
+
+class Corpus(NamedTuple):
+    """Units on the device, numbered from 0.
+
+    Attributes
+    ----------
+    word : int32[...]
+        Word i of unit u is ``word[group_ptr[u // GROUP] + i * GROUP + u % GROUP]``; shorter units of a group leave
+        places of -1 that nobody reads.
+    group_ptr : int64[ceil(D / GROUP)]
+    length : int32[D]
+    rows : int32[D]
+        Corpus rows of each unit.
+    """
+
+    word: Any
+    group_ptr: Any
+    length: Any
+    rows: Any
+
+
+class Texts(NamedTuple):
+    """Queries on the device.
+
+    Attributes
+    ----------
+    length : int32[B]
+        Words, those included that the corpus lacks.
+    n_blocks : int32[B]
+        Blocks of `BITS` known words, at least 1.
+    table_ptr : int64[B + 1]
+        Hash tables, open addressing from ``word & (size - 1)``; sizes are powers of two.
+    key : int32[H]
+        Word id, -1 for a free place.
+    first, last : int32[H]
+        Entries of the word: ``block[first:last]``, ``bits[first:last]``.
+    block : int32[E]
+        Ascending within a word.
+    bits : uint64[E]
+        Bit i of an entry is set where known word ``BITS * block + i`` is that word.
+    state : uint64[W, T]
+        Work space of each thread of a launch, for the blocks of the longest query.
+    """
+
+    length: Any
+    n_blocks: Any
+    table_ptr: Any
+    key: Any
+    first: Any
+    last: Any
+    block: Any
+    bits: Any
+    state: Any
+
+
+@device_function
+def _find(word, key, base, size):
+    """Return the place of a word in a hash table, or of a free place."""
+    place = word & (size - 1)
+    while key[base + place] != word and key[base + place] >= 0:
+        place = (place + 1) & (size - 1)
+    return base + place
+
+
+@device_function
+def _count_short(words, start, length, key, bits, size):
+    """Count the longest common subsequence with a query of up to `BITS` words."""
+    v = ONES
+    for i in range(length):
+        word = words[start + i * GROUP]
+        place = _find(word, key, 0, size)
+        if key[place] == word:
+            u = v & bits[place]
+            v = (v + u) | (v - u)
+    return np.int64(cuda.popc(~v))
+
+
+@device_function
+def _ripple(state, me, carry, j, end):
+    """Add a carry to the blocks from j on until it is used up or `end` is reached; return what is left of it."""
+    while carry > ZERO and j < end:
+        total = state[j, me] + carry
+        carry = ONE if total == ZERO else ZERO
+        state[j, me] |= total
+        j += 1
+    return carry
+
+
+@device_function
+def _count_long(words, start, length, queries, base, size, n_blocks, me):
+    """Count the longest common subsequence with a query of any length; see `cpu.count_lcs`."""
+    state = queries.state
+    for j in range(n_blocks):
+        state[j, me] = ONES
+    for i in range(length):
+        word = words[start + i * GROUP]
+        place = _find(word, queries.key, base, size)
+        if queries.key[place] == word:
+            carry = ZERO
+            done = 0  # blocks before this one are up to date
+            for e in range(queries.first[place], queries.last[place]):
+                j = queries.block[e]
+                carry = _ripple(state, me, carry, done, j)
+                v = state[j, me]
+                u = v & queries.bits[e]
+                total = v + u
+                is_over = total < v
+                total += carry
+                is_over = is_over or total < carry
+                state[j, me] = total | (v - u)
+                carry = ONE if is_over else ZERO
+                done = j + 1
+            _ripple(state, me, carry, done, n_blocks)
+    n = np.int64(0)
+    for j in range(n_blocks):
+        n += np.int64(cuda.popc(~state[j, me]))
+    return n
+
+
+@kernel
+def scan_rouge_l(corpus, queries, selection, collect):
+    """Score all units for one query a block; see `_scan.py`.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Units by ascending length, so that the threads of a warp end together.
+    queries : Texts
+        Those of this launch; block (q, s) does every s-th tile of query q.
+    selection : Selection
+    collect : bool
+        First run or second.
+
+    Writes
+    ------
+    selection.weight, .peak, every cell of peak (first run); .record, .n_records (second run)
+
+    Exactness
+    ---------
+    Lengths of subsequences are integers; the float64 score is one division, right within `MARGIN`.
+
+    Cost
+    ----
+    4 bytes, a look-up and six 64-bit operations for each word of a unit. Expected limit: integer operations, see the
+    README of this folder.
+
+    Source
+    ------
+    Hyyrö, Bit-parallel LCS-length computation revisited (AWOCA 2004).
+    """
+    key = cuda.shared.array(TABLE, int32)
+    bits = cuda.shared.array(TABLE, uint64)
+    weight = cuda.shared.array(BINS, int32)
+    top = cuda.shared.array(1, int32)
+    q = cuda.blockIdx.x
+    thread = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    n_threads = cuda.blockDim.x * cuda.blockDim.y
+    me = (cuda.blockIdx.y * cuda.gridDim.x + q) * n_threads + thread
+    n_units = corpus.rows.shape[0]
+    base = queries.table_ptr[q]
+    size = queries.table_ptr[q + 1] - base
+    n_blocks = queries.n_blocks[q]
+    if n_blocks == 1:
+        for i in range(thread, size, n_threads):
+            key[i] = queries.key[base + i]
+            bits[i] = queries.bits[queries.first[base + i]]
+    for i in range(thread, BINS, n_threads):
+        weight[i] = 0
+    for t in range(cuda.blockIdx.y, selection.peak.shape[1], cuda.gridDim.y):
+        if collect and selection.peak[q, t] < selection.least[q]:
+            continue
+        if thread == 0:
+            top[0] = -1
+        cuda.syncthreads()
+        best = -1.0
+        for u in range(t * TILE + thread, min((t + 1) * TILE, n_units), n_threads):
+            length = corpus.length[u]
+            start = corpus.group_ptr[u // GROUP] + u % GROUP
+            if n_blocks == 1:
+                lcs = _count_short(corpus.word, start, length, key, bits, size)
+            else:
+                lcs = _count_long(corpus.word, start, length, queries, base, size, n_blocks, me)
+            if lcs > 0:
+                score = rouge_l(lcs, length, queries.length[q])
+                if collect:
+                    if bin_of(score * MARGIN) >= selection.least[q]:
+                        place = cuda.atomic.add(selection.n_records, 0, 1)
+                        if place < selection.record.shape[0]:
+                            selection.record[place, 0] = q
+                            selection.record[place, 1] = u
+                            selection.record[place, 2] = lcs
+                else:
+                    cuda.atomic.add(weight, bin_of(score), corpus.rows[u])
+                    best = max(best, score)
+        if best >= 0.0:
+            cuda.atomic.max(top, 0, bin_of(best * MARGIN))
+        cuda.syncthreads()
+        if thread == 0 and not collect:
+            selection.peak[q, t] = top[0]
+    cuda.syncthreads()
+    if not collect:
+        for i in range(thread, BINS, n_threads):
+            if weight[i] > 0:
+                cuda.atomic.add(selection.weight, (i, q), weight[i])
+
+
+class SequenceScan(Scan):
+    """A scan of token sequences."""
+
+    name = "sequences"
+    n_counts = 1
+
+    def __init__(self, index, encoded):
+        self.index, self.encoded, self.tile = index, encoded, TILE
+        known = np.zeros(len(encoded.words) + 1, np.int64)
+        np.cumsum(encoded.words >= 0, out=known[1:])
+        self.n_known = known[encoded.words_ptr[1:]] - known[encoded.words_ptr[:-1]]
+
+    def unit_bytes(self):
+        """Return the memory of one unit of average size."""
+        return self.index.sequence.nbytes / (len(self.index.row_ptr) - 1) + 16
+
+    def query_bytes(self):
+        """Return the memory of the longest query: its table, and a block's work space where it needs one."""
+        n = int(self.n_known.max(initial=0))
+        n_threads = _device.LANES * _device.WARPS
+        return 12.0 * (2 * SPARE + 1) * n + (8.0 * n / BITS * n_threads if n > BITS else 0)
+
+    def put_units(self, first, last):
+        """Bring the units first .. last - 1 to the device."""
+        index = self.index
+        word, group_ptr = _interleave(index.sequence, index.sequence_ptr, first, last)
+        length = np.diff(index.sequence_ptr[first : last + 1]).astype(np.int32)
+        rows = np.diff(index.row_ptr[first : last + 1]).astype(np.int32)
+        return Corpus(*map(_device.upload, (word, group_ptr, length, rows)))
+
+    def put_queries(self, queries, n_slices):
+        """Bring queries to the device: all of up to `BITS` known words, or all of more."""
+        encoded = self.encoded
+        n_known = self.n_known[queries]
+        known_ptr = np.r_[0, np.cumsum(n_known)]
+        sizes = SPARE * 2 ** np.ceil(np.log2(np.maximum(n_known, 1))).astype(np.int64)
+        table_ptr = np.r_[0, np.cumsum(sizes)]
+        tables = _tables(
+            encoded.words, encoded.words_ptr, queries, known_ptr, table_ptr, np.zeros(len(self.index.words), np.int32)
+        )
+        n_blocks = np.maximum(-(-n_known // BITS), 1)
+        longest = int(n_blocks.max())
+        n_threads = len(queries) * n_slices * _device.LANES * _device.WARPS
+        state = _device.empty((longest, n_threads) if longest > 1 else (1, 1), np.uint64)
+        length = encoded.queries.sizes[queries, 0]
+        arrays = (length, n_blocks.astype(np.int32), table_ptr, *tables)
+        return Texts._make([*map(_device.upload, arrays), state])
+
+    def run(self, grid, corpus, queries, selection, collect):
+        """Launch the kernel."""
+        _device.launch(scan_rouge_l, grid, corpus, queries, selection, collect)
+
+    def score(self, queries, record):
+        """Return the exact scores of records."""
+        return _score(record, self.encoded.queries.sizes[queries, 0], self.index.features.sizes[0])
+
+
+@jit
+def _interleave(sequence, sequence_ptr, first, last):
+    """Lay out the words of units as `Corpus` has them."""
+    n_groups = (last - first + GROUP - 1) // GROUP
+    group_ptr = np.zeros(n_groups + 1, np.int64)
+    for g in range(n_groups):
+        u = min(first + (g + 1) * GROUP, last) - 1  # the longest
+        group_ptr[g + 1] = group_ptr[g] + GROUP * (sequence_ptr[u + 1] - sequence_ptr[u])
+    word = np.full(max(group_ptr[n_groups], 1), -1, np.int32)
+    for u in range(last - first):
+        begin = sequence_ptr[first + u]
+        start = group_ptr[u // GROUP] + u % GROUP
+        for i in range(sequence_ptr[first + u + 1] - begin):
+            word[start + i * GROUP] = sequence[begin + i]
+    return word, group_ptr[:-1].copy()
+
+
+@jit
+def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
+    """Return key, first, last, block, bits of `Texts`; `slot`, one for each word of the corpus, is all zero."""
+    key = np.full(table_ptr[-1], -1, np.int32)
+    first = np.zeros(table_ptr[-1], np.int32)
+    last = np.zeros(table_ptr[-1], np.int32)
+    block = np.zeros(max(known_ptr[-1], 1), np.int32)
+    bits = np.zeros(max(known_ptr[-1], 1), np.uint64)
+    n_entries = 0
+    for i in range(len(queries)):
+        text = np.empty(known_ptr[i + 1] - known_ptr[i], np.int64)
+        n = 0
+        for p in range(words_ptr[queries[i]], words_ptr[queries[i] + 1]):
+            if words[p] >= 0:
+                text[n] = words[p]
+                n += 1
+        positions = find_positions(text, slot)
+        size = table_ptr[i + 1] - table_ptr[i]
+        n_new = 0
+        for word in text:
+            s = slot[word]
+            if s > 0:
+                place = word & (size - 1)
+                while key[table_ptr[i] + place] >= 0:
+                    place = (place + 1) & (size - 1)
+                place += table_ptr[i]
+                key[place] = word
+                first[place] = n_entries + positions.ptr[s]
+                last[place] = n_entries + positions.ptr[s + 1]
+                n_new = max(n_new, positions.ptr[s + 1])
+                slot[word] = 0
+        for e in range(n_new):
+            block[n_entries + e] = positions.block[e]
+            bits[n_entries + e] = positions.bits[e]
+        n_entries += n_new
+    return key, first, last, block, bits
+
+
+@jit
+def _score(record, reference_length, length):
+    out = np.empty(len(record))
+    for i in range(len(record)):
+        lcs = np.int64(record[i, 2])
+        out[i] = rouge_l(lcs, np.int64(length[record[i, 1]]), np.int64(reference_length[record[i, 0]]))
+    return out
+
+
+def search(index, encoded, first, last, k, found, work):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+    Raises
+    ------
+    DeviceError
+        If a device fails or has no room.
+    """
+
+    def make():
+        return SequenceScan(index, encoded)
+
+    queries = np.arange(first, last)
+    is_long = make().n_known[first:last] > BITS
+    for some in (queries[~is_long], queries[is_long]):
+        scan_all(make, some, k, found)
+
+
+def new_work(index):
+    """Nothing is kept between calls but the corpus on the device."""
+    return
+
+
+def is_usable():
+    """Return whether there is a GPU, and what it takes to use it."""
+    return not _device.lacking(LIBRARY)

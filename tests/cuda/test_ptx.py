@@ -1,0 +1,95 @@
+"""Every CUDA kernel compiled to PTX for the types that the searches launch it with; no GPU, but NVIDIA's compiler.
+
+ORACLE_REQUIRE_NVRTC=1, as in CI, makes a missing compiler a failure.
+"""
+
+import os
+import re
+import sys
+from contextlib import nullcontext
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numba import config, cuda, typeof
+
+from metric_oracle import api
+from metric_oracle.kernels import _device
+from metric_oracle.metrics import METRICS, get_metric
+
+SHARED_BYTES = 48 * 1024  # that a block gets without asking for more
+NUMBA_METRICS = [name for name, metric in METRICS.items() if metric.kernel in ("bleu", "rouge_l", "radgraph")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler():
+    """Skip where kernels cannot be compiled."""
+    if config.ENABLE_CUDASIM:
+        pytest.skip("the simulator compiles nothing")
+    reason = "" if find_spec("numba_cuda") else 'numba-cuda is not installed (pip install "metric-oracle[gpu]")'
+    if not reason:
+        try:
+            cuda.compile_ptx(lambda x: x + 1, (typeof(1),), device=True, cc=(9, 0))
+        except Exception as error:  # whatever it raises where a library of CUDA is not there
+            reason = f"NVIDIA's compiler is not installed: {type(error).__name__}"
+    if reason and os.environ.get("ORACLE_REQUIRE_NVRTC") == "1":
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def launches(corpus, tmp_path_factory) -> dict:
+    """Return the kernels and the types of their arguments, as the searches launch them; nothing runs."""
+    folder = tmp_path_factory.mktemp("ptx")
+    long_text = " ".join(["No", "acute", "disease", "heart"] * 40)
+    index = api.build_index(corpus["train"], folder / "index", radgraph=corpus["train_graphs"])
+    queries = api.load_queries(corpus["test"], radgraph=corpus["test_graphs"])
+    queries.texts[0] = long_text  # more than one block of words
+    seen = {}
+
+    def note(kernel, grid, *args):
+        seen.setdefault((kernel.py_func.__qualname__, kernel), set()).add(tuple(map(typeof, args)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_device, "launch", note)
+        patch.setattr(_device, "upload", lambda array: np.array(array, order="C"))
+        patch.setattr(_device, "empty", np.zeros)
+        patch.setattr(_device, "download", lambda array: array)
+        patch.setattr(_device, "free_bytes", lambda: 1e12)
+        patch.setattr(_device, "n_blocks", lambda: 9)
+        patch.setattr(_device, "devices", lambda library: [nullcontext()])
+        for name in NUMBA_METRICS:
+            metric = get_metric(name)
+            representation = index.representation(metric)
+            encoded = representation.encode(queries)
+            n = int(encoded.which.max()) + 1
+            kernel = import_module(f"metric_oracle.kernels.{metric.kernel}.cuda")
+            kernel.search(representation, encoded, 0, n, 3, Nowhere(n), None, **metric.options)
+    return seen
+
+
+class Nowhere:
+    """Answers that nobody reads."""
+
+    def __init__(self, n):
+        self.rows, self.scores, self.ties = (np.zeros((n, 3), t) for t in (np.int64, np.float64, np.int64))
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+def test_every_kernel_compiles(launches, capability, monkeypatch):
+    # What a kernel calls is compiled for the current device.
+    device = SimpleNamespace(compute_capability=capability)
+    monkeypatch.setattr(sys.modules["numba.cuda.dispatcher"], "get_current_device", lambda: device)
+    assert len(launches) == 4
+    for (name, kernel), signatures in launches.items():
+        assert len(signatures) == 1, f"{name} is compiled for several types"
+        for signature in signatures:
+            ptx, _ = cuda.compile_ptx(kernel.py_func, signature, cc=capability)
+            assert ".visible .entry" in ptx
+            assert f".target sm_{capability[0]}{capability[1]}" in ptx
+            shared = [int(size) for size in re.findall(r"\.shared [^\[]*\[(\d+)\]", ptx)]
+            assert sum(shared) <= SHARED_BYTES
+            assert (".atom" in ptx or "atom." in ptx or "red." in ptx) == ("find_least" not in name)

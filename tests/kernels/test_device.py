@@ -1,0 +1,263 @@
+"""What is said where there is no GPU, and the searches through torch and FAISS; nothing here needs a device."""
+
+import ctypes
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from metric_oracle.kernels import _device
+from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
+from metric_oracle.kernels.chexbert import cuda as chexbert_cuda
+from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
+from metric_oracle.kernels.chexbert_labels import cuda as labels_cuda
+from metric_oracle.retrieval.search import Found
+
+WIDTH = 24
+
+
+class Driver:
+    """A stand-in for libcuda."""
+
+    def __init__(self, code=0, n=0):
+        self.code, self.n = code, n
+
+    def cuInit(self, flags):  # noqa: N802 - the driver's name
+        return self.code
+
+    def cuDeviceGetCount(self, pointer):  # noqa: N802
+        pointer._obj.value = self.n
+        return 0
+
+
+def install(monkeypatch, driver) -> None:
+    """Let a driver be found, and every library that would use it."""
+
+    def load(name):
+        assert name in ("libcuda.so.1", "nvcuda.dll")
+        if driver is None:
+            raise OSError
+        return driver
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setattr(_device, "find_spec", lambda name: name)
+    monkeypatch.setattr(_device.config, "ENABLE_CUDASIM", 0)
+    version = SimpleNamespace(cuda="13.0")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(version=version, __version__="2.13.0"))
+
+
+@pytest.mark.parametrize("library", ["numba", "torch"])
+@pytest.mark.parametrize(
+    ("driver", "reason"),
+    [
+        (None, "no NVIDIA driver found"),
+        (Driver(n=0), "no CUDA device found"),
+        (Driver(code=100), "no CUDA device found"),
+        (Driver(code=999), "the NVIDIA driver answered with error 999"),
+        (Driver(n=2), ""),
+    ],
+)
+def test_a_driver_is_asked(monkeypatch, library, driver, reason):
+    install(monkeypatch, driver)
+    assert _device.lacking(library) == reason
+
+
+def test_libraries_are_asked(monkeypatch):
+    install(monkeypatch, Driver(n=1))
+    monkeypatch.setattr(_device, "find_spec", lambda name: None)
+    assert _device.lacking("numba") == 'numba-cuda is not installed (pip install "metric-oracle[gpu]")'
+    cpu_only = SimpleNamespace(version=SimpleNamespace(cuda=None), __version__="2.13.0+cpu")
+    monkeypatch.setitem(sys.modules, "torch", cpu_only)
+    assert _device.lacking("torch") == "this PyTorch, 2.13.0+cpu, was built without CUDA"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert _device.lacking("torch") == 'PyTorch is not installed (pip install "metric-oracle[encoders]")'
+    assert not labels_cuda.is_usable()
+
+
+def test_a_device_that_stays_is_shared_out(monkeypatch):
+    done = []
+    monkeypatch.setattr(_device, "devices", lambda library: [nullcontext()] * 4)
+    _device.share("numba", 10, lambda *run: done.append(run))
+    assert sorted(done) == [(0, 0, 2), (1, 2, 5), (2, 5, 7), (3, 7, 10)]
+    done.clear()
+    _device.share("numba", 2, lambda *run: done.append(run))
+    assert sorted(done) == [(0, 0, 1), (1, 1, 2)]
+    done.clear()
+    _device.share("numba", 0, lambda *run: done.append(run))
+    assert done == [(0, 0, 0)]
+
+
+# ---- CheXbert --------------------------------------------------------------------------------------------------------
+
+torch = pytest.importorskip("torch")
+
+
+class Vectors:
+    """An opened representation, with repeated rows."""
+
+    def __init__(self, vectors, seed=0):
+        self.vectors = vectors
+        n = len(vectors)
+        rng = np.random.default_rng(seed)
+        unit = rng.permutation(np.r_[np.arange(n), rng.integers(0, n, n // 2)])
+        self.row_ptr = np.r_[0, np.cumsum(np.bincount(unit, minlength=n))]
+        self.row_id = np.argsort(unit, kind="stable").astype(np.int64)
+        self.faiss_index = None
+
+
+def unit_vectors(rng, n, kind):
+    """Return distinct unit vectors: "few" in tight clusters, so that float32 cannot order them."""
+    wide = rng.standard_normal((n, WIDTH))
+    if kind == "few":
+        wide = wide[rng.integers(0, 3, n)] + 1e-7 * rng.standard_normal((n, WIDTH))
+    return (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
+
+
+def answers(search, index, vectors, k, **options) -> Found:
+    n = len(vectors)
+    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    search(index, SimpleNamespace(vectors=vectors), 0, n, k, found, None, **options)
+    return found
+
+
+def assert_same(one: Found, two: Found) -> None:
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def all_products(index, queries, n):
+    """Do what FAISS does, with every unit."""
+    products = queries @ index.vectors.T
+    order = np.argsort(-products, axis=1, kind="stable")[:, :n]
+    return np.take_along_axis(products, order, axis=1), order
+
+
+@pytest.fixture(params=["random", "few"])
+def embeddings(request):
+    rng = np.random.default_rng(4)
+    vectors = unit_vectors(rng, 150, request.param)
+    vectors.flags.writeable = False
+    return Vectors(vectors), np.vstack([unit_vectors(rng, 7, request.param), vectors[:2], -vectors[:1]])
+
+
+def test_chexbert(embeddings, cuda_lane, monkeypatch):
+    cuda_lane(chexbert_cuda)
+    monkeypatch.setattr(_device, "faiss_on_gpu", lambda: None)
+    index, queries = embeddings
+    whole = Vectors(index.vectors)
+    for k in (1, 5, 40, len(index.row_id)):
+        expected = answers(chexbert_cpu.search, whole, queries, k, nearest=lambda *args: everything(*args))
+        assert_same(answers(chexbert_cuda.search, index, queries, k), expected)
+
+
+def everything(index, queries, n):
+    """Leave nothing to the bound: all units are finalists, with products that drop none."""
+    n_units = len(index.vectors)
+    ones = np.ones((len(queries), n), np.float32)
+    if n < n_units:
+        return ones, np.tile(np.arange(n), (len(queries), 1))
+    return np.ones((len(queries), n_units), np.float32), np.tile(np.arange(n_units), (len(queries), 1))
+
+
+def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatch):
+    cuda_lane(chexbert_cuda)
+    monkeypatch.setattr(_device, "faiss_on_gpu", lambda: None)
+    index, queries = embeddings
+    expected = answers(chexbert_cuda.search, index, queries, 3)
+    topk, tried = torch.topk, []
+
+    def full(product, *args, **options):
+        tried.append(len(product))
+        if len(product) > 2:
+            raise torch.OutOfMemoryError
+        return topk(product, *args, **options)
+
+    monkeypatch.setattr(torch, "topk", full)
+    assert_same(answers(chexbert_cuda.search, index, queries, 3), expected)
+    assert tried[:3] == [10, 5, 2]
+    monkeypatch.setattr(chexbert_cuda, "_put", lambda array: exec("raise torch.OutOfMemoryError", {"torch": torch}))
+    rule = r"^retrieve: the GPU must have room for the embeddings, 0\.00 GB, and one query; got too little\. "
+    with pytest.raises(_device.DeviceError, match=rule):
+        answers(chexbert_cuda.search, Vectors(index.vectors), queries, 3)
+
+
+def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
+    index, queries = embeddings
+    asked = []
+
+    def search(vectors, n):
+        asked.append(n)
+        return all_products(index, vectors, n)
+
+    copies = []
+    faiss = SimpleNamespace(
+        StandardGpuResources=None,
+        get_num_gpus=lambda: 1,
+        index_cpu_to_all_gpus=lambda _: copies.append(1) or SimpleNamespace(search=search),
+    )
+    monkeypatch.setitem(sys.modules, "faiss", faiss)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert chexbert_cuda.is_usable()
+    expected = answers(chexbert_cpu.search, index, queries, 2, nearest=everything)
+    assert_same(answers(chexbert_cuda.search, index, queries, 2), expected)
+    assert_same(answers(chexbert_cuda.search, index, queries, 2), expected)
+    assert asked[0] == 32
+    assert copies == [1]
+    monkeypatch.setattr(chexbert_cuda, "FAISS_MOST", 31)
+    rule = (
+        r"^retrieve: PyTorch must be there for more than 31 neighbours on a GPU; got 32 and FAISS alone, PyTorch is "
+        r'not installed .*\. Install it, ask for fewer with k, or use backend "cpu"\.$'
+    )
+    with pytest.raises(_device.DeviceError, match=rule):
+        answers(chexbert_cuda.search, index, queries, 2)
+
+
+def test_faiss_for_processors_is_left_alone():
+    if hasattr(pytest.importorskip("faiss"), "StandardGpuResources"):
+        pytest.skip("this FAISS is built for GPUs")
+    assert _device.faiss_on_gpu() is None
+
+
+# ---- labels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def labels():
+    rng = np.random.default_rng(5)
+    vectors = np.unique(rng.choice((-1, 0, 0, 1), (90, 14)).astype(np.int8), axis=0)
+    vectors = np.vstack([vectors, np.zeros((1, 14), np.int8)])
+    vectors.flags.writeable = False
+    return Vectors(vectors), np.vstack([vectors[3:9], -vectors[4:6], np.zeros((1, 14), np.int8)])
+
+
+def test_labels(labels, cuda_lane, monkeypatch):
+    cuda_lane(labels_cuda)
+    index, queries = labels
+    for cells in (labels_cuda.CELLS, 1, 200):
+        monkeypatch.setattr(labels_cuda, "CELLS", cells)
+        for k in (1, 6, 50, len(index.row_id)):
+            expected = answers(labels_cpu.search, index, queries, k)
+            assert_same(answers(labels_cuda.search, index, queries, k), expected)
+
+
+def test_scores_are_halved_where_memory_ends(labels, cuda_lane, monkeypatch):
+    cuda_lane(labels_cuda)
+    index, queries = labels
+    expected = answers(labels_cuda.search, index, queries, 3)
+    sqrt, least, tried = torch.sqrt, [4], []
+
+    def full(values):
+        tried.append(len(values))
+        if len(values) > least[0]:
+            raise torch.OutOfMemoryError
+        return sqrt(values)
+
+    monkeypatch.setattr(torch, "sqrt", full)
+    assert_same(answers(labels_cuda.search, index, queries, 3), expected)
+    assert tried == [9, 4, 4, 1]
+    least[0] = 0
+    rule = r"^retrieve: the GPU must have room for the scores of one query; got too little\. Free its memory, "
+    with pytest.raises(_device.DeviceError, match=rule):
+        answers(labels_cuda.search, index, queries, 3)
