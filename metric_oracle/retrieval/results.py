@@ -27,20 +27,31 @@ _KINDS = {
 }
 
 
-def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
+def check_out(
+    path: Path,
+    inputs: Sequence[Path] = (),
+    *,
+    function: str = "retrieve",
+    endings: Sequence[str] = (".parquet", ".csv", ".jsonl"),
+    argument: str = "out",
+) -> None:
     """Raise unless a result can be written there without harm to the `inputs`, before the work is done."""
-    if path.suffix.lower() not in (".parquet", ".csv", ".jsonl"):
-        msg = f"retrieve: out must end with .parquet, .csv or .jsonl; got {path}. Name one of these formats."
+    if path.suffix.lower() not in endings:
+        shown = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        msg = f"{function}: {argument} must end with {shown}; got {path}. Name one of these formats."
         raise InputError(msg)
     if not path.parent.is_dir():
-        msg = f"retrieve: out must be in an existing folder; got {path}. Make the folder first."
+        msg = f"{function}: {argument} must be in an existing folder; got {path}. Make the folder first."
         raise InputError(msg)
     if path.is_dir():
-        msg = f"retrieve: out must be a file; got the folder {path}. Name a file in it."
+        msg = f"{function}: {argument} must be a file; got the folder {path}. Name a file in it."
         raise InputError(msg)
     for given in inputs:
         if path.exists() and given.exists() and path.samefile(given):
-            msg = f"retrieve: out must be another file than the inputs; got {path}, which is one. Name another file."
+            msg = (
+                f"{function}: {argument} must be another file than the inputs; got {path}, which is one. "
+                "Name another file."
+            )
             raise InputError(msg)
 
 
@@ -65,14 +76,14 @@ class Results:
         """Names of the component columns."""
         return [name for name in self.table.column_names if name not in (*FIXED, *AFTER, "text")]
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, *, function: str = "retrieve") -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into the file's metadata.
 
         CSV has no metadata: its signature lies beside it as ``<path>.signature.json``. JSON Lines begins with a record
         ``{"signature": {...}}``.
         """
         path = Path(path)
-        check_out(path)
+        check_out(path, function=function)
         writer = {".parquet": self._parquet, ".csv": self._csv, ".jsonl": self._jsonl}[path.suffix.lower()]
         beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         signature = path.with_name(path.name + ".signature.json")
@@ -86,7 +97,7 @@ class Results:
             beside.replace(path)
         except OSError as error:
             msg = (
-                f"retrieve: out must be a place with room to write; got {path} ({error.strerror or error}). "
+                f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
                 "Name another file."
             )
             raise InputError(msg) from error

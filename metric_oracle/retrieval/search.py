@@ -48,7 +48,7 @@ def n_threads() -> int:
 def retrieve(
     index: Index,
     queries: Inputs,
-    metric: str,
+    metric: str | Metric,
     *,
     k: int = 1,
     backend: str = "auto",
@@ -65,8 +65,9 @@ def retrieve(
     queries : Inputs
         Test reports (the references; corpus reports are the candidates), with graphs, embeddings or labels where the
         metric reads them.
-    metric : str
-        A name of the registry, such as ``"bleu"`` or ``"radgraph:rg_e"``.
+    metric : str or Metric
+        A name of the registry, such as ``"bleu"`` or ``"radgraph:rg_e"``; or the record of a composite, see
+        `retrieval.composite.read_weights`.
     k : int
         Answers a query, at most the number of corpus rows that the metric can score.
     backend : {"auto", "cpu", "reference"}
@@ -78,7 +79,8 @@ def retrieve(
     progress : function
         Called with the number of queries answered since the last call.
     **settings
-        Of metrics over token states: `idf` and `rescale`, see `TokenStateIndex.encode` in `indexes.bertscore`.
+        Of metrics over token states: `idf` and `rescale`, see `TokenStateIndex.encode` in `indexes.bertscore`. Of CRG:
+        `prevalence`, see `PositiveIndex.encode` in `indexes.crg`.
 
     Returns
     -------
@@ -106,8 +108,9 @@ def retrieve(
         raise InputError(msg)
     backend = _backend(backend, record)
     check_queries(queries, record, index)
-    if settings and "bertscore" not in record.representations:
-        msg = f"retrieve: {', '.join(settings)} must be left out for metric {record.name!r}; got a value. Drop it."
+    foreign = [name for name in settings if name not in record.settings]
+    if foreign:
+        msg = f"retrieve: {', '.join(foreign)} must be left out for metric {record.name!r}; got a value. Drop it."
         raise InputError(msg)
     encoded = representation.encode(queries, **settings)
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
@@ -130,7 +133,7 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
     """Return what is needed to reproduce a result."""
     return {
         "metric": record.name,
-        "options": dict(record.options),
+        "options": record.recorded,
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": {kind: index.content["representations"][kind] for kind in record.representations},

@@ -222,22 +222,24 @@ def search(index, encoded, first, last, k, found, work, *, order, coco):
 
 
 @jit
-def _score_all(queries, q, index, matched, out):
-    count_all(queries, q, 0, index, matched[0])
-    count_all(queries, q, 1, index, matched[1])
+def _score_all(queries, q, order, coco, index, matched, out):
+    for n in range(order):
+        count_all(queries, q, n, index, matched[n])
     reference_length = np.int64(queries.sizes[q, 0])
     for u in range(len(out)):
         length = np.int64(index.sizes[0, u])
         m1, m2 = np.int64(matched[0, u]), np.int64(matched[1, u])
-        out[u] = bleu(m1, m2, 0, 0, length, reference_length, 2, False)
+        m3, m4 = np.int64(matched[2, u]), np.int64(matched[3, u])
+        out[u] = bleu(m1, m2, m3, m4, length, reference_length, order, coco)
 
 
-def score_all(index, encoded, q):
-    """Return BLEU-2 of every unit against a distinct query: float64[D]."""
-    n = len(index.features.fwd_ptr) - 1
-    out = np.empty(n)
-    _score_all(encoded.queries, q, index.features, np.empty((2, n), np.int32), out)
-    return out
+def score_all(index, encoded, chosen, *, order, coco):
+    """Yield BLEU of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+    out = np.empty(len(index.features.fwd_ptr) - 1)
+    matched = np.zeros((4, len(out)), np.int32)
+    for q in chosen:
+        _score_all(encoded.queries, q, order, coco, index.features, matched, out)
+        yield out
 
 
 def new_work(index):

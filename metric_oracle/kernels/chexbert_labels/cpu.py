@@ -5,16 +5,21 @@ import numpy as np
 from metric_oracle.kernels.topk.reference import select
 
 
-def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+def score_all(index, encoded, chosen):
+    """Yield the cosine of every unit with each of some distinct queries: float64[D]."""
     corpus = index.vectors.astype(np.float64)  # small integers: every product and sum is exact
     squares = np.sum(corpus * corpus, axis=1)
-    units = np.arange(len(corpus))
-    for q in range(first, last):
+    for q in chosen:
         query = encoded.vectors[q].astype(np.float64)
         norm = np.sqrt(squares * np.sum(query * query))
-        scores = np.divide(corpus @ query, norm, out=np.zeros(len(corpus)), where=norm > 0)
-        rows, scores, ties = select(units, scores, index.row_ptr, index.row_id, k)
+        yield np.divide(corpus @ query, norm, out=np.zeros(len(corpus)), where=norm > 0)
+
+
+def search(index, encoded, first, last, k, found, work):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+    units = np.arange(len(index.vectors))
+    for q, all_scores in enumerate(score_all(index, encoded, range(first, last)), first):
+        rows, scores, ties = select(units, all_scores, index.row_ptr, index.row_id, k)
         m = len(rows)
         found.rows[q, :m], found.scores[q, :m], found.ties[q, :m] = rows, scores, ties
 

@@ -255,8 +255,12 @@ def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
     count_all(queries, q, family_a, index, matched[0])
-    count_all(queries, q, family_b, index, matched[1])
     n_a = np.int64(queries.sizes[q, family_a])
+    if family_b < 0:
+        for u in range(len(out)):
+            out[u] = f1(np.int64(matched[0, u]), np.int64(index.sizes[family_a, u]), n_a)
+        return
+    count_all(queries, q, family_b, index, matched[1])
     n_b = np.int64(queries.sizes[q, family_b])
     for u in range(len(out)):
         sizes_a = index.sizes[family_a, u] + n_a
@@ -264,12 +268,13 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[u] = mean_f1(np.int64(matched[0, u]), sizes_a, np.int64(matched[1, u]), sizes_b)
 
 
-def score_all(index, encoded, q):
-    """Return the RadGraph F1 of Yu et al. of a distinct query with every unit: float64[D]."""
-    n = len(index.features.fwd_ptr) - 1
-    out = np.empty(n)
-    _score_all(encoded.queries, q, 0, 1, index.features, np.empty((2, n), np.int32), out)
-    return out
+def score_all(index, encoded, chosen, *, family_a, family_b):
+    """Yield the F1 of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+    out = np.empty(len(index.features.fwd_ptr) - 1)
+    matched = np.empty((2, len(out)), np.int32)
+    for q in chosen:
+        _score_all(encoded.queries, q, family_a, family_b, index.features, matched, out)
+        yield out
 
 
 def new_work(index):

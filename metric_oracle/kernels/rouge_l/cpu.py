@@ -290,6 +290,29 @@ def search(index, encoded, first, last, k, found, work):
     )  # fmt: skip
 
 
+@jit
+def _score_all(words, sequence, sequence_ptr, slot, out):
+    positions = find_positions(words, slot)
+    state = np.empty((len(words) + 63) // 64, np.uint64)
+    for u in range(len(out)):
+        begin, end = sequence_ptr[u], sequence_ptr[u + 1]
+        lcs = count_lcs(sequence, begin, end, slot, positions, state)
+        out[u] = rouge_l(lcs, np.int64(end - begin), np.int64(len(words)))
+    for word in words:
+        if word >= 0:
+            slot[word] = 0
+
+
+def score_all(index, encoded, chosen):
+    """Yield ROUGE-L of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+    out = np.empty(len(index.features.fwd_ptr) - 1)
+    slot = np.zeros(len(index.words), np.int32)
+    for q in chosen:
+        words = encoded.words[encoded.words_ptr[q] : encoded.words_ptr[q + 1]]
+        _score_all(words, index.sequence, index.sequence_ptr, slot, out)
+        yield out
+
+
 def new_work(index):
     """Allocate the work space of one thread."""
     slot = np.zeros(len(index.words), np.int32)
