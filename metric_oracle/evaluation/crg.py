@@ -18,7 +18,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.kernels.crg.score import crg
 
-COUNTS = ("true_positives", "false_negatives", "false_positives", "true_negatives")
+COUNTS = ("tp", "fn", "fp", "tn")
 # Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.
 _IS_POSITIVE = {
     "positive": (False, True, False, True),

@@ -99,7 +99,7 @@ def _number(value: float) -> str:
 
 def crg_table(scored: CRG) -> Group:
     """Return the counts of each label and the score of each level."""
-    columns = [name.replace("_", " ") for name in COUNTS]
+    columns = [name.upper() for name in COUNTS]
     table = _table("CRG", "level", "label", *columns, "CRG", right=(*columns, "CRG"))
     for row in scored.table.to_pylist():
         counts = ["" if row[name] is None else f"{row[name]:,}" for name in COUNTS]

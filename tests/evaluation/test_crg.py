@@ -59,7 +59,7 @@ def test_counts_of_each_label(tmp_path):
         assert [row["crg"] for row in labels] == [None, None]
         assert total == {
             "level": "labels", "label": "all", "crg": scored.score,
-            **dict(zip(("true_positives", "false_negatives", "false_positives", "true_negatives"),
+            **dict(zip(("tp", "fn", "fp", "tn"),
                        [a + b for a, b in zip(x, y, strict=True)], strict=True)),
         }  # fmt: skip
 

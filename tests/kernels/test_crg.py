@@ -69,7 +69,7 @@ def test_an_empty_class_has_no_errors():
 
 def test_the_reference_scorer():
     value, counts = score({1, 2, 5}, ({2, 3, 4}, {"positives": 4, "labels": 10, "reports": 2}))
-    assert counts == {"true_positives": 1, "false_negatives": 2, "false_positives": 2}
+    assert counts == {"tp": 1, "fn": 2, "fp": 2}
     assert value == pytest.approx(1 - 2 * 2 * (2 / 4 + 2 / 6), rel=1e-15)
 
 
@@ -134,7 +134,7 @@ def test_the_mean_of_any_answer_is_its_crg(tmp_path):
         mean = np.mean([answer["score"] for answer in answers])
         expected = data_set_crg(truth, candidates[[answer["row"] for answer in answers]])
         assert 1 / (2 - mean) == pytest.approx(float(expected), rel=1e-12)
-        fn, fp = (sum(answer[name] for answer in answers) for name in ("false_negatives", "false_positives"))
+        fn, fp = (sum(answer[name] for answer in answers) for name in ("fn", "fp"))
         assert crg(fn, fp, int(truth.sum()), truth.size) == float(expected)
 
 

@@ -34,4 +34,4 @@ def new_work(index):
 def components(index, encoded, query, unit, scores):
     """Return the counts of pairs of a distinct query and a unit: int64[n] each."""
     counts = _count(encoded.positive[query], index.positive[unit])
-    return dict(zip(("true_positives", "false_negatives", "false_positives"), counts, strict=True))
+    return dict(zip(("tp", "fn", "fp"), counts, strict=True))

@@ -16,8 +16,8 @@ def score(candidate, reference):
     truth, prevalence = reference
     missed, invented = len(truth - candidate), len(candidate - truth)
     counts = {
-        "true_positives": len(truth & candidate),
-        "false_negatives": missed,
-        "false_positives": invented,
+        "tp": len(truth & candidate),
+        "fn": missed,
+        "fp": invented,
     }
     return contribution(missed, invented, **prevalence), counts
