@@ -371,6 +371,13 @@ COMPOSITES = {
     "bertscore a fault, cosines": {"chexbert": (0.7, 0.2, -0.5), "bertscore": (0.6, 0.2, 0.7)},
     "bertscore hardly counts": {"radgraph": GRAPH, "bertscore": (0.6, 0.2, -1e-7), "chexbert": (0.7, 0.2, -0.5)},
     "bertscore beyond float32": {"radgraph": GRAPH, "bertscore": (0.6, 0.2, -1e-40)},
+    # Bonuses of about 1e9 that differ by about 1: float32 cannot tell them apart.
+    "bertscore beside large sums": {
+        "radgraph:rg_e": (0, 1, -1),
+        "bleu-1": (0, 1, 1),
+        "bleu-1:coco": (0, 1, -1),
+        "bertscore": (0, 1, -1e-9),
+    },
     "bertscore above all": {"radgraph": GRAPH, "bertscore": (0.6, 0.2, -1e9), "rouge-l": BLEU},
     "cosines alone": {"chexbert": (0.7, 0.2, -0.5)},
     "cosines a fault": {"chexbert": (0.7, 0.2, 0.5), "radgraph:rg_e": GRAPH},
@@ -396,5 +403,5 @@ def test_composites_of_any_weights_equal_the_plain_scorer(world, terms):
     queries = asked(world.queries, record)
     queries = subset(queries, np.arange(0, len(queries.ids), 9))
     expected = answers(world.index, queries, record, n, "reference")
-    for k in (1, 3, n):
+    for k in (1, 3, 20, 60, n):
         assert answers(world.index, queries, record, k) == [e[:k] for e in expected]
