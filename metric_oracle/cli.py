@@ -215,7 +215,10 @@ def retrieve(
     index: IndexArgument,
     queries: Annotated[Path | None, typer.Argument(help="Test reports: a file, as for build-index.")] = None,
     metric: Annotated[
-        str, typer.Option(help='Such as bleu, bleu-4, rouge-l, radgraph, "radgraph:rg_er", chexbert.')
+        str,
+        typer.Option(
+            help='Such as bleu, rouge-l, radgraph, "radgraph:rg_er", chexbert, crg; composite with --weights.'
+        ),
     ] = "bleu",
     text: Annotated[str | None, typer.Option(help="One test report, instead of a file.")] = None,
     k: Annotated[int, typer.Option("-k", help="Answers for each test report.")] = 1,

@@ -59,7 +59,7 @@ def answers_table(results: Results) -> Group:
         lines.append(f"CRG of the best answers {1 / (2 - mean):.4f}")
     if "stages" in signature:
         shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
-        lines.append(f"pairs dropped by bounds: {', '.join(shares)}")
+        lines += [f"pairs dropped by bounds: {', '.join(shares)}"] if shares else []
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
     return Group(table, Text("; ".join(lines), style="dim"))

@@ -1,15 +1,18 @@
 """CRG: the paper's equations and Table 2, trivial answers, empty classes; the contributions against all assignments."""
 
+import io
 import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
+from metric_oracle.evaluation.tables import answers_table
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.crg.reference import score
 from metric_oracle.kernels.crg.score import contribution, crg
@@ -214,3 +217,14 @@ def test_counts_for_another_metric(tmp_path):
     match = r"^retrieve: prevalence must be left out for metric 'chexbert:labels'; got a value\. Drop it\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, inputs(np.ones((1, 14), np.uint8), "t"), "chexbert:labels", prevalence={})
+
+
+def test_the_table_tells_the_crg_of_the_best_answers(tmp_path):
+    rng = np.random.default_rng(1)
+    corpus, tests = draw(rng, 9, 13), draw(rng, 5, 13)
+    results = api.retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg")
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(answers_table(results))
+    best = 1 / (2 - results.table["score"].to_numpy().mean())
+    assert best < 1
+    assert f"CRG of the best answers {best:.4f}" in console.export_text()

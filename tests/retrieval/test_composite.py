@@ -1,6 +1,7 @@
 """Searching under a composite whose weights are in a file: RadCliQ's own as such a file, verification, error lines."""
 
 import hashlib
+import io
 import json
 import re
 import sys
@@ -284,3 +285,14 @@ def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
         InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Drop it"
     ):
         api.retrieve(index, queries, "composite", weights=write(tmp_path, terms=terms), idf="tests")
+
+
+def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, tmp_path):
+    from rich.console import Console
+
+    from metric_oracle.evaluation.tables import answers_table
+
+    for terms, expected in ((TERMS, True), ({"rouge-l": TERMS["rouge-l"]}, False)):
+        console = Console(width=150, record=True, file=io.StringIO())
+        console.print(answers_table(api.retrieve(index, queries, "composite", weights=write(tmp_path, terms=terms))))
+        assert ("dropped by bounds" in console.export_text()) == expected
