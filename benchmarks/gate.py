@@ -8,7 +8,6 @@ import pyarrow as pa
 import metric_oracle as mo
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.kernels.radcliq.score import CONSTANTS
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import subset
@@ -133,8 +132,8 @@ def _bertscores(index: Index, batch: Inputs) -> np.ndarray:
 
 def _radcliqs(index: Index, batch: Inputs, bertscores: np.ndarray) -> Iterator[np.ndarray]:
     """Return RadCliQ v1 of each query with all rows, from the definitions of its parts."""
-    constants, intercept = CONSTANTS["v1"]
-    parts = index.representation(get_metric("radcliq")).parts
+    record = get_metric("radcliq")
+    parts = index.representation(record).parts
     graphs, vectors = parts["radgraph"], parts["chexbert"]
     items = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]
     of_graphs, of_vectors = graphs.encode(batch), vectors.encode(batch)
@@ -147,4 +146,7 @@ def _radcliqs(index: Index, batch: Inputs, bertscores: np.ndarray) -> Iterator[n
             "bertscore": of_bertscore,
             "chexbert": cosines[vectors.unit_of_row],
         }
-        yield intercept + sum(w * (values[part] - mean) / scale for part, (mean, scale, w) in constants.items())
+        terms = record.recorded["terms"].items()
+        yield record.recorded["intercept"] + sum(
+            t["weight"] * (values[part] - t["mean"]) / t["scale"] for part, t in terms
+        )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from metric_oracle.errors import MetricOracleError
     from metric_oracle.evaluation.alignment import align
     from metric_oracle.evaluation.comparison import compare
+    from metric_oracle.evaluation.composite import fit_composite
+    from metric_oracle.evaluation.crg import score_crg
     from metric_oracle.evaluation.failure_modes import failure_modes
 
 _HOMES = {
@@ -37,11 +39,13 @@ _HOMES = {
     "expectation": "metric_oracle.api",
     "failure_modes": "metric_oracle.evaluation.failure_modes",
     "load_queries": "metric_oracle.api",
+    "fit_composite": "metric_oracle.evaluation.composite",
     "open_index": "metric_oracle.api",
     "read_ratings": "metric_oracle.corpora.raters",
     "read_scores": "metric_oracle.api",
     "retrieve": "metric_oracle.api",
     "score": "metric_oracle.api",
+    "score_crg": "metric_oracle.evaluation.crg",
     "verify": "metric_oracle.api",
     "MetricOracleError": "metric_oracle.errors",
 }
@@ -53,12 +57,14 @@ __all__ = [
     "compare",
     "expectation",
     "failure_modes",
+    "fit_composite",
     "load_queries",
     "open_index",
     "read_ratings",
     "read_scores",
     "retrieve",
     "score",
+    "score_crg",
     "verify",
 ]
 

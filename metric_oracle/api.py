@@ -11,11 +11,13 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes import index as _index
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.metrics import COMPOSITE
 from metric_oracle.retrieval import baselines as _baselines
 from metric_oracle.retrieval import expectation as _expectation
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
+from metric_oracle.retrieval.composite import read_weights
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
@@ -158,6 +160,8 @@ def retrieve(
     idf: str | Path | None = None,
     rescale: bool | None = None,
     max_memory: float | None = None,
+    prevalence: dict[str, int] | None = None,
+    weights: str | Path | None = None,
     **loading: Any,
 ) -> Results:
     """Find, for every test report, the k reports of the corpus that score best under a metric.
@@ -167,20 +171,30 @@ def retrieve(
     index : path or Index
     queries : path, list of texts, Reports or Inputs
     metric : str
-        Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``.
+        Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with `weights`.
     k, backend, threads, text, progress, max_memory
         See :func:`metric_oracle.retrieval.search.retrieve`.
     idf, rescale
         Of BERTScore: weights of tokens ("off", "tests", "corpus" or a file), and whether scores are relative to the
         encoder's baseline, by default where it has one.
+    prevalence : dict
+        Of CRG: counts of the whole test set, as its signature has them, where `queries` are a part of it.
+    weights : path
+        Of a composite: the file that fit-composite wrote.
     **loading
         Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
     """
+    if weights is not None and metric != COMPOSITE:
+        msg = f"retrieve: weights must be left out for metric {metric!r}; got {weights}. Pass --metric {COMPOSITE}."
+        raise InputError(msg)
+    record = metric if weights is None else read_weights(weights)
     opened = index if isinstance(index, Index) else open_index(index)
     batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
     settings = _settings(idf, rescale)
+    if prevalence is not None:
+        settings["prevalence"] = prevalence
     return _search.retrieve(
-        opened, batch, metric, k=k, backend=backend, threads=threads, text=text, progress=progress,
+        opened, batch, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
         max_memory=max_memory, **settings,
     )  # fmt: skip
 

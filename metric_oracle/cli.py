@@ -59,7 +59,7 @@ Rescale = Annotated[
     bool | None,
     typer.Option("--rescale/--no-rescale", help="BERTScore relative to the baseline; default: where there is one."),
 ]
-MetricOption = Annotated[str, typer.Option(help='Such as bleu, bleu-4, rouge-l, radgraph, "radgraph:rg_er", chexbert.')]
+MetricOption = Annotated[str, typer.Option(help='Such as bleu, rouge-l, radgraph, "radgraph:rg_er", chexbert, crg.')]
 Out = Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")]
 WithText = Annotated[bool, typer.Option("--with-text/--no-text", help="Candidates' text in the results.")]
 Profile = Annotated[str, typer.Option(help="Section rule for MIMIC-CXR report files: yu2023 or mit.")]
@@ -256,6 +256,9 @@ def retrieve(
     idf: Idf = None,
     rescale: Rescale = None,
     max_memory: MaxMemory = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights of --metric composite, which fit-composite wrote.")
+    ] = None,
     radgraph: Radgraph = None,
     chexbert: Chexbert = None,
     chexbert_ids: ChexbertIds = None,
@@ -294,7 +297,7 @@ def retrieve(
     if out is not None:
         from metric_oracle.retrieval.results import check_out
 
-        given_files = (queries, radgraph, chexbert, chexbert_ids, chexbert_labels, split_file)
+        given_files = (queries, radgraph, chexbert, chexbert_ids, chexbert_labels, split_file, weights)
         check_out(out, [path for path in given_files if path is not None])
     opened = api.open_index(index)
     given: dict[str, Any] = {
@@ -317,7 +320,7 @@ def retrieve(
     with _bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
             opened, batch, metric, k=k, backend=backend, threads=threads, text=with_text, idf=idf, rescale=rescale,
-            progress=advance, max_memory=max_memory,
+            progress=advance, max_memory=max_memory, weights=weights,
         )  # fmt: skip
     if results.signature.get("truncated_queries"):
         _note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
@@ -890,6 +893,90 @@ def _hand_over(function: str, shown: Any, sheets: Any, table: Any, signature: di
 
         for line in Results(table, signature).json_lines():
             print(line)
+
+
+@app.command()
+def crg(
+    reference_labels: Annotated[Path, typer.Argument(help="Labels of the references: an id and a column a label.")],
+    predicted_labels: Annotated[Path, typer.Argument(help="Labels of the predicted reports, joined on the ids.")],
+    uncertain: Uncertain = None,
+    level: Annotated[
+        list[str] | None,
+        typer.Option(help='A set of labels, "NAME=COLUMN,COLUMN"; given more than once, the score is their mean.'),
+    ] = None,
+    id_column: IdColumn = None,
+    out: Annotated[Path | None, typer.Option(help="Write .parquet, .csv or .jsonl, with the signature.")] = None,
+) -> None:
+    """Score predicted labels by CRG (Hamamci et al. 2025), of CheXbert or any other names.
+
+    Example: oracle crg test_labels.csv predicted_labels.csv --uncertain positive
+    """
+    from metric_oracle.evaluation.crg import parse_levels, score_crg
+    from metric_oracle.retrieval.results import Results, check_out
+
+    if out is not None:
+        check_out(out, [reference_labels, predicted_labels], function="crg")
+    levels = parse_levels(level) if level else None
+    scored = score_crg(reference_labels, predicted_labels, uncertain=uncertain, levels=levels, id_column=id_column)
+    if scored.unused:
+        _note(f"predictions without a reference, not used: {scored.unused:,}")
+    results = Results(scored.table, scored.signature)
+    if out is not None:
+        results.write(out, function="crg")
+        _note(f"{out}: CRG {scored.score:.4f}, {scored.reports:,} reports")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import crg_table
+
+        Console().print(crg_table(scored))
+    else:
+        for line in results.json_lines():
+            print(line)
+
+
+@app.command("fit-composite")
+def fit_composite(
+    table: Annotated[Path, typer.Argument(help="Scored pairs: a column a metric, the errors and the study of each.")],
+    metrics: Annotated[
+        str | None, typer.Option(help="Columns to fit, comma-separated; default: all that are called as a metric.")
+    ] = None,
+    errors: Annotated[str, typer.Option(help="Column with the number of errors.")] = "errors",
+    study: Annotated[str, typer.Option(help="Column with the study of each pair.")] = "study_id",
+    name: Annotated[str | None, typer.Option(help="Name of the composite; default: that of the table.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the weights (.json) for retrieve --weights.")] = None,
+) -> None:
+    """Fit a composite that predicts the number of errors, as RadCliQ does; retrieve searches under it.
+
+    oracle fit-composite scores.csv --metrics radgraph,bertscore,chexbert,bleu --out weights.json
+
+    oracle retrieve INDEX test.csv --metric composite --weights weights.json
+    """
+    from metric_oracle.evaluation.composite import fit_composite as fit
+    from metric_oracle.retrieval.results import check_out
+
+    if out is not None:
+        check_out(out, [table], function="fit_composite", endings=(".json",))
+    fitted = fit(
+        table,
+        metrics=None if metrics is None else [metric.strip() for metric in metrics.split(",")],
+        errors=errors,
+        study=study,
+        name=name,
+    )
+    if out is not None:
+        fitted.write(out)
+        _note(f"{out}: {len(fitted.content['terms'])} metrics")
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import composite_table
+
+        Console().print(composite_table(fitted))
+    elif out is None:
+        import json
+
+        print(json.dumps(fitted.content, indent=2))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Any
 
 from metric_oracle.errors import InputError
 
@@ -34,8 +35,8 @@ class Metric:
         Whether a query without any positive match gets the most frequent report, as Yu et al. do for RadGraph.
     extra : str or None
         Extra of the distribution that it needs.
-    parts : mapping
-        Of a composite: part -> representation that it reads.
+    reads : tuple of str
+        Parts of an index that it is derived from, where `representation` has no files of its own.
     """
 
     name: str
@@ -46,12 +47,38 @@ class Metric:
     higher_is_better: bool = True
     fallback: bool = False
     extra: str | None = None
-    parts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    reads: tuple[str, ...] = ()
 
     @property
     def representations(self) -> tuple[str, ...]:
         """Parts of an index that are read."""
-        return tuple(self.parts.values()) or (self.representation,)
+        return self.reads or (self.representation,)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Names of the settings of a search that it takes."""
+        if "bertscore" in self.representations:
+            return "idf", "rescale"
+        return ("prevalence",) if self.kernel == "crg" else ()
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The options as a signature records them."""
+        if self.kernel != "composite":
+            return dict(self.options)
+        terms: Mapping[str, Term] = self.options["terms"]  # type: ignore[assignment]
+        numbers = {name: {"mean": t.mean, "scale": t.scale, "weight": t.weight} for name, t in terms.items()}
+        return {"terms": numbers, "intercept": self.options["intercept"]}
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of a composite: a metric, standardised and weighted."""
+
+    metric: Metric
+    mean: float
+    scale: float
+    weight: float
 
 
 def _bleu(order: int, coco: bool) -> Metric:
@@ -74,20 +101,6 @@ def _bertscore(part: str) -> Metric:
     return Metric(name, "bertscore", "bertscore", source, options, extra="encoders")
 
 
-def _radcliq(variant: str, parts: tuple[str, ...], source: str) -> Metric:
-    homes = {"radgraph": "radgraph", "bertscore": "bertscore", "chexbert": "chexbert", "bleu": "ngrams"}
-    return Metric(
-        "radcliq" if variant == "v1" else f"radcliq:{variant}",
-        "radcliq",
-        "radcliq",
-        source,
-        MappingProxyType({"variant": variant}),
-        higher_is_better=False,
-        extra="encoders",
-        parts=MappingProxyType({part: homes[part] for part in parts}),
-    )
-
-
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
 METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -104,22 +117,115 @@ METRICS: dict[str, Metric] = {
         Metric(
             "chexbert:labels", "labels", "chexbert_labels", "cosine of the 14-label vectors, Yu et al., Patterns 2023"
         ),
+        Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", reads=("labels",)),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
-        _radcliq("v1", ("radgraph", "bertscore", "chexbert"), "Yu et al., Patterns 2023"),
-        _radcliq("v0", ("radgraph", "bertscore", "chexbert", "bleu"), "Yu et al., released code, version 0"),
-        _radcliq("preprint", ("radgraph", "bleu"), "Yu et al., medRxiv 2022, normalised as version 0"),
     )
 }
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 BACKENDS = ("auto", "cpu", "cuda", "reference")
+COMPOSITE = "composite"  # a metric that is not in the registry: its weights are in a file
+LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
+# What a composite can be made of. CRG's weights depend on the queries; of BERTScore's forms the search bounds one.
+COMPOSABLE = tuple(name for name in METRICS if name not in ("crg", "bertscore:precision", "bertscore:recall"))
 
 
-def get_metric(name: str, function: str = "retrieve") -> Metric:
-    """Return the record of a metric by the name that people type."""
-    metric = METRICS.get(ALIASES.get(name, name))
-    if metric is None:
-        near = get_close_matches(name, [*METRICS, *ALIASES], n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Choose one of these."
-        msg = f"{function}: metric must be one of {', '.join([*ALIASES, *METRICS])}; got {name!r}. {hint}"
+def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
+    """Return the record of a metric by the name that people type; a record is returned as it is."""
+    if isinstance(metric, Metric):
+        return metric
+    record = METRICS.get(ALIASES.get(metric, metric))
+    if record is None and metric == COMPOSITE:
+        msg = (
+            f"{function}: weights must be given for metric {COMPOSITE!r}; got none. Pass the file that fit-composite "
+            "wrote to retrieve; indexes are built for its parts."
+        )
         raise InputError(msg)
-    return metric
+    if record is None:
+        near = get_close_matches(metric, [*METRICS, *ALIASES], n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Choose one of these."
+        msg = f"{function}: metric must be one of {', '.join([*ALIASES, *METRICS])}; got {metric!r}. {hint}"
+        raise InputError(msg)
+    return record
+
+
+def composite(
+    name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, function: str
+) -> Metric:
+    """Return the record of a linear composite that predicts errors: lower is better.
+
+    Score = intercept + sum over terms, in their order, of weight (value - mean) / scale.
+
+    Parameters
+    ----------
+    name : str
+    terms : mapping of str to (mean, scale, weight)
+        By the names of metrics.
+    intercept : float
+    source : str
+    function : str
+        Name for error messages.
+
+    Raises
+    ------
+    InputError
+        If a metric is unknown, doubled or cannot be a part, or a number is not finite.
+    """
+    records = [get_metric(part, function) for part in terms]
+    parts = [record.name for record in records]
+    foreign = [part for part in parts if part not in COMPOSABLE]
+    if foreign or not parts or len(set(parts)) < len(parts):
+        got = repr(foreign[0]) if foreign else "none" if not parts else "one twice"
+        msg = f"{function}: terms must be of {', '.join(COMPOSABLE)}, each once; got {got}. Leave it out."
+        raise InputError(msg)
+    numbers = list(terms.values())
+    for part, (mean, scale, weight) in zip(parts, numbers, strict=True):
+        sizes = scale, abs(weight), (1 + abs(mean)) / (scale or 1), abs(weight) / (scale or 1) * (1 + abs(mean))
+        # A weight of 0 would have the search make values that count for nothing.
+        if not (scale > 0 and weight != 0 and all(size < LARGEST for size in sizes)):
+            msg = (
+                f"{function}: mean, scale and weight must be finite numbers, scale above 0 and weight other than 0; "
+                f"got {mean!r}, {scale!r} and {weight!r} for {part!r}. Fit it again, or leave the metric out."
+            )
+            raise InputError(msg)
+    if not abs(intercept) < LARGEST:
+        msg = f"{function}: intercept must be a finite number; got {intercept!r}. Fit the composite again."
+        raise InputError(msg)
+    joined = {record.name: Term(record, *row) for record, row in zip(records, numbers, strict=True)}
+    return Metric(
+        name,
+        "composite",
+        "composite",
+        source,
+        MappingProxyType({"terms": joined, "intercept": intercept}),
+        higher_is_better=False,
+        extra="encoders" if "bertscore" in joined else "cpu" if "chexbert" in joined else None,
+        reads=tuple(dict.fromkeys(record.representation for record in records)),
+    )
+
+
+# The released parameters of Yu et al. (Patterns 2023; github.com/rajpurkarlab/CXR-Report-Metric): each part is
+# standardised with the mean and the population standard deviation of ReXVal's pairs and enters a linear regression on
+# the number of errors. Metric -> (mean, scale, weight).
+_V0 = {
+    "radgraph": (0.5398376019082272, 0.3018344440559102, -0.4796252644863446),
+    "bertscore": (0.6312549595000001, 0.22466950746141123, -0.6762170542369337),
+    "chexbert": (0.7716797866672277, 0.24750333805236252, -0.46366575161751994),
+    "bleu-2": (0.4607372064809605, 0.30336670936092264, 0.2165861905287535),
+}
+# BLEU has a released weight of 4.3e-12 here, which moves no score by more than 2e-11: it is left out.
+_V1 = {
+    "radgraph": (0.5379231241355762, 0.3028258411486429, -0.37708368261038905),
+    "bertscore": (0.6175725628125001, 0.22430938459304575, -0.37030009974480316),
+    "chexbert": (0.7647942121140658, 0.2539439110169773, -0.25261621789593225),
+}
+# The preprint (medRxiv 2022.08.30.22279318) prints weights and intercept. Its normalisation is not published; that of
+# v0 is ReXVal's own, which the preprint's composite was fitted on too.
+_PREPRINT = {"radgraph": (*_V0["radgraph"][:2], -0.526), "bleu-2": (*_V0["bleu-2"][:2], -0.559)}
+METRICS |= {
+    metric.name: metric
+    for metric in (
+        composite("radcliq", _V1, 2.466552561323256e-10, "Yu et al., Patterns 2023", "metrics"),
+        composite("radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics"),
+        composite("radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics"),
+    )
+}

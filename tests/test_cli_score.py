@@ -17,7 +17,8 @@ from rich.console import Console
 from metric_oracle import api, cli
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.evaluation.tables import scores_table
-from metric_oracle.kernels.radcliq.score import PARTS, radcliq, table
+from metric_oracle.kernels.composite.score import composite
+from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.results import read_scores
 
 COMMAND = str(Path(sys.executable).with_name("oracle"))
@@ -127,12 +128,12 @@ def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
     assert list(rows[0])[:8] == [*names, "RadCliQ-v1"]
     assert {row["study_id"]: row["report"] for row in rows} == GENERATED
     assert [row["study_id"] for row in rows] == list(TEXTS)
-    for variant, name in (("v0", "RadCliQ-v0"), ("v1", "RadCliQ-v1")):
-        constants, intercept = table(variant)
+    columns = {"radgraph": "radgraph_combined", "chexbert": "semb_score", "bleu-2": "bleu_score"}
+    for metric, name in (("radcliq:v0", "RadCliQ-v0"), ("radcliq", "RadCliQ-v1")):
+        terms, intercept = METRICS[metric].options.values()
         for row in rows:
-            parts = [float(row[name]) for name in ("radgraph_combined", "bertscore", "semb_score", "bleu_score")]
-            assert len(parts) == len(PARTS)
-            assert float(row[name]) == radcliq(*parts, constants, intercept)
+            parts = [float(row[columns.get(part, part)]) for part in terms]
+            assert float(row[name]) == composite(parts, terms.values(), intercept)
     assert [float(row["bleu_score"]) for row in rows][::3] == [1.0, 0.0]
     assert len({row["RadCliQ-v1"] for row in rows}) == 4
 

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.tables import (
+    IMAGE_ID_NAMES,
+    STUDY_ID_NAMES,
     canonical_ids,
     check_unique,
     chexpert_studies,
@@ -66,6 +68,20 @@ class Labels:
     values: npt.NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class LabelTable:
+    """Labels of any names: classes 0 blank, 1 positive, 2 negative, 3 uncertain, uint8[n, L]."""
+
+    ids: list[str]
+    names: list[str]
+    values: npt.NDArray[np.uint8]
+
+
+def is_abnormality(label: str) -> bool:
+    """Tell whether a label can count as an abnormality: "No Finding", in any spelling, is the absence of all."""
+    return label.strip().lower().replace("_", " ") != "no finding"
+
+
 def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vectors:
     """Read embeddings.
 
@@ -95,11 +111,12 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
     return Vectors(id_list, _checked_vectors(array, id_list, path, where))
 
 
-def read_labels(path: str | Path) -> Labels:
+def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
     """Read CheXbert labels, matched by name in any order.
 
     Columns called as in `LABELS` hold 1, 0, -1 and empty (CheXbert, MIMIC-CXR-JPG, CheXpert Plus); columns in snake
     case hold class indices 0 to 3 (CvT2DistilGPT2). Images of one CheXpert Plus study become the first in path order.
+    `id_column` is for ids under an unusual name.
     """
     path = existing_file(Path(path), "read_labels")
     table = read_table(path, "read_labels")
@@ -118,10 +135,10 @@ def read_labels(path: str | Path) -> Labels:
         if LABELS[place] == "No Finding":
             class_of = _NO_FINDING_CLASS
         values[:, place] = _classes(
-            table.column(name, "read_labels", "path"), class_of, name, path, may_miss=not is_snake
+            table.column(name, "read_labels", "path"), class_of, f"column {name!r}", path, may_miss=not is_snake
         )
 
-    found = table.id_cells("read_labels")
+    found = table.id_cells("read_labels", id_column)
     if found is None:
         return Labels(None, values)
     cells, id_name = found
@@ -134,13 +151,62 @@ def read_labels(path: str | Path) -> Labels:
     return Labels(ids, values)
 
 
-def _classes(cells: list[Any], class_of: dict[float, int], name: str, path: Path, *, may_miss: bool) -> list[int]:
+def read_label_table(path: str | Path, *, id_column: str | None = None) -> LabelTable:
+    """Read labels of any names, joined to reports by an id.
+
+    A file with CheXbert's 14 columns is read as :func:`read_labels` does. In any other file every column besides the
+    ids is a label that holds 1, 0, -1 (uncertain) or empty (blank).
+
+    Parameters
+    ----------
+    path : CSV, TSV, Parquet, JSON or JSON Lines
+    id_column : the column of the ids, where its name does not say it
+    """
+    path = existing_file(Path(path), "read_label_table")
+    table = read_table(path, "read_label_table")
+    if set(LABELS) <= set(table.names) or set(_SNAKE_LABELS) <= set(table.names):
+        labels = read_labels(path, id_column=id_column)
+        ids, names, values = labels.ids, list(LABELS), labels.values
+    else:
+        found = table.id_cells("read_label_table", id_column)
+        ids = None if found is None else canonical_ids(found[0], "read_label_table", f"{found[1]!r} in {path}")
+        known = (*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "")
+        names = [
+            name
+            for name in table.names
+            if name.lower() not in known and not name.startswith("Unnamed:") and (found is None or name != found[1])
+        ]
+        columns = [table.column(name, "read_label_table", "path") for name in names]
+        values = np.array(
+            [
+                _classes(cells, _CLASS_OF_VALUE, f"label column {place} ({shown_names([name])})", path, may_miss=True)
+                for place, (name, cells) in enumerate(zip(names, columns, strict=True), start=1)
+            ],
+            np.uint8,
+        ).T
+    if ids is None:
+        msg = (
+            f"read_label_table: path must have a column of ids; got {shown_names(table.names)} in {path}. "
+            "Pass --id-column NAME."
+        )
+        raise InputError(msg)
+    if not ids or not names:
+        msg = (
+            f"read_label_table: path must have at least one report and one label; got {len(ids)} and {len(names)} in "
+            f"{path}. Check the file."
+        )
+        raise InputError(msg)
+    check_unique(ids, "read_label_table", str(path))
+    return LabelTable(ids, names, values)
+
+
+def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: Path, *, may_miss: bool) -> list[int]:
     classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
     found = [classes[cell] for cell in cells]
     if None in found:
         allowed = ", ".join(f"{value:g}" for value in class_of) + (" or empty" if may_miss else "")
         msg = (
-            f"read_labels: column {name!r} of {path} must hold {allowed}; "
+            f"read_labels: {what} of {path} must hold {allowed}; "
             f"got another cell in row {found.index(None) + 1}. Repair it."
         )
         raise InputError(msg)

@@ -9,6 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from metric_oracle.evaluation.comparison import Comparison
+from metric_oracle.evaluation.composite import Composite
+from metric_oracle.evaluation.crg import COUNTS, CRG
 from metric_oracle.evaluation.demo import DemoOutcome
 from metric_oracle.evaluation.publication import layout, plain
 from metric_oracle.retrieval.expectation import Expectation
@@ -47,7 +49,7 @@ def answers_table(results: Results) -> Group:
             _one_line(record["query_id"] if record["rank"] == 1 else ""),
             str(record["rank"]),
             f"{record['score']:.4f}",
-            *(f"{record[name]:.3f}" for name in results.components),
+            *(_number(record[name]) for name in results.components),
             f"{record['n_ties']:,}",
             _one_line(record["candidate_id"] + (" (fallback)" if record["fallback"] else "")),
         ]
@@ -62,9 +64,11 @@ def answers_table(results: Results) -> Group:
         of_draws = scores.mean(axis=0)
         range_of_means = f"their means {of_draws.min():.4f} to {of_draws.max():.4f}"
         lines.append(f"draws: {signature['draws']:,}, seed {signature['seed']}, {range_of_means}")
+    if signature["metric"] == "crg" and baseline is None:
+        lines.append(f"CRG of the best answers {1 / (2 - scores[:, 0].mean()):.4f}")
     if "stages" in signature:
         shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
-        lines.append(f"pairs dropped by bounds: {', '.join(shares)}")
+        lines += [f"pairs dropped by bounds: {', '.join(shares)}"] if shares else []
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
     return Group(table, Text("; ".join(lines), style="dim"))
@@ -131,6 +135,41 @@ def _shown(name: str, value: Any) -> str:
             f", layer {value['layer']}" if "layer" in value else ""
         )
     return f"{name} {value}"
+
+
+def _number(value: float) -> str:
+    """Return a component; counts have no decimals."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+
+
+def crg_table(scored: CRG) -> Group:
+    """Return the counts of each label and the score of each level."""
+    columns = [name.upper() for name in COUNTS]
+    table = _table("CRG", "level", "label", *columns, "CRG", right=(*columns, "CRG"))
+    for row in scored.table.to_pylist():
+        counts = ["" if row[name] is None else f"{row[name]:,}" for name in COUNTS]
+        shown = "" if row["crg"] is None else f"{row['crg']:.4f}"
+        table.add_row(
+            _one_line(row["level"]), _one_line(row["label"]), *counts, shown, end_section=row["label"] == "all"
+        )
+    uncertain = scored.signature["uncertain"]
+    line = f"{scored.reports:,} reports; an uncertain label counts as {uncertain}; trivial answers have 0.3333"
+    return Group(table, Text(line, style="dim"))
+
+
+def composite_table(fitted: Composite) -> Group:
+    """Return the terms of a composite and how well it fits."""
+    content, fit = fitted.content, fitted.content["fit"]
+    table = _table(_one_line(content["name"]), "metric", "mean", "scale", "weight", right=("mean", "scale", "weight"))
+    for metric, term in content["terms"].items():
+        table.add_row(metric, *(f"{term[number]:.4f}" for number in ("mean", "scale", "weight")))
+    taus = [fit[name] for name in ("tau_b", "tau_b_leave_one_study_out")]
+    inside, outside = ("undefined" if tau is None else f"{tau:.3f}" for tau in taus)
+    line = (
+        f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
+        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, with each study left out {outside}; lower is better"
+    )
+    return Group(table, Text(line, style="dim"))
 
 
 def demo_tables(outcome: DemoOutcome) -> list[Any]:

@@ -21,7 +21,6 @@ import pyarrow as pa
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.radcliq import CompositeIndex
 from metric_oracle.indexes.store import read_table, write_table
 from metric_oracle.metrics import METRICS, Metric, get_metric
 
@@ -86,6 +85,11 @@ REPRESENTATIONS = {
         "--encoder NAME|FOLDER",
     ),
 }
+# Representations without files of their own -> the class that makes them from others: `join`, `encode`, `item`.
+DERIVED = {
+    "composite": ("metric_oracle.indexes.composite", "CompositeIndex"),
+    "crg": ("metric_oracle.indexes.crg", "PositiveIndex"),
+}
 # Files of a build under way: the lock that one process holds, and what is finished.
 LOCK = ".lock"
 PROGRESS = "build.json"
@@ -106,7 +110,7 @@ class Index:
         self.folder = folder
         self.manifest = manifest.read_manifest(folder)
         manifest.check_files(folder, self.content["files"])
-        self._opened: dict[str, Any] = {}
+        self._opened: dict[str | tuple[str, ...], Any] = {}
 
     @property
     def content(self) -> dict[str, Any]:
@@ -145,20 +149,24 @@ class Index:
         """Return the opened representation that a metric reads."""
         if not self._holds(metric):
             options = [REPRESENTATIONS[kind].option for kind in metric.representations]
+            names = [metric.name] if metric.name in METRICS else metric.recorded["terms"]
+            build = " ".join(filter(None, ["--metrics", ",".join(names), *options]))
             msg = (
                 f"retrieve: metric must be one of {', '.join(self.metrics)} (what {self.folder} holds); got "
-                f"{metric.name!r}. Build an index with {' '.join(filter(None, ['--metrics', metric.name, *options]))}."
+                f"{metric.name!r}. Build an index with {build}."
             )
             raise InputError(msg)
         for kind in metric.representations:
             if kind not in self._opened:
                 self._opened[kind] = REPRESENTATIONS[kind].load_class().load(self.folder / kind)
-        if not metric.parts:
+        if not metric.reads:
             return self._opened[metric.representation]
-        if metric.name not in self._opened:
-            parts = {part: self._opened[kind] for part, kind in metric.parts.items()}
-            self._opened[metric.name] = CompositeIndex.join(parts)
-        return self._opened[metric.name]
+        key = (metric.representation, *metric.reads)
+        if key not in self._opened:
+            home, name = DERIVED[metric.representation]
+            derived = getattr(import_module(home), name)
+            self._opened[key] = derived.join({kind: self._opened[kind] for kind in metric.reads})
+        return self._opened[key]
 
     def verify_files(self) -> None:
         """Read every file and compare it with its checksum."""

@@ -27,7 +27,7 @@ from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.chexbert import cpu as cosines
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import BLOCK, check_pairs, encode_queries, most_frequent_row, signature
+from metric_oracle.retrieval.search import BLOCK, check_pairs, encode_queries, itself, most_frequent_row, signature
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0
@@ -95,10 +95,7 @@ def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, *
     record = get_metric(metric, "baseline")
     encoded = encode_queries(index, queries, record, settings)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-    found = []
-    for q in range(int(encoded.which.max()) + 1):
-        item = encoded.item(q)
-        found.append(score(item, item, **record.options))
+    found = [score(itself(encoded)(q), encoded.item(q), **record.options) for q in range(int(encoded.which.max()) + 1)]
     scores = np.array([value for value, _ in found])[encoded.which]
     components = {name: np.array([parts[name] for _, parts in found])[encoded.which] for name in found[0][1]}
     chosen = {

@@ -20,8 +20,8 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import REPRESENTATIONS, Index, build_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_archive, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.kernels.radcliq.score import PARTS, radcliq, table
-from metric_oracle.metrics import METRICS, Metric, get_metric
+from metric_oracle.kernels.composite.score import composite
+from metric_oracle.metrics import METRICS, Metric, Term, get_metric
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import candidates, check_queries, subset
 
@@ -30,8 +30,6 @@ DEFAULT_METRICS = (
     "bleu-2", "bertscore", "chexbert", "radgraph", "radcliq", "radcliq:v0", "bleu-4", "rouge-l", "radgraph:rg_e",
     "radgraph:rg_er", "radgraph:rg_er-bar", "chexbert:labels",
 )  # fmt: skip
-# The metric that is a part of a composite.
-_PART_METRICS = {"radgraph": "radgraph", "bertscore": "bertscore", "chexbert": "chexbert", "bleu": "bleu-2"}
 # What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.
 _EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
@@ -107,8 +105,8 @@ def score_rows(
         )
         raise InputError(msg)
     records = _chosen(index, queries, metrics)
-    parts = [METRICS[_PART_METRICS[part]] for record in records for part in record.parts]
-    single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.parts))
+    parts = [METRICS[part] for record in records for part in _terms(record)]
+    single = list(dict.fromkeys(record.name for record in (*records, *parts) if not _terms(record)))
     settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
     if settings and not any("bertscore" in record.representations for record in records):
         msg = (
@@ -123,7 +121,7 @@ def score_rows(
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, pairs)
     for record in records:
-        if record.parts:
+        if _terms(record):
             pairs[record.name] = _compose(record, pairs)
     signature = {
         "kind": "scores",
@@ -184,7 +182,7 @@ def _score_kind(
     pairs: dict[str, list[_Pair]],
 ) -> dict[str, Any]:
     """Add the pairs under the metrics of one representation; return the settings that the signature records."""
-    kind = records[0].representation
+    kind = records[0].representations[0]
     representation = index.representation(records[0])
     places = _places(queries, kind)
     complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
@@ -235,17 +233,21 @@ def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair
 
 
 def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
-    """Return RadCliQ of pairs from the scores of its parts; null where one is."""
-    constants, intercept = table(record.options["variant"])
+    """Return a composite of pairs from the scores of its parts; null where one is."""
+    terms = _terms(record)
     found: list[_Pair] = []
-    for values in zip(*(pairs[_PART_METRICS[part]] for part in record.parts), strict=True):
-        by_part = {part: pair[0] for part, pair in zip(record.parts, values, strict=True) if pair is not None}
+    for values in zip(*(pairs[part] for part in terms), strict=True):
+        by_part = {part: pair[0] for part, pair in zip(terms, values, strict=True) if pair is not None}
         if len(by_part) < len(values):
             found.append(None)
         else:
-            score = radcliq(*(by_part.get(part, 0.0) for part in PARTS), constants, intercept)
-            found.append((score, by_part))
+            found.append((composite(by_part.values(), terms.values(), record.options["intercept"]), by_part))
     return found
+
+
+def _terms(record: Metric) -> Mapping[str, Term]:
+    """Return the parts of a composite, none of another metric."""
+    return record.options.get("terms", {})  # type: ignore[return-value]
 
 
 def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
@@ -255,13 +257,13 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         kind: {name: content[kind][name] for name in _MADE if content[kind].get(name) is not None}
         for kind in record.representations
     }
-    settings = used["bertscore"] if "bertscore" in record.representations else {}
+    settings = used.get("bertscore" if "bertscore" in record.representations else record.representation, {})
     return {
-        "options": dict(record.options),
+        "options": record.recorded,
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
-        **{name: settings[name] for name in ("idf", "rescaled", "truncated_queries") if name in settings},
+        **{name: settings[name] for name in ("idf", "rescaled", "truncated_queries", "prevalence") if name in settings},
     }
 
 

@@ -52,7 +52,7 @@ def n_threads() -> int:
 def retrieve(
     index: Index,
     queries: Inputs,
-    metric: str,
+    metric: str | Metric,
     *,
     k: int = 1,
     backend: str = "auto",
@@ -70,8 +70,9 @@ def retrieve(
     queries : Inputs
         Test reports (the references; corpus reports are the candidates), with graphs, embeddings or labels where the
         metric reads them.
-    metric : str
-        A name of the registry, such as ``"bleu"`` or ``"radgraph:rg_e"``.
+    metric : str or Metric
+        A name of the registry, such as ``"bleu"`` or ``"radgraph:rg_e"``; or the record of a composite, see
+        `retrieval.composite.read_weights`.
     k : int
         Answers a query, at most the number of corpus rows that the metric can score.
     backend : {"auto", "cpu", "cuda", "reference"}
@@ -86,7 +87,8 @@ def retrieve(
         GB that the process should hold at most, within some per cent: pages of the index's files are given back in
         time, and read again.
     **settings
-        Of metrics over token states: `idf` and `rescale`, see `TokenStateIndex.encode` in `indexes.bertscore`.
+        Of metrics over token states: `idf` and `rescale`, see `TokenStateIndex.encode` in `indexes.bertscore`. Of CRG:
+        `prevalence`, see `PositiveIndex.encode` in `indexes.crg`.
 
     Returns
     -------
@@ -141,7 +143,7 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
     """Return what is needed to reproduce a result."""
     return {
         "metric": record.name,
-        "options": dict(record.options),
+        "options": record.recorded,
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": {kind: index.content["representations"][kind] for kind in record.representations},
@@ -183,8 +185,9 @@ def _backend(name: str, record: Metric) -> str:
 def encode_queries(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> Any:
     """Return the distinct queries as the kernels of a metric take them, after all checks."""
     check_queries(queries, record, index)
-    if settings and "bertscore" not in record.representations:
-        msg = f"retrieve: {', '.join(settings)} must be left out for metric {record.name!r}; got a value. Drop it."
+    foreign = [name for name in settings if name not in record.settings]
+    if foreign:
+        msg = f"retrieve: {', '.join(foreign)} must be left out for metric {record.name!r}; got a value. Drop it."
         raise InputError(msg)
     return index.representation(record).encode(queries, **settings)
 
@@ -337,6 +340,11 @@ def _search_faiss(kernel: Any, representation: Any, encoded: Any, n: int, k: int
 def candidates(representation: Any, encoded: Any) -> Callable[[int], Any]:
     """Return what gives a unit to the reference scorer: weights of tokens may depend on the queries."""
     return getattr(encoded, "candidate", representation.item)
+
+
+def itself(encoded: Any) -> Callable[[int], Any]:
+    """Return what gives a query to the reference scorer as a candidate."""
+    return getattr(encoded, "own", encoded.item)
 
 
 class _Reference:

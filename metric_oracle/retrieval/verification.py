@@ -11,11 +11,12 @@ from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.composite import metric_of
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import candidates, check_queries, retrieve, subset
+from metric_oracle.retrieval.search import candidates, check_queries, itself, retrieve, subset
 
 # Settings of a search by their names in the signature.
-_SETTINGS = {"idf": "idf", "rescale": "rescaled"}
+_SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
 _ANSWER = ("rank", "row", "score", "n_ties", "fallback")
 
 
@@ -39,7 +40,7 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
             f"{str(signature.get('index'))[:12]}. Pass the index that they were made with."
         )
         raise InputError(msg)
-    record = get_metric(str(signature.get("metric")), "verify")
+    record = get_metric(metric_of(signature, "verify"), "verify")
     k = signature.get("k")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         msg = f"verify: k in the signature must be an int of at least 1; got {k!r}. Retrieve again."
@@ -71,7 +72,7 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
 
     representation = index.representation(record)
     unit_of_row = representation.unit_of_row
-    settings = {name: signature[recorded] for name, recorded in _SETTINGS.items() if recorded in signature}
+    settings = {name: signature[_SETTINGS[name]] for name in record.settings if _SETTINGS[name] in signature}
     encoded = representation.encode(queries, **settings)
     candidate = candidates(representation, encoded)
     score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
@@ -81,7 +82,7 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
         asked = encoded.item(int(encoded.which[position[query]]))
         again = None
         if baseline == "identity" and row == -1:
-            again = score(asked, asked, **record.options)[0]
+            again = score(itself(encoded)(int(encoded.which[position[query]])), asked, **record.options)[0]
         elif unit >= 0:
             again = score(candidate(unit), asked, **record.options)[0]
         if again != value:
@@ -128,13 +129,11 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     if baseline is not None:
         return {"pairs": len(columns["row"]), "queries": 0}
     if settings.get("idf") == "tests":  # the weights are those of all tests, not of a sample
-        of_states = encoded.parts["bertscore"] if record.parts else encoded
+        of_states = encoded.parts["bertscore"] if record.reads else encoded
         settings["idf"] = of_states.corpus.weight_of_id
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[:sample])
     if len(chosen):
-        table = retrieve(
-            index, subset(queries, chosen), record.name, k=k, backend="reference", text=False, **settings
-        ).table
+        table = retrieve(index, subset(queries, chosen), record, k=k, backend="reference", text=False, **settings).table
         expected = list(zip(*(table[name].to_pylist() for name in _ANSWER), strict=True))
         for n, query in enumerate(queries.ids[i] for i in chosen):
             if answers[query] != expected[n * k : (n + 1) * k]:

@@ -10,7 +10,8 @@ from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.evaluation.publication import layout
 from metric_oracle.evaluation.statistics import interval, overlap, paired
-from metric_oracle.kernels.radcliq import score as radcliq_score
+from metric_oracle.kernels.composite.score import composite
+from metric_oracle.metrics import get_metric
 
 # Tables S5, S6 and S7 of Yu et al. (Patterns 2023): printed averages, and RadCliQ's.
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "radcliq")
@@ -55,8 +56,9 @@ def around(mean, *, n=8, seed=0):
 def published(name):
     bleu, bertscore, chexbert, radgraph, _ = PUBLISHED[name]
     columns = [around(mean, seed=place) for place, mean in enumerate((bleu, bertscore, chexbert, radgraph))]
-    constants = radcliq_score.table("v1")
-    radcliq = [radcliq_score.radcliq(g, b, c, n, *constants) for n, b, c, g in zip(*columns, strict=True)]
+    terms, intercept = get_metric("radcliq").options.values()
+    assert list(terms) == ["radgraph", "bertscore", "chexbert"]
+    radcliq = [composite((g, b, c), terms.values(), intercept) for _, b, c, g in zip(*columns, strict=True)]
     return made(**dict(zip(("bleu_2", *METRICS[1:]), [*columns, radcliq], strict=True)))
 
 

@@ -25,8 +25,9 @@ from metric_oracle.corpora.synthetic import synthesize
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.kernels.radcliq.score import PARTS, radcliq, table
-from metric_oracle.metrics import METRICS, get_metric
+from metric_oracle.kernels.composite.score import composite
+from metric_oracle.metrics import COMPOSABLE, METRICS, Metric, get_metric
+from metric_oracle.metrics import composite as composite_of
 from metric_oracle.retrieval.search import subset
 
 COLUMNS = ("row", "score", "n_ties", "fallback")
@@ -162,23 +163,31 @@ def world(tmp_path_factory, fake_encoder) -> World:
     return World(items, index_of(items, folder / "corpus"), inputs_of(asked, folder / "queries"), folder)
 
 
-def scorable(items: list[Item], metric: str) -> list[int]:
+def scorable(items: list[Item], metric: str | Metric) -> list[int]:
     """Return the rows that a metric can score."""
     known = {"radgraph": "graph", "chexbert": "vector", "labels": "labels"}
     parts = [known[kind] for kind in get_metric(metric).representations if kind in known]
     return [row for row, item in enumerate(items) if all(getattr(item, part) is not None for part in parts)]
 
 
-def asked(queries: Inputs, metric: str) -> Inputs:
+def asked(queries: Inputs, metric: str | Metric) -> Inputs:
     """Return the queries that a metric takes: BERTScore refuses those without a token besides the special ones."""
     if "bertscore" not in get_metric(metric).representations:
         return queries
     return subset(queries, np.flatnonzero([bool(text.split()) for text in queries.texts]))
 
 
-def answers(index: Index, queries: Inputs, metric: str, k: int, backend: str = "cpu", threads: int = 1) -> list[list]:
+def answers(
+    index: Index,
+    queries: Inputs,
+    metric: str | Metric,
+    k: int,
+    backend: str = "cpu",
+    threads: int = 1,
+    **settings: object,
+) -> list[list]:
     """Return one list of (row, score, n_ties, fallback) a query; the answer's other columns are checked on the way."""
-    table = retrieve(index, queries, metric, k=k, backend=backend, threads=threads).table
+    table = retrieve(index, queries, metric, k=k, backend=backend, threads=threads, **settings).table
     assert table["query_id"].to_pylist() == [i for i in queries.ids for _ in range(k)]
     assert table["rank"].to_pylist() == list(range(1, k + 1)) * len(queries.ids)
     assert table["candidate_id"].to_pylist() == [f"train{row}" for row in table["row"].to_pylist()]
@@ -214,7 +223,7 @@ def test_the_corpus_is_as_awkward_as_promised(world):
     for metric in METRICS.values():  # three blocks of queries for three threads; FAISS has something to leave out
         representation = world.index.representation(metric)
         encoded = representation.encode(asked(world.queries, metric.name))
-        assert metric.representation == "labels" or encoded.which.max() >= 64
+        assert "labels" in metric.representations or encoded.which.max() >= 64
         assert len(getattr(representation, "features", representation).row_ptr) > 40
 
 
@@ -296,8 +305,11 @@ def own_score(metric: str, item: Item) -> float:
         # The mean of the entity and the relation F1: a graph without relations reaches one half.
         return (1.0 if related or variant else 0.5) if entities else 0.0
     if name == "radcliq":
-        values = {"chexbert": 1.0, "bertscore": 1.0, "bleu": own_score("bleu-2", item)}
-        return radcliq(own_score("radgraph", item), *(values[part] for part in PARTS[1:]), *table(variant or "v1"))
+        terms = get_metric(metric).options["terms"]
+        values = [own_score(part, item) for part in terms]
+        return composite(values, terms.values(), get_metric(metric).options["intercept"])
+    if name == "crg":
+        return 1.0
     if name == "bertscore":
         return 1.0  # of a report with a token: others are no queries
     return 1.0 if variant == "" or any(item.labels) else 0.0
@@ -342,8 +354,11 @@ def test_a_batch_equals_its_queries_one_at_a_time(world, metric):
     queries = asked(world.queries, metric)
     n = len(queries.ids)
     whole = answers(world.index, queries, metric, 4)
+    # CRG counts the whole test set.
+    encoded = world.index.representation(get_metric(metric)).encode(queries)
+    settings = {"prevalence": encoded.prevalence} if metric == "crg" else {}
     for q in (*range(0, n, 13), n - 2, n - 1):
-        assert answers(world.index, subset(queries, np.array([q])), metric, 4) == [whole[q]]
+        assert answers(world.index, subset(queries, np.array([q])), metric, 4, **settings) == [whole[q]]
     assert answers(world.index, subset(queries, np.arange(n)[::-1]), metric, 4) == whole[::-1]
 
 
@@ -361,3 +376,48 @@ def test_a_corpus_twice_doubles_the_ties(world, doubled, metric):
         assert two[0] == (one[0][0], one[0][1], 2 * one[0][2], one[0][3])
         assert [a[1] for a in two] == [score for _, score, *_ in one for _ in range(2)]
         assert [a[2] for a in two] == [2 * n_ties for _, _, n_ties, _ in one for _ in range(2)]
+
+
+# ---- composites of any weights ---------------------------------------------------------------------------------------
+
+BLEU, GRAPH = (0.4, 0.3, -0.5), (0.5, 0.3, -0.4)
+COMPOSITES = {
+    "bertscore alone": {"bertscore": (0.6, 0.2, -0.7)},
+    "bertscore a fault": {"bertscore": (0.6, 0.2, 0.7), "bleu-2": BLEU},
+    "bertscore a fault, cosines": {"chexbert": (0.7, 0.2, -0.5), "bertscore": (0.6, 0.2, 0.7)},
+    "bertscore hardly counts": {"radgraph": GRAPH, "bertscore": (0.6, 0.2, -1e-7), "chexbert": (0.7, 0.2, -0.5)},
+    "bertscore beyond float32": {"radgraph": GRAPH, "bertscore": (0.6, 0.2, -1e-40)},
+    # Bonuses of about 1e9 that differ by about 1: float32 cannot tell them apart.
+    "bertscore beside large sums": {
+        "radgraph:rg_e": (0, 1, -1),
+        "bleu-1": (0, 1, 1),
+        "bleu-1:coco": (0, 1, -1),
+        "bertscore": (0, 1, -1e-9),
+    },
+    "bertscore above all": {"radgraph": GRAPH, "bertscore": (0.6, 0.2, -1e9), "rouge-l": BLEU},
+    "cosines alone": {"chexbert": (0.7, 0.2, -0.5)},
+    "cosines a fault": {"chexbert": (0.7, 0.2, 0.5), "radgraph:rg_e": GRAPH},
+    "cosines hardly count": {"bleu-1": BLEU, "chexbert": (0.7, 0.2, 1e-12)},
+    "few values": {"chexbert:labels": (0.0, 1.0, 1.0), "radgraph:rg_er": (0.0, 1.0, 1.0)},
+    "cancelling": {"bleu-1": (0.0, 1.0, 1e9), "bleu-1:coco": (0.0, 1.0, -1e9), "chexbert": (0.0, 1.0, 1.0)},
+    "cancelling, bertscore": {"rouge-l": (0, 1, 1e8), "radgraph:rg_er-bar": (0, 1, -1e8), "bertscore": (0, 1, -1)},
+}
+
+
+def drawn_terms(seed: int) -> dict[str, tuple[float, float, float]]:
+    rng = random.Random(seed)
+    return {
+        part: (rng.uniform(-1, 1), rng.choice((0.2, 0.3, 1.0)), rng.choice((-1, 1)) * rng.choice((0.01, 0.2, 0.5, 3.0)))
+        for part in rng.sample(COMPOSABLE, rng.randint(1, 6))
+    }
+
+
+@pytest.mark.parametrize("terms", [*COMPOSITES.values(), *map(drawn_terms, range(20))], ids=[*COMPOSITES, *range(20)])
+def test_composites_of_any_weights_equal_the_plain_scorer(world, terms):
+    record = composite_of("composite", terms, 0.25, "made up", "test")
+    n = len(scorable(world.items, record))
+    queries = asked(world.queries, record)
+    queries = subset(queries, np.arange(0, len(queries.ids), 9))
+    expected = answers(world.index, queries, record, n, "reference")
+    for k in (1, 3, 20, 60, n):
+        assert answers(world.index, queries, record, k) == [e[:k] for e in expected]

@@ -16,7 +16,6 @@ from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.kernels.bleu import reference as bleu
 from metric_oracle.kernels.chexbert import reference as cosine
-from metric_oracle.kernels.radcliq.score import CONSTANTS
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS
@@ -105,14 +104,13 @@ def test_bertscore_and_its_parts(scores):
 
 @pytest.mark.parametrize("name", ["radcliq", "radcliq:v0", "radcliq:preprint"])
 def test_radcliq_is_its_components(scores, name):
-    constants, intercept = CONSTANTS[METRICS[name].options["variant"]]
-    homes = {"bleu": "bleu-2"}
+    terms, intercept = METRICS[name].options.values()
     for place, value in enumerate(column(scores, name)):
         by_hand = intercept
-        for part, (mean, scale, weight) in constants.items():
+        for part, term in terms.items():
             component = column(scores, f"{name}.{part}")[place]
-            assert component == column(scores, homes.get(part, part))[place]
-            by_hand += weight * (component - mean) / scale
+            assert component == column(scores, part)[place]
+            by_hand += term.weight * (component - term.mean) / term.scale
         assert value == pytest.approx(by_hand, rel=1e-12)
 
 

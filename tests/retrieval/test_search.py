@@ -69,7 +69,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     monkeypatch.setattr(search, "resident", lambda: held[0])
     monkeypatch.setattr(search, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
     free = api.retrieve(index, queries, "radcliq", k=3)
-    kernel = import_module("metric_oracle.kernels.radcliq.cpu")
+    kernel = import_module("metric_oracle.kernels.composite.cpu")
     find = kernel.search
 
     def growing(*arguments, **options):

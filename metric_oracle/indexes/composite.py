@@ -1,4 +1,4 @@
-"""RadCliQ's representation: no files of its own, the parts that an index holds, joined row by row."""
+"""A composite's representation: no files of its own, those of its parts that an index holds, joined row by row."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,11 +16,11 @@ class CompositeIndex(Units):
     Attributes
     ----------
     parts : dict
-        Part of the composite -> opened representation.
+        Name -> opened representation.
     unit : dict of str to int32[D]
-        Unit of each combination in each part; those of BERTScore ascend.
+        Unit of each combination in each representation; those of BERTScore ascend.
     row_ptr, row_id : int64[D + 1], int64[...]
-        Rows that have all the parts.
+        Rows that have all of them.
     """
 
     parts: dict[str, Any]
@@ -47,7 +47,7 @@ class CompositeIndex(Units):
         return cls(parts, unit, row_ptr, row_id)
 
     def encode(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
-        """Encode the queries for each part; `settings` are those of BERTScore."""
+        """Encode the queries for each representation; `settings` are those of BERTScore."""
         parts = {
             name: part.encode(inputs, **(settings if name == "bertscore" else {})) for name, part in self.parts.items()
         }
@@ -57,7 +57,7 @@ class CompositeIndex(Units):
         return CompositeQueries(which.reshape(-1), parts, place, self)
 
     def item(self, unit: int) -> dict[str, Any]:
-        """Return what the reference scorers of the parts take."""
+        """Return what the reference scorers of the parts take, by representation."""
         return {name: part.item(int(self.unit[name][unit])) for name, part in self.parts.items()}
 
 
@@ -69,9 +69,9 @@ class CompositeQueries:
     ----------
     which : int64[Q]
     parts : dict
-        Part -> encoded queries.
+        Representation -> encoded queries.
     place : dict of str to int64[n]
-        Place of each combination among a part's distinct queries.
+        Place of each combination among a representation's distinct queries.
     index : CompositeIndex
     scored : dict
         Values of the parts of pairs of distinct query and combination, as a search found them.
@@ -84,11 +84,11 @@ class CompositeQueries:
     scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, repr=False)
 
     def of(self, q: int, part: str) -> int:
-        """Return the place of a combination among a part's distinct queries."""
+        """Return the place of a combination among a representation's distinct queries."""
         return int(self.place[part][q])
 
     def item(self, q: int) -> dict[str, Any]:
-        """Return what the reference scorers of the parts take."""
+        """Return what the reference scorers of the parts take, by representation."""
         return {name: part.item(self.of(q, name)) for name, part in self.parts.items()}
 
     def candidate(self, unit: int) -> dict[str, Any]:

@@ -1,0 +1,202 @@
+"""CRG of a test set: reference labels and predicted labels -> counts and the score of Hamamci et al. (MIDL 2025).
+
+How the equations read here, and what happens where they divide by zero, stands in ``kernels/crg``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.manifest import sha256
+from metric_oracle.kernels.crg.score import crg
+
+COUNTS = ("tp", "fn", "fp", "tn")
+# Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.
+_IS_POSITIVE = {
+    "positive": (False, True, False, True),
+    "negative": (False, True, False, False),
+    "blank": (False, True, False, False),
+}
+
+
+@dataclass(frozen=True)
+class Level:
+    """CRG of one set of labels, such as abnormality classes, or types and places of one of them.
+
+    Attributes
+    ----------
+    name : str
+    labels : list of str
+    counts : int64[L, 4]
+        True positives, false negatives, false positives and true negatives of each label.
+    """
+
+    name: str
+    labels: list[str]
+    counts: np.ndarray
+
+    @property
+    def score(self) -> float:
+        """CRG of the level."""
+        matched, missed, invented, _ = self.counts.sum(axis=0).tolist()
+        return crg(missed, invented, matched + missed, int(self.counts.sum()))
+
+
+@dataclass(frozen=True)
+class CRG:
+    """CRG of a test set.
+
+    Attributes
+    ----------
+    levels : list of Level
+    reports : int
+        Reference reports, each with a prediction.
+    unused : int
+        Predictions without a reference.
+    signature : dict
+        What is needed to compute the same numbers again.
+    """
+
+    levels: list[Level]
+    reports: int
+    unused: int
+    signature: dict[str, Any]
+
+    @property
+    def score(self) -> float:
+        """The mean of the levels' scores, as the paper joins binary and structured labels."""
+        return sum(level.score for level in self.levels) / len(self.levels)
+
+    @property
+    def table(self) -> pa.Table:
+        """Columns level, label, the four counts, crg: a row a label, then one "all" a level, then their mean."""
+        rows = []
+        for level in self.levels:
+            rows += [
+                (level.name, name, *counts, None)
+                for name, counts in zip(level.labels, level.counts.tolist(), strict=True)
+            ]
+            rows.append((level.name, "all", *level.counts.sum(axis=0).tolist(), level.score))
+        if len(self.levels) > 1:
+            rows.append(("mean", "all", *[None] * len(COUNTS), self.score))
+        kinds = (pa.string(), pa.string(), *[pa.int64()] * len(COUNTS), pa.float64())
+        names = ("level", "label", *COUNTS, "crg")
+        columns = zip(*rows, strict=True)
+        return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
+
+
+def score_crg(
+    reference: str | Path,
+    predicted: str | Path,
+    *,
+    uncertain: str | None,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    id_column: str | None = None,
+) -> CRG:
+    """Score predicted labels against reference labels.
+
+    Parameters
+    ----------
+    reference, predicted : path
+        Tables with an id and a column for each label, 1, 0, -1 (uncertain) or empty; CheXbert's files as they are. They
+        are joined on the ids, and every reference report must have a prediction. "No Finding", the absence of
+        abnormalities, is left out.
+    uncertain : {"positive", "negative", "blank"}
+        What an uncertain label counts as, on both sides; negative and blank are one here.
+    levels : mapping of str to sequence of str
+        Name of a level -> its labels. The score is the mean of the levels' CRG: Hamamci et al. score general classes as
+        one and structured labels (such as consolidation in the left lung) as another. By default all labels are one.
+    id_column : str
+        Where its name does not say it.
+
+    Raises
+    ------
+    InputError
+        If the files, their labels or their ids do not fit.
+    """
+    if uncertain not in _IS_POSITIVE:
+        msg = (
+            f"crg: uncertain must be positive, negative or blank; got {uncertain!r}. "
+            "Say what an uncertain label counts as: it changes the score and is recorded."
+        )
+        raise InputError(msg)
+    truth = read_label_table(reference, id_column=id_column)
+    given = read_label_table(predicted, id_column=id_column)
+    rows = _join(truth, given, predicted)
+    chosen = _levels(truth, levels, reference)
+    is_positive = np.array(_IS_POSITIVE[uncertain])
+    found = []
+    for name, labels in chosen.items():
+        lacking = [label for label in labels if label not in given.names]
+        if lacking:
+            msg = (
+                f"crg: predictions must have the labels of the reference; got {len(lacking)} of {len(labels)} that are "
+                f"not in {predicted} ({shown_names(lacking[:3])}). Rename its columns, or drop them from the reference."
+            )
+            raise InputError(msg)
+        wanted = is_positive[truth.values[:, [truth.names.index(label) for label in labels]]]
+        got = is_positive[given.values[rows][:, [given.names.index(label) for label in labels]]]
+        cells = [wanted & got, wanted & ~got, ~wanted & got, ~wanted & ~got]
+        found.append(Level(name, labels, np.stack([cell.sum(axis=0) for cell in cells], axis=1)))
+    signature = {
+        "metric": "crg",
+        "source": "Hamamci et al., MIDL 2025",
+        "direction": "higher",
+        "uncertain": uncertain,
+        "levels": chosen,
+        "reference": {"file": Path(reference).name, "sha256": sha256(Path(reference)), "reports": len(truth.ids)},
+        "predicted": {"file": Path(predicted).name, "sha256": sha256(Path(predicted)), "reports": len(given.ids)},
+        "version": version("metric-oracle"),
+    }
+    return CRG(found, len(truth.ids), len(given.ids) - len(truth.ids), signature)
+
+
+def _join(truth: LabelTable, given: LabelTable, predicted: str | Path) -> list[int]:
+    """Return the row of each reference report among the predictions."""
+    place = {key: row for row, key in enumerate(given.ids)}
+    lacking = [key for key in truth.ids if key not in place]
+    if lacking:
+        msg = (
+            f"crg: every reference report must have predicted labels; got none for {len(lacking)} of {len(truth.ids)} "
+            f"in {predicted} ({shown_names(lacking[:3])}). Add them, or leave these reports out of the reference."
+        )
+        raise InputError(msg)
+    return [place[key] for key in truth.ids]
+
+
+def _levels(
+    truth: LabelTable, levels: Mapping[str, Sequence[str]] | None, reference: str | Path
+) -> dict[str, list[str]]:
+    """Return the labels of each level."""
+    if levels is None:
+        levels = {"labels": [name for name in truth.names if is_abnormality(name)]}
+    for name, labels in levels.items():
+        unknown = [label for label in labels if label not in truth.names or not is_abnormality(label)]
+        if not labels or unknown or len(set(labels)) < len(labels):
+            msg = (
+                f"crg: a level must have labels of the reference, each once and No Finding left out; got "
+                f"{len(labels)} for {name!r}, of which {len(unknown)} are no such label. Labels in {reference}: "
+                f"{shown_names(truth.names)}."
+            )
+            raise InputError(msg)
+    return {name: list(labels) for name, labels in levels.items()}
+
+
+def parse_levels(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Read levels written as "NAME=LABEL,LABEL"."""
+    levels: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, labels = text.partition("=")
+        if not equals or not name.strip() or name.strip() in levels:
+            msg = f'crg: level must be "NAME=LABEL,LABEL", each name once; got {text!r}. Write it so.'
+            raise InputError(msg)
+        levels[name.strip()] = [label.strip() for label in labels.split(",") if label.strip()]
+    return levels

@@ -1,0 +1,298 @@
+"""Searching under a composite whose weights are in a file: RadCliQ's own as such a file, verification, error lines."""
+
+import hashlib
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from metric_oracle import api, cli
+from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.composite import FORMAT, VERSION, read_weights
+from metric_oracle.retrieval.results import Results, read_results
+
+TERMS = {
+    "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -0.5},
+    "chexbert:labels": {"mean": 0.4, "scale": 0.5, "weight": -0.25},
+    "rouge-l": {"mean": 0.3, "scale": 0.2, "weight": 0.125},
+}
+
+
+def content(terms=TERMS, **changes):
+    whole = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": "ours",
+        "direction": "lower",
+        "terms": terms,
+        "intercept": 1.5,
+    }
+    return {name: value for name, value in {**whole, **changes}.items() if value is not None}
+
+
+def write(folder, **changes):
+    path = folder / "weights.json"
+    path.write_text(json.dumps(content(**changes)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(corpus):
+    pytest.importorskip("faiss")
+    return {
+        side: {
+            "radgraph": corpus[f"{side}_graphs"],
+            "chexbert": corpus[f"{side}_embeddings"],
+            "chexbert_labels": corpus[f"{side}_labels"],
+            "uncertain": "positive",
+            "encoder": "fake",
+        }
+        for side in ("train", "test")
+    }
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["raw", "rescaled"])
+def index(request, corpus, files, tmp_path_factory, fake_encoder):
+    folder = tmp_path_factory.mktemp("index")
+    (folder / "baseline.tsv").write_text("LAYER,P,R,F\n1,0.3,0.25,0.4\n")
+    baseline = {"baseline": folder / "baseline.tsv"} if request.param else {}
+    return api.build_index(corpus["train"], folder / "I", **files["train"], **baseline)
+
+
+@pytest.fixture(scope="module")
+def queries(corpus, files):
+    return api.load_queries(corpus["test"], **files["test"])
+
+
+@pytest.mark.parametrize("metric", ["radcliq", "radcliq:v0", "radcliq:preprint"])
+def test_radcliq_written_as_a_file_is_radcliq(index, queries, metric, tmp_path):
+    recorded = get_metric(metric).recorded
+    path = write(tmp_path, terms=recorded["terms"], intercept=recorded["intercept"])
+    own, published = (
+        api.retrieve(index, queries, m, k=9, **w) for m, w in (("composite", {"weights": path}), (metric, {}))
+    )
+    assert own.table.equals(published.table)
+    assert own.signature["options"] == published.signature["options"] == recorded
+    differ = {name for name in own.signature if own.signature[name] != published.signature[name]}
+    assert differ == {"metric", "source"}
+
+
+def test_the_signature_has_the_weights_and_the_hash_of_the_file(index, queries, tmp_path):
+    path = write(tmp_path)
+    signature = api.retrieve(index, queries, "composite", weights=path).signature
+    assert signature["metric"] == "composite"
+    assert signature["direction"] == "lower"
+    assert signature["options"] == {"terms": TERMS, "intercept": 1.5}
+    assert signature["source"] == f"ours, weights file sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    assert list(signature["representation"]) == ["bertscore", "labels", "words"]
+    assert json.loads(json.dumps(signature)) == signature
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, queries, tmp_path, sign):
+    """Two composites over the same parts are told apart; BERTScore may be a merit or a fault."""
+    for weight in (0.5, 2.0):
+        terms = {**TERMS, "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -sign * weight}}
+        path = write(tmp_path, terms=terms)
+        fast, slow = (
+            api.retrieve(index, queries, "composite", k=7, weights=path, backend=b) for b in ("cpu", "reference")
+        )
+        assert fast.table.equals(slow.table)
+        by_hand = 1.5 + sum(
+            t["weight"] * (fast.table[part].to_numpy() - t["mean"]) / t["scale"] for part, t in terms.items()
+        )
+        np.testing.assert_allclose(fast.table["score"].to_numpy(), by_hand, rtol=1e-12)
+
+
+@pytest.mark.parametrize("idf", ["off", "tests"])
+def test_results_are_verified_without_the_file(index, queries, tmp_path, idf):
+    path = write(tmp_path)
+    results = api.retrieve(index, queries, "composite", k=3, weights=path, idf=idf)
+    path.unlink()
+    for ending in ("parquet", "csv", "jsonl"):
+        results.write(tmp_path / f"r.{ending}")
+        assert api.verify(index, tmp_path / f"r.{ending}", queries, sample=4) == {"pairs": 36, "queries": 4}
+
+
+def test_other_weights_in_the_signature(index, queries, tmp_path):
+    results = api.retrieve(index, queries, "composite", weights=write(tmp_path))
+    options = json.loads(json.dumps(results.signature["options"]))
+    options["terms"]["rouge-l"]["weight"] *= 2
+    with pytest.raises(ExactnessError, match=r"^verify: the score of query '\d+' and row \d+ must be .*; got "):
+        api.verify(index, Results(results.table, {**results.signature, "options": options}), queries)
+    match = (
+        r"^verify: weights must have terms with a mean, a scale and a weight each, and an intercept, all numbers; got"
+    )
+    for broken in (None, {}, {"terms": {}}, {"terms": {"bleu": 1}, "intercept": 0}, {"terms": 3, "intercept": 0}):
+        with pytest.raises(InputError, match=match):
+            api.verify(index, Results(results.table, {**results.signature, "options": broken}), queries)
+
+
+def test_a_fitted_composite_is_searched(index, queries, tmp_path):
+    pytest.importorskip("sklearn")
+    from metric_oracle.evaluation.composite import fit_composite
+
+    answers = api.retrieve(index, queries, "radcliq:v0", k=20).table
+    rng = np.random.default_rng(0)
+    names = ("radgraph", "bertscore", "chexbert", "bleu-2")
+    lines = [",".join(["study_id", "errors", *names])]
+    for row in answers.to_pylist():
+        noisy = row["score"] + rng.normal(0, 0.2)
+        lines.append(",".join([row["query_id"], repr(noisy), *(repr(row[name]) for name in names)]))
+    (tmp_path / "pairs.csv").write_text("\n".join(lines))
+    fit_composite(tmp_path / "pairs.csv").write(tmp_path / "weights.json")
+    fast, slow = (
+        api.retrieve(index, queries, "composite", weights=tmp_path / "weights.json", k=4, backend=b)
+        for b in ("cpu", "reference")
+    )
+    assert fast.table.equals(slow.table)
+    assert fast.signature["source"].startswith("pairs, weights file sha256 ")
+
+
+def test_the_command_line(corpus, index, files, tmp_path, monkeypatch, capsys):
+    terms = {name: term for name, term in TERMS.items() if name != "bertscore"}
+    path = write(tmp_path, terms=terms)
+    labels = ["--chexbert-labels", corpus["test_labels"], "--uncertain", "positive"]
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        return code, capsys.readouterr()
+
+    given = ["retrieve", index.folder, corpus["test"], "--metric", "composite", *labels]
+    code, captured = run(*given, "--weights", path, "--out", tmp_path / "r.parquet")
+    assert (code, captured.out) == (0, "")
+    assert read_results(tmp_path / "r.parquet").signature["options"]["terms"] == terms
+    code, captured = run("verify", index.folder, tmp_path / "r.parquet", corpus["test"], *labels)
+    assert (code, captured.out) == (0, "right: 12 pairs scored again, 12 queries searched by brute force\n")
+    for more, line in (
+        ([], "error: retrieve: weights must be given for metric 'composite'; got none. Pass the file"),
+        (["--weights", tmp_path / "none.json"], "error: retrieve: weights must be an existing file; got"),
+    ):
+        code, captured = run(*given, *more)
+        assert (code, captured.out) == (2, "")
+        assert captured.err.startswith(line)
+    code, captured = run(*given, "--weights", path, "--out", tmp_path / "w.jsonl", "--metric", "bleu")
+    assert code == 2
+    assert captured.err.startswith("error: retrieve: weights must be left out for metric 'bleu'; got ")
+
+
+# Files that are no weights
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"[]", b"3", b"{}", b'{"format": "other"}', b"\xff\xfe", b"PK\x03\x04", b"[" * 100_000,
+     json.dumps(content(name=None)).encode(), json.dumps(content(name=7)).encode(),
+     json.dumps(content(direction=None)).encode(), json.dumps(content(version=None)).encode()],
+)  # fmt: skip
+def test_files_of_another_kind(tmp_path, raw):
+    path = tmp_path / "w.json"
+    path.write_bytes(raw)
+    match = (
+        rf"^retrieve: weights must be a JSON file that fit-composite writes, of format '{FORMAT}'; got another in "
+        rf'{re.escape(str(path))}\. Fit one with "oracle fit-composite"\.$'
+    )
+    with pytest.raises(InputError, match=match):
+        read_weights(path)
+
+
+def test_another_version(tmp_path):
+    with pytest.raises(
+        InputError, match=r"^retrieve: the version of weights must be 1; got 2 in .*\. Fit them again\.$"
+    ):
+        read_weights(write(tmp_path, version=2))
+
+
+def test_another_direction(tmp_path):
+    match = (
+        r"^retrieve: the direction of weights must be 'lower', as composites predict errors; got 'higher' in .*\. Turn"
+    )
+    with pytest.raises(InputError, match=match):
+        read_weights(write(tmp_path, direction="higher"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"intercept": "1"},
+        {"intercept": True},
+        {"terms": []},
+        {"terms": {"bleu": {"mean": 0, "scale": 1}}},
+        {"terms": {"bleu": {"mean": 0, "scale": 1, "weight": None}}},
+        {"terms": {"bleu": {"mean": 0, "scale": 1, "weight": 10**400}}},
+        {"terms": {"bleu": [0, 1, 1]}},
+    ],
+)
+def test_terms_of_another_kind(tmp_path, changes):
+    match = (
+        r"^retrieve: weights must have terms with a mean, a scale and a weight each, and an intercept, all numbers; "
+        r'got others\. Fit them again with "oracle fit-composite"\.$'
+    )
+    with pytest.raises(InputError, match=match):
+        read_weights(write(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_are_not_finite(tmp_path, number):
+    path = write(tmp_path, terms={"bleu": {"mean": 12345, "scale": 1, "weight": 1}})
+    path.write_text(path.read_text().replace("12345", number))
+    match = r"^retrieve: mean, scale and weight must be finite numbers, .*; got .* for 'bleu-2'\. Fit it again"
+    with pytest.raises(InputError, match=match):
+        read_weights(path)
+    path = write(tmp_path, intercept=12345)
+    path.write_text(path.read_text().replace("12345", number))
+    with pytest.raises(InputError, match=r"^retrieve: intercept must be a finite number; got "):
+        read_weights(path)
+
+
+def test_metrics_that_are_not_known(tmp_path):
+    with pytest.raises(InputError, match=r"^retrieve: metric must be one of .*; got 'meteor'\."):
+        read_weights(write(tmp_path, terms={"meteor": {"mean": 0, "scale": 1, "weight": 1}}))
+    with pytest.raises(InputError, match=r"^retrieve: terms must be of .*, each once; got 'crg'\. Leave it out\.$"):
+        read_weights(write(tmp_path, terms={"crg": {"mean": 0, "scale": 1, "weight": 1}}))
+
+
+def test_parts_that_the_index_lacks(corpus, tmp_path):
+    index = api.build_index(corpus["train"], tmp_path / "I", metrics=["bleu"])
+    match = (
+        r"^retrieve: metric must be one of bleu-1, .* \(what .* holds\); got 'composite'\. Build an index with "
+        r"--metrics bertscore,chexbert:labels,rouge-l --encoder NAME\|FOLDER --chexbert-labels FILE "
+        r"--uncertain positive\|negative\|blank\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, corpus["test"], "composite", weights=write(tmp_path))
+
+
+def test_queries_without_a_part(index, corpus, tmp_path):
+    with pytest.raises(
+        InputError, match=r"^retrieve: queries must have labels each for metric 'composite'; got none\."
+    ):
+        api.retrieve(index, corpus["test"], "composite", weights=write(tmp_path))
+
+
+def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
+    terms = {name: term for name, term in TERMS.items() if name != "bertscore"}
+    with pytest.raises(
+        InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Drop it"
+    ):
+        api.retrieve(index, queries, "composite", weights=write(tmp_path, terms=terms), idf="tests")
+
+
+def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, tmp_path):
+    from rich.console import Console
+
+    from metric_oracle.evaluation.tables import answers_table
+
+    for terms, expected in ((TERMS, True), ({"rouge-l": TERMS["rouge-l"]}, False)):
+        console = Console(width=150, record=True, file=io.StringIO())
+        console.print(answers_table(api.retrieve(index, queries, "composite", weights=write(tmp_path, terms=terms))))
+        assert ("dropped by bounds" in console.export_text()) == expected
