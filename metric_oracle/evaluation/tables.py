@@ -1,5 +1,6 @@
 """Answers as tables for a terminal. Rounding happens here and nowhere else."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -107,3 +108,51 @@ def demo_tables(outcome: DemoOutcome) -> list[Any]:
     for row in outcome.metrics:
         example.add_row(row.metric, f"{row.top[0]:.4f}", _one_line(row.top[1]))
     return [table, *(Text(note, style="dim") for note in notes), example]
+
+
+def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return the timings of `oracle bench`, what is paid once, and what was not measured."""
+    measured = [row for row in rows if "skipped" not in row]
+    columns = (
+        "tests x reports",
+        "batch",
+        "20 to 80 %",
+        "pairs/s",
+        "queries/s",
+        "one query",
+        "peak memory",
+        "CPU / GPU",
+    )
+    table = _table("Oracles on this machine: medians", "metric", "backend", *columns, right=columns)
+    on_cpu = {row["metric"]: row["seconds"] for row in measured if row["backend"] == "cpu"}
+    has_gpu = any(row["backend"] == "cuda" for row in measured)
+    for row in measured:
+        memory = f"{row['peak_gb']:.2f} GB"
+        if "gpu_peak_gb" in row:
+            memory += f" + {row['gpu_peak_gb']:.2f} on the GPU"
+        factor = f"{on_cpu[row['metric']] / row['seconds']:.3g}" if has_gpu and row["metric"] in on_cpu else ""
+        table.add_row(
+            row["metric"], row["backend"], f"{row['tests']:,} x {row['reports']:,}", _seconds(row["seconds"]),
+            f"{_seconds(row['p20'])} to {_seconds(row['p80'])}", f"{row['pairs_per_s']:,.0f}",
+            f"{row['queries_per_s']:,.0f}", f"{row['single_ms']:.3g} ms", memory, factor,
+        )  # fmt: skip
+    if not has_gpu:
+        table.columns.pop()
+    names = ("opening the index", "compiling", "first use", "encoding the queries", "search")
+    apart = _table(
+        "Once a process, once an index, and the two parts of a batch", "metric", "backend", *names, right=names
+    )
+    for row in measured:
+        values = (row[f"{name}_s"] for name in ("load", "compile", "prepare", "encode", "search"))
+        apart.add_row(row["metric"], row["backend"], *map(_seconds, values))
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if "skipped" in row:
+            reasons.setdefault(row["skipped"], []).append(f"{row['metric']} on {row['backend']}")
+    notes = [f"not measured: {', '.join(what)}: {reason}" for reason, what in reasons.items()]
+    notes.append("answers equal to the reference's on a sample, and to one another's, before any timing")
+    return [table, apart, *(_one_line(note) for note in notes)]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
