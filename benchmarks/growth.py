@@ -14,8 +14,8 @@ import numpy as np
 import metric_oracle as mo
 from benchmarks import gate, machine
 from benchmarks.data import HAS_FAISS, LACKING, LEXICAL_AND_GRAPH, OF_STATES, SEED, Data, prepare, prepare_states
-from benchmarks.workloads import FULL_SIZE, study
-from metric_oracle.evaluation.bench import alone, spread
+from benchmarks.workloads import FULL_SIZE
+from metric_oracle.evaluation.bench import alone, spread, study
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.retrieval.search import subset
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, NamedTuple
-from unittest.mock import patch
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,9 +39,17 @@ from benchmarks.data import (
 from benchmarks.floor import Ceilings, floor_columns, measure_ceilings, work_of
 from benchmarks.peers import GRAPH_SEARCHES, PEERS, STATE_PEERS, FaissFlat, FastPlaid, recall_of, recalls
 from metric_oracle.errors import BackendError
-from metric_oracle.evaluation.bench import after_warm_up, alone, repeated, run_alone, single_queries, time_search, timed
-from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.evaluation.bench import (
+    Study,
+    after_warm_up,
+    alone,
+    columns_of,
+    repeated,
+    run_alone,
+    single_queries,
+    study,
+    timed,
+)
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import subset
 
@@ -65,19 +72,6 @@ class Measurement:
     def median(self) -> float:
         """The value reported."""
         return median(self.values)
-
-
-class Study(NamedTuple):
-    """One run of a whole oracle: its seconds, those of encoding the queries, and the shares of its stages."""
-
-    total: float
-    encode: float
-    stages: dict[str, float]
-
-    @property
-    def search(self) -> float:
-        """Seconds without encoding."""
-        return self.total - self.encode
 
 
 class Bench:
@@ -197,29 +191,6 @@ def in_turns(one: Callable[[], Any], other: Callable[[], Any], n: int) -> list[t
     return [(timed(one), timed(other)) for _ in range(n)]
 
 
-def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
-    """Time retrieve(), and in the same call the encoding of its queries."""
-    found = []
-    with _clock(type(index.representation(get_metric(metric)))) as seconds:
-        total = timed(lambda: found.append(mo.retrieve(index, queries, metric, backend=backend)))
-    return Study(total, sum(seconds), found[0].signature.get("stages", {}))
-
-
-@contextmanager
-def _clock(kind: type) -> Iterator[list[float]]:
-    """Collect the seconds of each call of a representation's `encode`."""
-    seconds: list[float] = []
-    encode = kind.encode  # type: ignore[attr-defined]
-
-    def clocked(*arguments: Any, **options: Any) -> Any:
-        encoded = []
-        seconds.append(timed(lambda: encoded.append(encode(*arguments, **options))))
-        return encoded[0]
-
-    with patch.object(kind, "encode", clocked):
-        yield seconds
-
-
 # ---- oracles ---------------------------------------------------------------------------------------------------------
 
 
@@ -250,8 +221,13 @@ def _oracle(metric: str, backend: str, bench: Bench) -> Measurement:
     if metric == "chexbert":
         _need_embeddings(data)
     _need_backend(backend, metric, data)
-    totals, columns = time_search(data.index, data.queries, metric, backend, bench.repetitions)
-    return Measurement(totals, columns | bench.process(metric, backend) | _floor(metric, backend, columns, {}, bench))
+    mo.retrieve(data.index, data.queries, metric, backend=backend)
+    studies = [study(data.index, data.queries, metric, backend) for _ in range(bench.repetitions)]
+    columns: dict[str, Any] = columns_of(studies, data.queries, data.index)
+    return Measurement(
+        [s.total for s in studies],
+        columns | bench.process(metric, backend) | _floor(metric, backend, columns, {}, bench),
+    )
 
 
 def _floor(
@@ -379,13 +355,10 @@ def _states_oracle(metric: str, backend: str, bench: Bench) -> Measurement:
     data = bench.states
     _need_backend(backend, metric, data)
     studies = bench.studies_on(metric, backend)
-    total, search = median([s.total for s in studies]), median([s.search for s in studies])
+    columns: dict[str, Any] = columns_of(studies, data.queries, data.index)
+    search = columns["search_s"]
     n_units = len(data.index.representation(get_metric(metric)).row_ptr) - 1
-    columns = {
-        "encode_s": median([s.encode for s in studies]),
-        "search_s": search,
-        "queries_per_s": len(data.queries.ids) / total,
-        "pairs_per_s": data.pairs / total,
+    columns |= {
         "search_pairs_per_s": data.pairs / search,
         "distinct_search_pairs_per_s": len(set(data.queries.texts)) * n_units / search,
         "stages": studies[-1].stages,

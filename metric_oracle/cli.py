@@ -376,16 +376,15 @@ def bench(
 ) -> None:
     """Time the oracles on this machine, CPU beside GPU, after comparing their answers with the reference's.
 
+    A terminal gets tables, a pipe gets JSON Lines, --out gets a file.
+
     oracle bench --plot bench.png
 
     oracle bench --reports 185538 --tests 2192 --out rows.jsonl
 
     oracle bench INDEX test.csv --metrics bleu,radgraph --radgraph test_graphs.json
     """
-    from rich.console import Console
-
     from metric_oracle.evaluation import bench as timings
-    from metric_oracle.evaluation.tables import bench_tables
 
     if out is not None:
         timings.check_file(out, "out", (".jsonl",))
@@ -413,9 +412,17 @@ def bench(
         timings.write_rows(out, rows)
     if plot is not None:
         timings.write_plot(plot, rows)
-    console = Console()
-    for table in bench_tables(rows):
-        console.print(table)
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import bench_tables
+
+        console = Console()
+        for table in bench_tables(rows):
+            console.print(table)
+    elif out is None:
+        for line in timings.json_lines(rows):
+            print(line)
 
 
 @app.command()

@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -68,6 +68,12 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     fifths = quantiles(values, n=5, method="inclusive")
     return fifths[0], fifths[-1]
+
+
+def seconds_text(value: float) -> str:
+    """Return seconds or milliseconds, three digits of them at least."""
+    number, unit = (value, "s") if value >= 1 else (1000 * value, "ms")
+    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
 
 
 def machine() -> dict[str, Any]:
@@ -133,25 +139,44 @@ def check_answers(
                 raise ExactnessError(msg)
 
 
-def time_search(
-    index: Index, queries: Inputs, metric: str, backend: str, repetitions: int
-) -> tuple[list[float], dict[str, float]]:
-    """Time a whole oracle, from reports in memory to the table of answers, after a call that warms up.
+class Study(NamedTuple):
+    """One run of a whole oracle: its seconds, those of encoding the queries, and what the signature says of stages."""
 
-    Returns
-    -------
-    seconds : of each repetition
-    columns : dict
-        Seconds of encoding the queries alone and of the rest, medians; queries and pairs per second.
-    """
-    run = partial(api.retrieve, index, queries, metric, backend=backend)
-    run()
-    seconds = repeated(run, repetitions)
-    encode = median(repeated(partial(index.representation(get_metric(metric)).encode, queries), repetitions))
-    total = median(seconds)
-    return seconds, {
-        "encode_s": encode,
-        "search_s": total - encode,
+    total: float
+    encode: float
+    stages: dict[str, float]
+
+    @property
+    def search(self) -> float:
+        """Seconds without encoding."""
+        return self.total - self.encode
+
+
+def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
+    """Time a whole oracle, from reports in memory to the table of answers, and in the same call the encoding."""
+    kind = type(index.representation(get_metric(metric)))
+    encode, seconds, found = kind.encode, [], []
+
+    def clocked(*arguments: Any, **options: Any) -> Any:
+        begin = time.perf_counter()
+        encoded = encode(*arguments, **options)
+        seconds.append(time.perf_counter() - begin)
+        return encoded
+
+    kind.encode = clocked  # the only way to tell two parts of one call apart
+    try:
+        total = timed(lambda: found.append(api.retrieve(index, queries, metric, backend=backend)))
+    finally:
+        kind.encode = encode
+    return Study(total, sum(seconds), found[0].signature.get("stages", {}))
+
+
+def columns_of(studies: Sequence[Study], queries: Inputs, index: Index) -> dict[str, float]:
+    """Return medians of both parts, and queries and pairs per second of the whole."""
+    total = median([s.total for s in studies])
+    return {
+        "encode_s": median([s.encode for s in studies]),
+        "search_s": median([s.search for s in studies]),
         "queries_per_s": len(queries.ids) / total,
         "pairs_per_s": len(queries.ids) * index.n_reports / total,
     }
@@ -218,8 +243,8 @@ def run_alone(
     -------
     dict
         load_s : opening the index and what the metric reads of it.
-        compile_s : what the first search of a process takes longer than the first one with another opened index:
-            compiling, or loading code compiled earlier.
+        compile_s : what a process's first opening and first search take longer than those of the index opened again:
+            importing, and compiling or loading code compiled earlier.
         prepare_s : what the first search with an opened index takes longer than the second: tables of words, the
             encoder, on a GPU the transfer.
         peak_gb, and gpu_peak_gb with backend "cuda" : memory.
@@ -259,14 +284,13 @@ def _process() -> None:
 
     queries = api.load_queries(file, **loading)
     one = alone(queries, 0)
+    first = timed(load) + search(one)
     load_s = timed(load)
-    first = search(one)
-    load()
     second, third = search(one), search(one)
     search(queries)
     out = {
         "load_s": load_s,
-        "compile_s": max(first - second, 0.0),
+        "compile_s": max(first - load_s - second, 0.0),
         "prepare_s": max(second - third, 0.0),
         "peak_gb": _peak() / 1e9,
     }
@@ -453,7 +477,9 @@ def _measure(
     part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Callable[[str], None]
 ) -> Row:
     step(f"timing {metric} on {backend}")
-    seconds, columns = time_search(part.index, part.queries, metric, backend, repetitions)
+    api.retrieve(part.index, part.queries, metric, backend=backend)
+    studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
+    seconds = [s.total for s in studies]
     singles = [
         1000 * timed(partial(api.retrieve, part.index, query, metric, backend=backend))
         for query in single_queries(part.queries)
@@ -471,7 +497,7 @@ def _measure(
         "p20": p20,
         "p80": p80,
         "repetitions": repetitions,
-        **columns,
+        **columns_of(studies, part.queries, part.index),
         "single_ms": median(singles),
         "single_p20_ms": single_p20,
         "single_p80_ms": single_p80,
@@ -490,10 +516,15 @@ def check_file(path: Path, argument: str, endings: Sequence[str]) -> None:
         raise InputError(msg)
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write JSON Lines: each row with the machine, the versions and the time."""
+def json_lines(rows: Sequence[Row]) -> list[str]:
+    """Return each row with the machine, the versions and the time."""
     facts = {"machine": machine(), "versions": versions(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
-    _replace(path, "".join(json.dumps(row | facts) + "\n" for row in rows).encode())
+    return [json.dumps(row | facts) for row in rows]
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write JSON Lines."""
+    _replace(path, "".join(line + "\n" for line in json_lines(rows)).encode())
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -514,24 +545,27 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     measured = [row for row in rows if "skipped" not in row]
     metrics = list(dict.fromkeys(row["metric"] for row in measured))
     backends = [name for name in BACKENDS if any(row["backend"] == name for row in measured)]
-    figure = new_figure(7.0, 1.3 + 0.45 * len(metrics) * len(backends))
+    figure = new_figure(7.0, 1.5 + 0.5 * len(metrics) * len(backends))
     axes = figure.add_subplot()
-    height = 0.8 / len(backends)
     for place, backend in enumerate(backends):
         some = [row for row in measured if row["backend"] == backend]
-        rates = [row["pairs_per_s"] for row in some]
         pairs = [row["reports"] * row["tests"] for row in some]
+        rates = [row["pairs_per_s"] for row in some]
         low = [rate - n / row["p80"] for rate, n, row in zip(rates, pairs, some, strict=True)]
         high = [n / row["p20"] - rate for rate, n, row in zip(rates, pairs, some, strict=True)]
-        where = [metrics.index(row["metric"]) + (place - (len(backends) - 1) / 2) * height for row in some]
-        bars = axes.barh(where, rates, height, xerr=(low, high), label=backend.upper(), color=f"C{place}", capsize=2)
-        labels = [f"{rate / 1e6:,.3g} M/s, {row['single_ms']:.3g} ms" for rate, row in zip(rates, some, strict=True)]
-        axes.bar_label(bars, labels, padding=4, fontsize=8)
+        where = [metrics.index(row["metric"]) + (place + 0.5) / len(backends) - 0.5 for row in some]
+        axes.errorbar(rates, where, xerr=(low, high), fmt="o", color=f"C{place}", capsize=3, label=backend.upper())
+        for x, y, row in zip(rates, where, some, strict=True):
+            text = f"{x / 1e6:,.3g} M/s, {seconds_text(row['single_ms'] / 1000)}"
+            axes.annotate(text, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
     axes.set_xscale("log")
-    axes.margins(x=0.35)
+    rates = [row["pairs_per_s"] for row in measured]
+    axes.set_xlim(10 ** np.floor(np.log10(min(rates) / 2)), 10 ** np.ceil(np.log10(max(rates) * 2)))
+    axes.set_ylim(-0.8, len(metrics) - 0.4)
+    axes.grid(axis="x", alpha=0.3)
     axes.set_yticks(range(len(metrics)), metrics)
     axes.invert_yaxis()
-    axes.set_xlabel("pairs per second (whole batch); beside it the latency of one query")
+    axes.set_xlabel("pairs per second of a whole batch, 20th to 80th percentile; with the time of one query alone")
     axes.set_title(f"{machine()['cpu']}, {n_threads()} cores", fontsize=9)
     if len(backends) > 1:
         axes.legend()
