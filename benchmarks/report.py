@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     parts = [markdown(rows)]
     if growth:
-        plot = options.results / "growth.svg"
+        plot = options.results / "growth.png"
         parts += [growth_markdown(growth), _draw(growth, plot, options.readme)]
     text = options.readme.read_text(encoding="utf-8")
     try:
@@ -189,7 +189,7 @@ def growth_markdown(rows: Sequence[Row]) -> str:
         found = curves(rows, by)
         sizes = sorted({size for some, _ in found.values() for size in some})
         fixed = sorted({row[other] for row in rows if by in row["by"]})
-        header = ["Oracle", *(f"{size:,} {what}" for size in sizes), "Exponent"]
+        header = [f"Number of {what}", *(f"{size:,}" for size in sizes), "Exponent"]
         lines = []
         for metric, (some, seconds) in found.items():
             at = dict(zip(some, seconds, strict=True))
@@ -197,7 +197,7 @@ def growth_markdown(rows: Sequence[Row]) -> str:
             line = [metric, *(_seconds(at.get(size)) for size in sizes), slope]
             lines.append(line + (_tenfold(metric, at) if by == "reports" else []))
         if lines:
-            parts.append(f"Growth with the number of {what}; {' or '.join(f'{n:,}' for n in fixed)} {others}:")
+            parts.append(f"With {' or '.join(f'{n:,}' for n in fixed)} {others}:")
             parts.append(_table(header + (["Last tenfold", "Goal", "Met"] if by == "reports" else []), lines))
     return "\n\n".join(parts)
 
@@ -223,9 +223,8 @@ def _tenfold(metric: str, at: dict[int, float]) -> list[str]:
 
 
 def _draw(rows: Sequence[Row], path: Path, readme: Path) -> str:
-    """Draw both growths into an SVG file; return the link to it, or why there is none."""
+    """Draw both growths into a PNG file; return the link to it, or why there is none."""
     try:
-        import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError:
         return "No plot: matplotlib is not installed."
@@ -235,7 +234,8 @@ def _draw(rows: Sequence[Row], path: Path, readme: Path) -> str:
         if not found:
             continue
         for place, (metric, (sizes, seconds)) in enumerate(found.items()):
-            axes.plot(sizes, seconds, "o-", color=f"C{place}", label=f"{metric}, {exponent(sizes, seconds):.2f}")
+            slope = f", {exponent(sizes, seconds):.2f}" if len(sizes) > 1 else ""
+            axes.plot(sizes, seconds, "o-", color=f"C{place}", label=metric + slope)
         sizes = sorted({size for some, _ in found.values() for size in some})
         low = min(min(seconds) for _, seconds in found.values())
         axes.plot(sizes, [low * size / sizes[0] for size in sizes], ":", color="gray", label="proportional, 1")
@@ -244,8 +244,7 @@ def _draw(rows: Sequence[Row], path: Path, readme: Path) -> str:
         axes.set_xlabel("reports of the corpus" if by == "reports" else "test reports")
         axes.set_ylabel("seconds of the search")
         axes.legend(title="oracle, exponent", fontsize=8, title_fontsize=8)
-    with mpl.rc_context({"svg.hashsalt": "growth", "svg.fonttype": "none"}):
-        figure.savefig(path, format="svg", metadata={"Date": None})
+    figure.savefig(path, format="png", dpi=110)
     return f"![Growth of the search with the corpus and with the queries]({os.path.relpath(path, readme.parent)})"
 
 

@@ -569,10 +569,10 @@ def test_report_is_idempotent_and_touches_nothing_else(rows, tmp_path):
     readme.write_text(f"{before}{report.BEGIN}\nearlier\n{report.END}{after}", encoding="utf-8")
     arguments = ["--results", str(results), "--readme", str(readme)]
     assert report.main(arguments) == 0
-    once, plot = readme.read_text(encoding="utf-8"), (results / "growth.svg").read_bytes()
+    once, plot = readme.read_text(encoding="utf-8"), (results / "growth.png").read_bytes()
     assert report.main(arguments) == 0
     assert readme.read_text(encoding="utf-8") == once
-    assert (results / "growth.svg").read_bytes() == plot
+    assert (results / "growth.png").read_bytes() == plot
     assert once.startswith(before + report.BEGIN)
     assert once.endswith(report.END + after)
     assert "earlier" not in once
@@ -580,12 +580,12 @@ def test_report_is_idempotent_and_touches_nothing_else(rows, tmp_path):
     assert "at most 0.6 s | **no** |" in once
     assert r"AMD \| EPYC 7763" in once
     assert r"no \| module" in once
-    assert "(results/growth.svg)" in once
+    assert "(results/growth.png)" in once
 
 
 def test_report_of_growth():
     text = report.growth_markdown(POINTS)
-    assert "| Oracle | 100,000 reports | 1,000,000 reports | Exponent | Last tenfold | Goal | Met |" in text
+    assert "| Number of reports | 100,000 | 1,000,000 | Exponent | Last tenfold | Goal | Met |" in text
     assert "| bleu | 200 ms | 1.4 s | 0.845 | 7 times | at most 6 times | **no** |" in text
     assert "| chexbert | 2 s | 20 s | 1 | 10 times |  |  |" in text
     assert "| bleu | 1 ms | 200 ms | 0.689 |" in text
