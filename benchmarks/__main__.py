@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 from benchmarks import gate, machine
-from benchmarks.data import HAS_FAISS, LACKING, OF_STATES, SEED
-from benchmarks.workloads import FULL_SIZE, WORKLOADS, Bench, Measurement, SkippedError, Workload
+from benchmarks.data import HAS_FAISS, LACKING, OF_STATES, SEED, SkippedError
+from benchmarks.workloads import FULL_SIZE, WORKLOADS, Bench, Workload, why_not_cuda
+from metric_oracle.errors import BackendError
+from metric_oracle.evaluation.bench import spread
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         _say(f"data: {options.reports:,} reports, {options.tests:,} tests in {options.data}")
         facts |= {"index": bench.data.index.fingerprint, "seed": SEED, "time": now.isoformat(timespec="seconds")}
-        facts |= {"reports": options.reports, "tests": options.tests}
+        facts |= {"reports": options.reports, "tests": options.tests, "full": not options.only}
         try:
             _gate(bench, chosen, options.gate_queries)
         except gate.GateError as error:
@@ -55,7 +56,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--reports", type=int, default=FULL_SIZE[0], help="corpus size (%(default)s)")
     parser.add_argument("--tests", type=int, default=FULL_SIZE[1], help="test reports (%(default)s)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help='workloads, also as patterns such as "peer-*"')
-    parser.add_argument("--growth", action="store_true", help="also ten times the corpus: minutes, and about 10 GB")
     parser.add_argument("--repetitions", type=int, default=5, help="of each timing (%(default)s)")
     parser.add_argument("--gate-queries", type=int, default=3, help="compared with the reference (%(default)s)")
     parser.add_argument("--data", type=Path, default=machine.ROOT / ".cache/benchmarks", help="corpus and index")
@@ -68,9 +68,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _is_wanted(workload: Workload, options: argparse.Namespace) -> bool:
-    if options.only and not any(fnmatch(workload.name, pattern) for pattern in options.only):
-        return False
-    return workload.optional is None or getattr(options, workload.optional)
+    return not options.only or any(fnmatch(workload.name, pattern) for pattern in options.only)
 
 
 def _studied(chosen: Sequence[Workload]) -> list[str]:
@@ -83,15 +81,23 @@ def _studied(chosen: Sequence[Workload]) -> list[str]:
 def _gate(bench: Bench, chosen: Sequence[Workload], n_queries: int) -> None:
     """Check every metric that is about to be timed, on all reports and, with more queries, on the sample."""
     metrics = sorted({m for w in chosen for m in w.metrics if m != "chexbert" or HAS_FAISS} - set(OF_STATES))
+    on_gpu = {m for w in chosen for m in w.metrics if w.backend == "cuda"}
     of_states = _studied(chosen)
     if of_states:
         _say(f"gate: {', '.join(of_states)} against plain products")
         gate.check_states(bench.states.index, bench.states.queries, of_states)
+        for metric in on_gpu & set(of_states):
+            if why_not_cuda(metric, bench.states) is None:
+                both = ("cpu", "cuda")
+                gate.check(bench.states.index, bench.states.queries, [metric], n_queries=0, k=5, backends=both)
         _say("gate: passed")
     if not metrics:
         return
     _say(f"gate: {', '.join(metrics)} against the reference")
-    gate.check(bench.data.index, bench.data.queries, metrics, n_queries=n_queries, k=5)
+    for metric in metrics:
+        usable = metric in on_gpu and why_not_cuda(metric, bench.data) is None
+        backends = ("cpu", "cuda") if usable else ("cpu",)
+        gate.check(bench.data.index, bench.data.queries, [metric], n_queries=n_queries, k=5, backends=backends)
     on_sample = [m for m in metrics if m != "chexbert"]
     k = min(20, bench.sample.index.n_reports)
     gate.check(bench.sample.index, bench.sample.queries, on_sample, n_queries=len(bench.sample.queries.ids), k=k)
@@ -103,12 +109,12 @@ def _row(workload: Workload, bench: Bench) -> dict[str, Any]:
     row: dict[str, Any] = {"name": workload.name, "title": workload.title, "table": workload.table}
     try:
         measurement = workload.measure(bench)
-    except SkippedError as reason:
+    except (SkippedError, BackendError) as reason:
         return row | {"skipped": str(reason)}
     holds = not workload.full_size or (bench.n_reports, bench.n_tests) == FULL_SIZE
     goal = workload.goal if holds else None
     value = measurement.median
-    p20, p80 = _p20_p80(measurement)
+    p20, p80 = spread(measurement.values)
     met = None if goal is None else value <= goal if workload.sense == "at most" else value >= goal
     return row | {
         "value": value,
@@ -121,13 +127,6 @@ def _row(workload: Workload, bench: Bench) -> dict[str, Any]:
         "met": met,
         **measurement.columns,
     }
-
-
-def _p20_p80(measurement: Measurement) -> tuple[float, float]:
-    if len(measurement.values) == 1:
-        return measurement.values[0], measurement.values[0]
-    fifths = quantiles(measurement.values, n=5, method="inclusive")
-    return fifths[0], fifths[-1]
 
 
 def _line(row: dict[str, Any]) -> str:

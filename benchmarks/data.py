@@ -35,6 +35,10 @@ _PACKAGE = Path(mo.__file__).parent
 _SOURCES = ("indexes/*.py", "corpora/*.py", "kernels/_overlap.py")  # what an index depends on
 
 
+class SkippedError(Exception):
+    """Nothing can be measured here; the message says why."""
+
+
 @dataclass(frozen=True)
 class Data:
     """A corpus with its test reports.
@@ -289,8 +293,3 @@ def _graphs(path: Path, rows: np.ndarray) -> list[dict]:
     with path.open(encoding="utf-8") as file:
         lines = [line for number, line in enumerate(file) if number in wanted]
     return [next(iter(json.loads("{" + line.rstrip(",\n") + "}").values())) for line in lines]
-
-
-def graphs_of_tests(data: Data, tests: np.ndarray) -> list[dict]:
-    """Return the annotations of some test reports, in ascending order."""
-    return _graphs(data.corpus / "test_graphs.json", tests)

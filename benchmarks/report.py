@@ -1,34 +1,53 @@
-"""Write the newest results into the README, between its two marks: ``python -m benchmarks.report``."""
+"""Write results into the README, between its two marks: ``python -m benchmarks.report [FILE]``.
+
+The tables are those of one full run, one file; growth is that of one file of ``benchmarks.growth``.
+"""
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data import LEXICAL_AND_GRAPH
+from benchmarks.growth import curves, exponent
 from benchmarks.machine import ROOT
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 Row = dict[str, Any]
+# Of growth: ten times the corpus, for the metrics without vectors, from this size on.
+GOAL, GOAL_METRICS, GOAL_SIZE = 6.0, LEXICAL_AND_GRAPH, 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Regenerate the tables; return the exit code."""
+    """Regenerate the tables and the plot; return the exit code."""
     parser = argparse.ArgumentParser("python -m benchmarks.report", description=__doc__)
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results", help="folder, or one .jsonl file")
+    parser.add_argument("file", type=Path, nargs="?", help="run; default: the newest full one of the results folder")
+    parser.add_argument("--growth", type=Path, help="run of benchmarks.growth; default: the newest one there")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results", help="folder (%(default)s)")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args(arguments)
-    rows = newest(options.results)
+    for path in (options.file, options.growth):
+        if path and not path.is_file():
+            parser.error(f"there is no file {path}")
+    runs = [read(path) for path in sorted(options.results.glob("*.jsonl"))]
+    rows = read(options.file) if options.file else newest(runs, lambda row: row.get("full", False))
+    growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
     if not rows:
         print(
-            f"report: results must hold a .jsonl file; got {options.results}. Run python -m benchmarks.",
+            f"report: results must hold a full run; got none in {options.results}. Run python -m benchmarks.",
             file=sys.stderr,
         )
         return 1
+    parts = [markdown(rows)]
+    if growth:
+        plot = options.results / "growth.png"
+        parts += [growth_markdown(growth), _draw(growth, plot, options.readme)]
     text = options.readme.read_text(encoding="utf-8")
     try:
-        text = replace_between_marks(text, markdown(rows))
+        text = replace_between_marks(text, "\n\n".join(part for part in parts if part))
     except ValueError as error:
         print(f"report: {options.readme}: {error}", file=sys.stderr)
         return 1
@@ -36,11 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def newest(results: Path) -> list[Row]:
-    """Return the rows of a file, or of the file in a folder whose run began last."""
-    files = [results] if results.is_file() else sorted(results.glob("*.jsonl"))
-    runs = [[json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] for file in files]
-    return max((rows for rows in runs if rows), key=lambda rows: rows[0]["time"], default=[])
+def read(path: Path) -> list[Row]:
+    """Return the rows of a file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def newest(runs: Sequence[list[Row]], wanted: Callable[[Row], bool]) -> list[Row]:
+    """Return the rows of the wanted run that began last."""
+    return max((rows for rows in runs if rows and wanted(rows[0])), key=lambda rows: rows[0]["time"], default=[])
 
 
 def replace_between_marks(text: str, body: str) -> str:
@@ -60,13 +82,12 @@ def markdown(rows: Sequence[Row]) -> str:
     oracles = [row for row in measured if row["table"] == "oracle"]
     parts.append(
         _table(
-            ["Oracle", "Measured", "20 to 80 %", "Encoding / search", "Goal", "Met", "Pairs/s"],
+            ["Oracle", "Measured", "20 to 80 %", "Goal", "Met", "Pairs/s"],
             [
                 [
                     row["title"],
                     _value(row["value"], row),
                     _range(row),
-                    f"{_number(row['encode_s'])} / {_number(row['search_s'])} s",
                     _goal(row),
                     _met(row),
                     _rate(row["pairs_per_s"]),
@@ -75,6 +96,24 @@ def markdown(rows: Sequence[Row]) -> str:
             ],
         )
     )
+    parts.append(
+        _table(
+            ["Apart", "Opening", "Compiling", "First use", "Encoding", "Search", "Floor", "Times the floor", "Limit"],
+            [
+                [
+                    row["title"],
+                    *(
+                        _seconds(row.get(f"{name}_s"))
+                        for name in ("load", "compile", "prepare", "encode", "search", "floor")
+                    ),
+                    _number(row["times_floor"]) if "times_floor" in row else "",
+                    row.get("floor_limit", ""),
+                ]
+                for row in oracles
+            ],
+        )
+    )
+    parts.append(_ceilings(oracles))
     staged = [row for row in oracles if row.get("stages")]
     if staged:
         stages = list(staged[0]["stages"])
@@ -87,11 +126,22 @@ def markdown(rows: Sequence[Row]) -> str:
     peers = [row for row in measured if row["table"] == "peer"]
     parts.append(
         _table(
-            ["Metric", "Published scorer", "Its pairs/s", "Our pairs/s", "Factor", "20 to 80 %", "Goal", "Met"],
+            [
+                "Metric",
+                "Published scorer",
+                "Recall",
+                "Its pairs/s",
+                "Our pairs/s",
+                "Factor",
+                "20 to 80 %",
+                "Goal",
+                "Met",
+            ],
             [
                 [
                     row["title"],
                     row["peer"],
+                    f"{100 * row['recall']:.3g} %" if "recall" in row else "",
                     _rate(row["peer_pairs_per_s"]),
                     _rate(row["pairs_per_s"]),
                     _number(row["value"]),
@@ -113,6 +163,89 @@ def markdown(rows: Sequence[Row]) -> str:
     skipped = [f"- {row['name']} was not measured: {_escaped(row['skipped'])}" for row in rows if "skipped" in row]
     parts.append("\n".join(skipped))
     return "\n\n".join(part for part in parts if part)
+
+
+def _ceilings(oracles: Sequence[Row]) -> str:
+    """Say what the floors were computed with."""
+    found = [row["ceilings"] for row in oracles if "ceilings" in row]
+    if not found:
+        return ""
+    flop, moved, added = (found[0][name] / 1e9 for name in ("flop_per_s", "bytes_per_s", "adds_per_s"))
+    return (
+        "Opening, compiling and first use of an index (tables, encoder; on a GPU the transfer) are paid once and are "
+        "in no other number. The floor is the least time for what this design must read and compute, at this machine's "
+        f"own best in the same run: {_number(flop)} GFLOP/s of a float32 product, {_number(moved)} GB/s of a copy, "
+        f"{_number(added)} billion byte-adds a second. Search over floor; benchmarks/floor.py counts."
+    )
+
+
+def growth_markdown(rows: Sequence[Row]) -> str:
+    """Return the tables of growth with the corpus and with the queries."""
+    parts = [_growth_caption(rows[0])]
+    for by, what, other, others in (
+        ("reports", "reports", "tests", "test reports"),
+        ("tests", "test reports", "reports", "reports"),
+    ):
+        found = curves(rows, by)
+        sizes = sorted({size for some, _ in found.values() for size in some})
+        fixed = sorted({row[other] for row in rows if by in row["by"]})
+        header = [f"Number of {what}", *(f"{size:,}" for size in sizes), "Exponent"]
+        lines = []
+        for metric, (some, seconds) in found.items():
+            at = dict(zip(some, seconds, strict=True))
+            slope = _number(exponent(some, seconds)) if len(some) > 1 else ""
+            line = [metric, *(_seconds(at.get(size)) for size in sizes), slope]
+            lines.append(line + (_tenfold(metric, at) if by == "reports" else []))
+        if lines:
+            parts.append(f"With {' or '.join(f'{n:,}' for n in fixed)} {others}:")
+            parts.append(_table(header + (["Last tenfold", "Goal", "Met"] if by == "reports" else []), lines))
+    return "\n\n".join(parts)
+
+
+def _growth_caption(row: Row) -> str:
+    commit = (row["commit"] or "unknown")[:7] + (" with changes" if row["dirty"] else "")
+    where = f"{_escaped(row['machine']['cpu'])}, {row['machine']['cores']} cores"
+    return (
+        f"Growth, {row['time'][:10]}, commit {commit}, {where}: medians of the search without encoding, exponents by "
+        "least squares of log(time) over log(size)."
+    )
+
+
+def _tenfold(metric: str, at: dict[int, float]) -> list[str]:
+    """Return by how much the largest corpus takes longer than one of a tenth, and the goal where there is one."""
+    largest = max(at)
+    if largest // 10 not in at:
+        return ["", "", ""]
+    ratio = at[largest] / at[largest // 10]
+    if metric not in GOAL_METRICS or largest < GOAL_SIZE:
+        return [f"{_number(ratio)} times", "", ""]
+    return [f"{_number(ratio)} times", f"at most {GOAL:g} times", "yes" if ratio <= GOAL else "**no**"]
+
+
+def _draw(rows: Sequence[Row], path: Path, readme: Path) -> str:
+    """Draw both growths into a PNG file; return the link to it, or why there is none."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "No plot: matplotlib is not installed."
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    for axes, by in zip(figure.subplots(1, 2), ("reports", "tests"), strict=True):
+        found = curves(rows, by)
+        if not found:
+            continue
+        for place, (metric, (sizes, seconds)) in enumerate(found.items()):
+            slope = f", {exponent(sizes, seconds):.2f}" if len(sizes) > 1 else ""
+            axes.plot(sizes, seconds, "o-", color=f"C{place}", label=metric + slope)
+        sizes = sorted({size for some, _ in found.values() for size in some})
+        low = min(min(seconds) for _, seconds in found.values())
+        axes.plot(sizes, [low * size / sizes[0] for size in sizes], ":", color="gray", label="proportional, 1")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("reports of the corpus" if by == "reports" else "test reports")
+        axes.set_ylabel("seconds of the search")
+        axes.legend(title="oracle, exponent", fontsize=8, title_fontsize=8)
+    figure.savefig(path, format="png", dpi=110)
+    return f"![Growth of the search with the corpus and with the queries]({os.path.relpath(path, readme.parent)})"
 
 
 def _caption(row: Row) -> str:
@@ -154,6 +287,12 @@ def _noted(row: Row) -> str:
 
 def _range(row: Row) -> str:
     return "one run" if row["repetitions"] == 1 else f"{_number(row['p20'])} to {_number(row['p80'])}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{_number(value)} s" if value >= 1 else f"{_number(1000 * value)} ms"
 
 
 def _rate(value: float) -> str:

@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, NamedTuple
-from unittest.mock import patch
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,30 +29,36 @@ from benchmarks.data import (
     OF_STATES,
     Data,
     Sample,
+    SkippedError,
     draw_sample,
     draw_states,
     embedding_options,
-    graphs_of_tests,
     prepare,
     prepare_states,
-    write_graphs,
 )
-from benchmarks.peers import PEERS, STATE_PEERS, FaissFlat
-from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
+from benchmarks.floor import Ceilings, floor_columns, measure_ceilings, work_of
+from benchmarks.peers import GRAPH_SEARCHES, PEERS, STATE_PEERS, FaissFlat, FastPlaid, recall_of, recalls
+from metric_oracle.errors import BackendError
+from metric_oracle.evaluation.bench import (
+    Study,
+    after_warm_up,
+    alone,
+    columns_of,
+    repeated,
+    run_alone,
+    single_queries,
+    study,
+    timed,
+)
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import subset
 
 FULL_SIZE = (185_538, 2_192)  # reports and tests that the goals hold for
 ALL = (*LEXICAL_AND_GRAPH, "chexbert")
-_SINGLES, _SINGLE_WARM_UP = 50, 10
 _REFERENCES, _COMPARED = 20, 5  # test reports of the peers' sample, and how many of them have their scores compared
 _LONG = 3  # repetitions of what takes minutes, at most
 _STATE_SINGLES, _STATE_PAIRS = 30, 100  # queries alone, and pairs whose scores are compared, of token states
-
-
-class SkippedError(Exception):
-    """Nothing can be measured here; the message says why."""
+_ROUNDING = 1e-6  # of recall by float32 products: what lies as close is as good
 
 
 @dataclass(frozen=True)
@@ -69,19 +74,6 @@ class Measurement:
         return median(self.values)
 
 
-class Study(NamedTuple):
-    """One run of a whole oracle: its seconds, those of encoding the queries, and the shares of its stages."""
-
-    total: float
-    encode: float
-    stages: dict[str, float]
-
-    @property
-    def search(self) -> float:
-        """Seconds without encoding."""
-        return self.total - self.encode
-
-
 class Bench:
     """What the workloads share: the data and the sample of the peers.
 
@@ -93,16 +85,12 @@ class Bench:
     ) -> None:
         self.root, self.n_reports, self.n_tests = root, n_reports, n_tests
         self.repetitions, self.scratch, self.studied = repetitions, scratch, studied
+        self._on_gpu: dict[str, list[Study]] = {}
 
     @cached_property
     def data(self) -> Data:
         """The corpus that everything is measured on."""
         return prepare(self.root, self.n_reports, self.n_tests)
-
-    @cached_property
-    def large(self) -> Data:
-        """Ten times the corpus, without embeddings."""
-        return prepare(self.root, 10 * self.n_reports, self.n_tests, embeddings=False)
 
     @cached_property
     def states(self) -> Data:
@@ -114,7 +102,7 @@ class Bench:
         """Whole studies of the metrics over token states, in turns; one query of each warms up."""
         data = self.states
         for metric in self.studied:
-            mo.retrieve(data.index, subset(data.queries, np.arange(1)), metric)
+            mo.retrieve(data.index, alone(data.queries, 0), metric)
         out: dict[str, list[Study]] = {metric: [] for metric in self.studied}
         for _ in range(min(self.repetitions, _LONG)):
             for metric, studies in out.items():
@@ -129,11 +117,39 @@ class Bench:
         folder.mkdir()
         return draw_sample(self.data, _REFERENCES, n_candidates, folder)
 
-    def faiss_peer(self) -> FaissFlat:
+    @cached_property
+    def ceilings(self) -> Ceilings:
+        """What this machine can do."""
+        return measure_ceilings(self.repetitions)
+
+    @cache  # noqa: B019 - one instance, as long as the process
+    def process(self, metric: str, backend: str) -> dict[str, float]:
+        """Run a whole oracle in a process of its own, once."""
+        data = self.data if metric in ALL else self.states
+        reads = get_metric(metric).representations
+        options: dict[str, Any] = {"radgraph": data.corpus / "test_graphs.json"} if "radgraph" in reads else {}
+        if "chexbert" in reads:
+            options |= embedding_options(data.vectors, "test")
+        if data.encoder is not None:
+            options["encoder"] = data.encoder
+        return run_alone(data.index_folder, data.corpus / "test.csv", metric, backend, keep_empty=True, **options)
+
+    def studies_on(self, metric: str, backend: str) -> list[Study]:
+        """Return whole studies, on a GPU timed at the first call."""
+        if backend == "cpu":
+            return self.studies[metric]
+        if metric not in self._on_gpu:
+            data = self.states
+            mo.retrieve(data.index, alone(data.queries, 0), metric, backend=backend)
+            n = min(self.repetitions, _LONG)
+            self._on_gpu[metric] = [study(data.index, data.queries, metric, backend) for _ in range(n)]
+        return self._on_gpu[metric]
+
+    def faiss_peer(self, on_gpu: bool) -> FaissFlat:
         """Return FAISS with one row per report."""
         _need_embeddings(self.data)
         assert self.data.vectors is not None
-        peer = FaissFlat()
+        peer = FaissFlat(on_gpu)
         peer.build(np.load(self.data.vectors / "train.npy"), np.load(self.data.vectors / "test.npy"))
         return peer
 
@@ -153,7 +169,7 @@ class Workload:
     sense : whether the value should stay under the goal or reach it
     table : of the README
     full_size : whether the goal holds at FULL_SIZE only
-    optional : flag that asks for it, None for always
+    backend : that searches
     """
 
     name: str
@@ -165,19 +181,7 @@ class Workload:
     sense: Literal["at most", "at least"] = "at most"
     table: Literal["oracle", "peer", "other"] = "other"
     full_size: bool = True
-    optional: str | None = None
-
-
-def timed(function: Callable[[], Any]) -> float:
-    """Return the seconds of one call."""
-    begin = time.perf_counter()
-    function()
-    return time.perf_counter() - begin
-
-
-def repeated(function: Callable[[], Any], n: int) -> list[float]:
-    """Return the seconds of n calls."""
-    return [timed(function) for _ in range(n)]
+    backend: Literal["cpu", "cuda"] = "cpu"
 
 
 def in_turns(one: Callable[[], Any], other: Callable[[], Any], n: int) -> list[tuple[float, float]]:
@@ -185,29 +189,6 @@ def in_turns(one: Callable[[], Any], other: Callable[[], Any], n: int) -> list[t
     one()
     other()
     return [(timed(one), timed(other)) for _ in range(n)]
-
-
-def study(index: Index, queries: Sequence[str] | Inputs, metric: str) -> Study:
-    """Time retrieve(), and in the same call the encoding of its queries."""
-    found = []
-    with _clock(type(index.representation(get_metric(metric)))) as seconds:
-        total = timed(lambda: found.append(mo.retrieve(index, queries, metric)))
-    return Study(total, sum(seconds), found[0].signature.get("stages", {}))
-
-
-@contextmanager
-def _clock(kind: type) -> Iterator[list[float]]:
-    """Collect the seconds of each call of a representation's `encode`."""
-    seconds: list[float] = []
-    encode = kind.encode  # type: ignore[attr-defined]
-
-    def clocked(*arguments: Any, **options: Any) -> Any:
-        encoded = []
-        seconds.append(timed(lambda: encoded.append(encode(*arguments, **options))))
-        return encoded[0]
-
-    with patch.object(kind, "encode", clocked):
-        yield seconds
 
 
 # ---- oracles ---------------------------------------------------------------------------------------------------------
@@ -219,24 +200,45 @@ def _need_embeddings(data: Data) -> None:
         raise SkippedError(msg)
 
 
-def _oracle(metric: str, bench: Bench) -> Measurement:
-    """Time retrieve() from reports in memory to the table, and the encoding of the queries alone."""
-    data, repetitions = bench.data, bench.repetitions
+def why_not_cuda(metric: str, data: Data) -> str | None:
+    """Return why the GPU cannot search here, None where it can."""
+    try:
+        mo.retrieve(data.index, alone(data.queries, 0), metric, backend="cuda", text=False)
+    except BackendError as error:
+        return str(error)
+    return None
+
+
+def _need_backend(backend: str, metric: str, data: Data) -> None:
+    reason = why_not_cuda(metric, data) if backend == "cuda" else None
+    if reason:
+        raise SkippedError(reason)
+
+
+def _oracle(metric: str, backend: str, bench: Bench) -> Measurement:
+    """Time retrieve() from reports in memory to the table; what is paid once comes from a process of its own."""
+    data = bench.data
     if metric == "chexbert":
         _need_embeddings(data)
-    index, queries = data.index, data.queries
-    first_call = timed(partial(mo.retrieve, index, queries, metric))
-    totals = repeated(partial(mo.retrieve, index, queries, metric), repetitions)
-    encode = median(repeated(partial(index.representation(get_metric(metric)).encode, queries), repetitions))
-    total = median(totals)
-    columns = {
-        "first_call_s": first_call,
-        "encode_s": encode,
-        "search_s": total - encode,
-        "queries_per_s": len(queries.ids) / total,
-        "pairs_per_s": data.pairs / total,
-    }
-    return Measurement(totals, columns)
+    _need_backend(backend, metric, data)
+    mo.retrieve(data.index, data.queries, metric, backend=backend)
+    studies = [study(data.index, data.queries, metric, backend) for _ in range(bench.repetitions)]
+    columns: dict[str, Any] = columns_of(studies, data.queries, data.index)
+    return Measurement(
+        [s.total for s in studies],
+        columns | bench.process(metric, backend) | _floor(metric, backend, columns, {}, bench),
+    )
+
+
+def _floor(
+    metric: str, backend: str, columns: dict[str, Any], stages: dict[str, float], bench: Bench
+) -> dict[str, Any]:
+    """Return the columns of the floor; the ceilings are those of the processor."""
+    if backend != "cpu":
+        return {}
+    data = bench.data if metric in ALL else bench.states
+    works = work_of(data.index, data.queries, metric, stages)
+    return floor_columns(works, columns["search_s"], bench.ceilings)
 
 
 def _single(metric: str, bench: Bench) -> Measurement:
@@ -244,81 +246,57 @@ def _single(metric: str, bench: Bench) -> Measurement:
     data = bench.data
     if metric == "chexbert":
         _need_embeddings(data)
-    distinct = np.unique(data.queries.texts, return_index=True)[1]
-    chosen = np.random.default_rng(0).permutation(distinct)[: _SINGLES + _SINGLE_WARM_UP]
-    queries = _single_queries(metric, data, np.sort(chosen), bench.scratch)
-    n_warm_up = min(_SINGLE_WARM_UP, len(queries) - 1)
-    seconds = [timed(partial(mo.retrieve, data.index, query, metric)) for query in queries]
-    milliseconds = [1000 * s for s in seconds[n_warm_up:]]
+    seconds = [timed(partial(mo.retrieve, data.index, query, metric)) for query in single_queries(data.queries)]
+    milliseconds = [1000 * s for s in after_warm_up(seconds)]
     return Measurement(milliseconds, {"slowest_ms": max(milliseconds)})
 
 
-def _single_queries(metric: str, data: Data, chosen: np.ndarray, scratch: Path) -> list[Sequence[str] | Inputs]:
-    """Return one batch for each test report: its text, or what the metric reads, alone in its files."""
-    reads = get_metric(metric).representations
-    texts = [data.queries.texts[i] for i in chosen]
-    options: list[dict[str, Any]] = [{} for _ in texts]
-    if "radgraph" in reads:
-        for i, graph in enumerate(graphs_of_tests(data, chosen)):
-            options[i]["radgraph"] = write_graphs(scratch / f"{i}.json", [graph])
-    if "chexbert" in reads:
-        assert data.queries.embeddings is not None
-        assert data.queries.embedding_of_row is not None
-        ids = scratch / "ids.txt"
-        ids.write_text("0\n", encoding="utf-8")
-        for i, row in enumerate(data.queries.embedding_of_row[chosen]):
-            np.save(scratch / f"{i}.npy", data.queries.embeddings[row : row + 1])
-            options[i] |= {"chexbert": scratch / f"{i}.npy", "chexbert_ids": ids}
-    if data.encoder is not None:
-        options = [{**some, "encoder": data.encoder} for some in options]
-    return [mo.load_queries([text], **some) if some else [text] for text, some in zip(texts, options, strict=True)]
-
-
-def _growth(metric: str, bench: Bench) -> Measurement:
-    """Return the time on ten times the corpus over the time on the corpus, measured in turns."""
-    small = partial(mo.retrieve, bench.data.index, bench.data.queries, metric)
-    large = partial(mo.retrieve, bench.large.index, bench.large.queries, metric)
-    seconds = in_turns(small, large, bench.repetitions)
-    columns = {
-        "seconds": median([after for _, after in seconds]),
-        "large_reports": bench.large.index.n_reports,
-        "large_index": bench.large.index.fingerprint,
-    }
-    return Measurement([after / before for before, after in seconds], columns)
+def _memory(metric: str, bench: Bench) -> Measurement:
+    """Return the peak memory in GB of a process that opens the index and runs a whole oracle."""
+    return Measurement([bench.process(metric, "cpu")["peak_gb"]])
 
 
 # ---- peers -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _installed(package: str) -> Iterator[None]:
+    """Turn a missing module into one line."""
+    try:
+        yield
+    except ImportError as error:
+        msg = f"{package} is not installed: pip install {package}"
+        raise SkippedError(msg) from error
 
 
 def _peer(name: str, bench: Bench) -> Measurement:
     """Return our pairs per second over the peer's on a sample, whose scores must be ours."""
     peer = PEERS[name]
     references, candidates = bench.sample.references, bench.sample.candidates[: peer.n_candidates]
-    try:
+    with _installed(str(peer.package)):
         score = peer.build(references, candidates)
-    except ImportError as error:
-        msg = f"{peer.package} is not installed: pip install {peer.package}"
-        raise SkippedError(msg) from error
     difference = _largest_difference(bench.sample, peer.metric, score())
     if difference > 1e-9:
         msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
         raise SkippedError(msg)
     n_pairs = len(references) * len(candidates)
-    return _factor(bench, peer.metric, peer.title, score, n_pairs, difference)
+    return _factor(bench, peer.metric, peer.title, score, n_pairs, {"largest_difference": difference})
 
 
 def _factor(
-    bench: Bench, metric: str, title: str, score: Callable[[], Any], n_pairs: int, difference: float
-) -> Measurement:
+    bench: Bench, metric: str, title: str, score: Callable[[], Any], n_pairs: int, columns: dict[str, Any],
+    backend: str = "cpu",
+) -> Measurement:  # fmt: skip
     """Return our pairs per second over the peer's, measured in turns."""
     data = bench.data
-    seconds = in_turns(score, partial(mo.retrieve, data.index, data.queries, metric), bench.repetitions)
-    columns = {
+    ours = partial(mo.retrieve, data.index, data.queries, metric, backend=backend)
+    seconds = in_turns(score, ours, bench.repetitions)
+    columns |= {
         "pairs_per_s": data.pairs / median([ours for _, ours in seconds]),
         "peer": title,
         "peer_pairs_per_s": n_pairs / median([theirs for theirs, _ in seconds]),
         "peer_pairs": n_pairs,
-        "largest_difference": difference,
+        "backend": backend,
     }
     return Measurement([data.pairs / ours / (n_pairs / theirs) for theirs, ours in seconds], columns)
 
@@ -333,16 +311,30 @@ def _largest_difference(sample: Sample, metric: str, scores: np.ndarray) -> floa
     return float(np.abs(ours[:, : scores.shape[1]] - scores[:n_queries]).max())
 
 
-def _faiss(bench: Bench) -> Measurement:
+def _graph_search(name: str, bench: Bench) -> Measurement:
+    """Return our pairs per second over those of a whole search, all of whose units are scored again."""
+    peer = GRAPH_SEARCHES[name]
+    with _installed(peer.package):
+        search = peer.build(bench.data)
+    recall = recall_of(search(), bench.data)
+    if peer.exact and recall < 1:
+        msg = f"it finds our best score for {100 * recall:.3g} % of the queries only: not timed"
+        raise SkippedError(msg)
+    return _factor(bench, "radgraph", peer.title, search, bench.data.pairs, {"recall": recall})
+
+
+def _faiss(on_gpu: bool, bench: Bench) -> Measurement:
     """Return the time of FAISS with one row per report over that of our CheXbert oracle, measured in turns."""
     data = bench.data
-    peer = bench.faiss_peer()
+    peer = bench.faiss_peer(on_gpu)
     found = mo.retrieve(data.index, data.queries, "chexbert").table["score"].to_numpy()
     difference = float(np.abs(peer.search()[0] - found).max())
     if difference > 1e-5:
         msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
         raise SkippedError(msg)
-    return _factor(bench, "chexbert", "faiss IndexFlatIP", peer.search, data.pairs, difference)
+    title = f"faiss IndexFlatIP{' on the GPU' if on_gpu else ''}"
+    backend = "cuda" if on_gpu and why_not_cuda("chexbert", data) is None else "cpu"
+    return _factor(bench, "chexbert", title, peer.search, data.pairs, {"largest_difference": difference}, backend)
 
 
 # ---- token states ----------------------------------------------------------------------------------------------------
@@ -357,22 +349,23 @@ def _need_states(metric: str) -> None:
         raise SkippedError(msg)
 
 
-def _states_oracle(metric: str, bench: Bench) -> Measurement:
+def _states_oracle(metric: str, backend: str, bench: Bench) -> Measurement:
     """Report whole studies: with the encoding of the queries, and without it."""
     _need_states(metric)
-    studies, data = bench.studies[metric], bench.states
-    total, search = median([s.total for s in studies]), median([s.search for s in studies])
+    data = bench.states
+    _need_backend(backend, metric, data)
+    studies = bench.studies_on(metric, backend)
+    columns: dict[str, Any] = columns_of(studies, data.queries, data.index)
+    search = columns["search_s"]
     n_units = len(data.index.representation(get_metric(metric)).row_ptr) - 1
-    columns = {
-        "encode_s": median([s.encode for s in studies]),
-        "search_s": search,
-        "queries_per_s": len(data.queries.ids) / total,
-        "pairs_per_s": data.pairs / total,
+    columns |= {
         "search_pairs_per_s": data.pairs / search,
         "distinct_search_pairs_per_s": len(set(data.queries.texts)) * n_units / search,
         "stages": studies[-1].stages,
         "states_index": data.index.fingerprint,
+        **bench.process(metric, backend),
     }
+    columns |= _floor(metric, backend, columns, studies[-1].stages, bench)
     return Measurement([s.total for s in studies], columns)
 
 
@@ -380,11 +373,8 @@ def _states_single(metric: str, bench: Bench) -> Measurement:
     """Time the search for single queries, each another report, after others that warm up; encoding is a column."""
     _need_states(metric)
     data = bench.states
-    distinct = np.unique(data.queries.texts, return_index=True)[1]
-    chosen = np.random.default_rng(0).permutation(distinct)[: _STATE_SINGLES + _SINGLE_WARM_UP]
-    queries = _single_queries(metric, data, np.sort(chosen), bench.scratch)
-    studies = [study(data.index, query, metric) for query in queries]
-    studies = studies[min(_SINGLE_WARM_UP, len(queries) - 1) :]
+    studies = [study(data.index, query, metric) for query in single_queries(data.queries, _STATE_SINGLES)]
+    studies = after_warm_up(studies)
     searches = [1000 * s.search for s in studies]
     encode = 1000 * median([s.encode for s in studies])
     columns = {"slowest_ms": max(searches), "encode_ms": encode, "note": f"encoding {encode:.3g} ms"}
@@ -404,12 +394,8 @@ def _states_ratio(bench: Bench) -> Measurement:
 def _states_memory(metric: str, bench: Bench) -> Measurement:
     """Return the peak memory of a process that runs a whole oracle, over the bytes of the stored states."""
     _need_states(metric)
-    data = bench.states
-    options = {"encoder": data.encoder}
-    if metric == "radcliq":
-        options |= {"radgraph": data.corpus / "test_graphs.json", **embedding_options(data.vectors, "test")}
-    peak = _peak(metric, data, bench, options)
-    states = data.index.representation(get_metric("bertscore")).states.nbytes / 1e9
+    peak = bench.process(metric, "cpu")["peak_gb"]
+    states = bench.states.index.representation(get_metric("bertscore")).states.nbytes / 1e9
     return Measurement(
         [peak / states], {"peak_gb": peak, "states_gb": states, "note": f"{peak:.3g} of {states:.3g} GB"}
     )
@@ -420,11 +406,8 @@ def _states_peer(name: str, bench: Bench) -> Measurement:
     _need_states("bertscore")
     peer = STATE_PEERS[name]
     sample = draw_states(bench.states, peer.n_references, peer.n_candidates)
-    try:
+    with _installed(peer.package):
         ways = peer.build(sample)
-    except ImportError as error:
-        msg = f"{peer.package} is not installed: pip install {peer.package}"
-        raise SkippedError(msg) from error
     shape = len(sample.references), len(sample.candidates)
     compared = np.random.default_rng(0).integers(shape, size=(_STATE_PAIRS, 2)).tolist()
     exact = [sample.exact(*pair)[peer.part] for pair in compared]
@@ -437,20 +420,44 @@ def _states_peer(name: str, bench: Bench) -> Measurement:
             msg = f"its scores ({way}) differ from ours by up to {differences[way]:.3g}: not timed"
             raise SkippedError(msg)
         seconds[way] = timed(score)
-    fastest = min(seconds, key=lambda way: seconds[way])
-    theirs = repeated(ways[fastest][0], min(bench.repetitions, _LONG))
-    ours = [s.search for s in bench.studies["bertscore"]]
     n_pairs = shape[0] * shape[1]
+    fastest = min(seconds, key=lambda way: seconds[way])
     columns = {
-        "pairs_per_s": bench.states.pairs / median(ours),
-        "peer": f"{peer.title}, {fastest}",
-        "peer_pairs_per_s": n_pairs / median(theirs),
-        "peer_pairs": n_pairs,
         "ways_pairs_per_s": {way: n_pairs / s for way, s in seconds.items()},
         "largest_difference": differences[fastest],
     }
+    backend = "cuda" if peer.on_gpu and why_not_cuda("bertscore", bench.states) is None else "cpu"
+    return _states_factor(bench, f"{peer.title}, {fastest}", ways[fastest][0], n_pairs, columns, backend)
+
+
+def _states_factor(
+    bench: Bench, title: str, score: Callable[[], Any], n_pairs: int, columns: dict[str, Any], backend: str = "cpu"
+) -> Measurement:
+    """Return the pairs per second of our search over the peer's, timed after our studies."""
+    theirs = repeated(score, min(bench.repetitions, _LONG))
+    ours = [s.search for s in bench.studies_on("bertscore", backend)]
+    columns |= {
+        "pairs_per_s": bench.states.pairs / median(ours),
+        "peer": title,
+        "peer_pairs_per_s": n_pairs / median(theirs),
+        "peer_pairs": n_pairs,
+        "backend": backend,
+    }
     factors = [bench.states.pairs / a / (n_pairs / b) for a, b in zip(ours, theirs, strict=True)]
     return Measurement(factors, columns)
+
+
+def _fast_plaid(bench: Bench) -> Measurement:
+    """Return the pairs per second of our exact search over those of an approximate one, with its recall."""
+    _need_states("bertscore")
+    peer = FastPlaid()
+    sample = draw_states(bench.states, peer.n_references, peer.n_candidates)
+    with _installed(peer.package):
+        search = peer.build(sample, Path(tempfile.mkdtemp(dir=bench.scratch)))
+    found, values = search(), recalls(sample)
+    reached = values[np.arange(len(found)), found] >= values.max(axis=1) - _ROUNDING
+    columns = {"recall": float((reached & (found >= 0)).mean())}
+    return _states_factor(bench, peer.title, search, values.size, columns)
 
 
 # ---- index -----------------------------------------------------------------------------------------------------------
@@ -555,32 +562,6 @@ def _demo(bench: Bench) -> Measurement:
         return Measurement([timed(partial(_command, [_oracle_command(), "demo"], bench, {"NUMBA_CACHE_DIR": cache}))])
 
 
-_PEAK = """
-import json, resource, sys
-from pathlib import Path
-import metric_oracle as mo
-index, queries, metric, options = sys.argv[1:]
-mo.retrieve(mo.open_index(index), mo.load_queries(queries, keep_empty=True, **json.loads(options)), metric)
-# VmHWM is ru_maxrss without what a forked process takes over from its parent.
-status = Path("/proc/self/status")
-lines = status.read_text().splitlines() if status.exists() else []
-peak = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-print(peak[0] if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
-
-
-def _memory(metric: str, bench: Bench) -> Measurement:
-    """Return the peak memory in GB of a process that opens the index and runs a whole oracle."""
-    return Measurement([_peak(metric, bench.data, bench, {}) for _ in range(bench.repetitions)])
-
-
-def _peak(metric: str, data: Data, bench: Bench, options: dict[str, Any]) -> float:
-    """Return the peak memory of one process in GB; `options` are those of the queries."""
-    files = [str(path.resolve()) for path in (data.index_folder, data.corpus / "test.csv")]
-    where = json.dumps({name: str(Path(path).resolve()) for name, path in options.items()})
-    return int(_command([sys.executable, "-c", _PEAK, *files, metric, where], bench)) * 1024 / 1e9
-
-
 _COMPILE = """
 import json, sys, time
 from pathlib import Path
@@ -620,20 +601,36 @@ _GOALS = {"radgraph": 0.3, "bleu": 0.6, "rouge-l": 1.0, "chexbert": None}
 
 def _registry() -> list[Workload]:
     records = [
-        Workload(f"oracle-{metric}", title, "s", _GOALS[metric], partial(_oracle, metric), (metric,), table="oracle")
+        Workload(
+            f"oracle-{metric}", title, "s", _GOALS[metric], partial(_oracle, metric, "cpu"), (metric,), table="oracle"
+        )
         for metric, title in _TITLES.items()
     ]
     records += [
         Workload(
-            f"oracle-{metric}", title, "s", _STATE_GOALS[metric][0], partial(_states_oracle, metric), (metric,),
+            f"oracle-{metric}", title, "s", _STATE_GOALS[metric][0], partial(_states_oracle, metric, "cpu"), (metric,),
             table="oracle",
         )
         for metric, title in _STATE_TITLES.items()
     ]  # fmt: skip
+    for metric, title in (_TITLES | _STATE_TITLES).items():
+        measure = partial(_oracle if metric in _TITLES else _states_oracle, metric, "cuda")
+        records.append(
+            Workload(f"cuda-{metric}", f"{title}, GPU", "s", None, measure, (metric,), table="oracle", backend="cuda")
+        )
     for name, peer in PEERS.items():
         title, measure = _TITLES[peer.metric], partial(_peer, name)
         records.append(Workload(f"peer-{name}", title, "times", 2000.0, measure, (peer.metric,), "at least", "peer"))
-    records.append(Workload("peer-faiss", "CheXbert", "times", 1.0, _faiss, ("chexbert",), "at least", "peer"))
+    records += [
+        Workload(
+            f"peer-{name}", _TITLES["radgraph"], "times", None, partial(_graph_search, name), ("radgraph",), "at least",
+            "peer",
+        )
+        for name in GRAPH_SEARCHES
+    ]  # fmt: skip
+    for name, on_gpu, goal in (("faiss", False, 1.0), ("faiss-gpu", True, None)):
+        measure = partial(_faiss, on_gpu)
+        records.append(Workload(f"peer-{name}", "CheXbert", "times", goal, measure, ("chexbert",), "at least", "peer"))
     records += [
         Workload(
             f"peer-{name}", "BERTScore, search", "times", state_peer.goal,
@@ -641,6 +638,8 @@ def _registry() -> list[Workload]:
         )
         for name, state_peer in STATE_PEERS.items()
     ]  # fmt: skip
+    what = "BERTScore, search"
+    records.append(Workload("peer-fast-plaid", what, "times", None, _fast_plaid, ("bertscore",), "at least", "peer"))
     records += [
         Workload(f"single-{metric}", f"One query alone, {title}", "ms", 5.0, partial(_single, metric), (metric,))
         for metric, title in _TITLES.items()
@@ -662,18 +661,6 @@ def _registry() -> list[Workload]:
         Workload("second-process", "A second `oracle retrieve`, one query", "s", 1.5, _second_process, ("bleu",)),
         Workload("demo", "`oracle demo`, nothing compiled before", "s", 60.0, _demo, full_size=False),
         Workload("compile", "Compiling BLEU, ROUGE-L and RadGraph once", "s", None, _compile, LEXICAL_AND_GRAPH),
-    ]
-    records += [
-        Workload(
-            f"growth-{metric}",
-            f"Ten times the corpus, {_TITLES[metric]}",
-            "times",
-            6.0,
-            partial(_growth, metric),
-            (metric,),
-            optional="growth",
-        )
-        for metric in LEXICAL_AND_GRAPH
     ]
     return records
 

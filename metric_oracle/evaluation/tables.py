@@ -1,5 +1,6 @@
 """Answers as tables for a terminal. Rounding happens here and in the layout of comparisons, nowhere else."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -8,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from metric_oracle.evaluation.bench import seconds_text
 from metric_oracle.evaluation.comparison import Comparison
 from metric_oracle.evaluation.composite import Composite
 from metric_oracle.evaluation.crg import COUNTS, CRG
@@ -226,3 +228,42 @@ def comparison_tables(comparison: Comparison, width: int) -> list[Any]:
             shown.append(table)
             begin = end
     return [*shown, *(Text(note, style="dim") for note in notes)]
+
+
+def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return the timings of `oracle bench`, what is paid once, and what was not measured."""
+    measured = [row for row in rows if "skipped" not in row]
+    on_cpu = {row["metric"]: row["seconds"] for row in measured if row["backend"] == "cpu"}
+    has_gpu = any(row["backend"] == "cuda" for row in measured)
+    names = ("batch", "spread", "M pairs/s", "queries/s", "one query", *(("CPU/GPU",) if has_gpu else ()))
+    table = _table("Oracles on this machine: medians", "metric", "on", *names, right=("on", *names))
+    parts = ("open", "compile", "first use", "encode", "search", "memory", *(("GPU",) if has_gpu else ()))
+    title = "Once an index or process; parts of a batch; peak memory in GB"
+    apart = _table(title, "metric", "on", *parts, right=("on", *parts))
+    sizes: dict[str, list[str]] = {}
+    for row in measured:
+        who = row["metric"], row["backend"]
+        factor = [f"{on_cpu[who[0]] / row['seconds']:.3g}" if who[0] in on_cpu else ""] if has_gpu else []
+        spread = " ".join(f"{row[name] / row['seconds'] - 1:+.0%}" for name in ("p20", "p80"))
+        table.add_row(
+            *who,
+            seconds_text(row["seconds"]),
+            spread,
+            f"{row['pairs_per_s'] / 1e6:,.4g}",
+            f"{row['queries_per_s']:,.0f}",
+            seconds_text(row["single_ms"] / 1000),
+            *factor,
+        )
+        seconds = (seconds_text(row[f"{name}_s"]) for name in ("load", "compile", "prepare", "encode", "search"))
+        memory = [f"{row[name]:.2f}" if name in row else "" for name in ("peak_gb", "gpu_peak_gb")]
+        apart.add_row(*who, *seconds, *memory[: 1 + has_gpu])
+        sizes.setdefault(f"{row['tests']:,} test reports x {row['reports']:,} reports", []).append(row["metric"])
+    notes = [f"{size}: {', '.join(dict.fromkeys(metrics))}" for size, metrics in sizes.items()]
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if "skipped" in row:
+            reasons.setdefault(row["skipped"], []).append(f"{row['metric']} on {row['backend']}")
+    notes.append("spread: 20th and 80th percentile beside the median")
+    notes += [f"not measured: {', '.join(what)}: {reason}" for reason, what in reasons.items()]
+    notes.append("answers equal to the reference's on a sample, and to one another's, before any timing")
+    return [table, apart, *(_one_line(note) for note in notes)]

@@ -1,0 +1,584 @@
+"""Timings of the oracles on this machine, CPU beside GPU, after their answers were compared: ``oracle bench``.
+
+The repository's ``benchmarks/`` measures with the functions of this module.
+"""
+
+import io
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from metric_oracle import api
+from metric_oracle.corpora.radgraph_json import GraphTable
+from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.evaluation.demo import INSTALL, MOST_ENCODED, MOST_QUERIES, find_encoder, write_files
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.retrieval.search import n_threads, subset
+
+METRICS = ("bleu", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq")
+BACKENDS = ("cpu", "cuda")
+DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
+SINGLES, SINGLE_WARM_UP = 50, 10
+PLOT_ENDINGS = (".png", ".svg", ".pdf")
+_COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
+_ANSWERS = 5  # a query, that are compared
+# Of the plain scorers: queries that are searched by brute force, and pairs at most, fewer of token states.
+_SAMPLE, _PAIRS, _STATE_PAIRS = 3, 600_000, 2_000
+_PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "faiss-gpu", "torch", "transformers")
+Row = dict[str, Any]
+T = TypeVar("T")
+
+
+# ---- what is shared with benchmarks/ ---------------------------------------------------------------------------------
+
+
+def timed(function: Callable[[], Any]) -> float:
+    """Return the seconds of one call."""
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def repeated(function: Callable[[], Any], n: int) -> list[float]:
+    """Return the seconds of n calls."""
+    return [timed(function) for _ in range(n)]
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 20th and the 80th percentile."""
+    if len(values) == 1:
+        return values[0], values[0]
+    fifths = quantiles(values, n=5, method="inclusive")
+    return fifths[0], fifths[-1]
+
+
+def seconds_text(value: float) -> str:
+    """Return seconds or milliseconds, three digits of them at least."""
+    number, unit = (value, "s") if value >= 1 else (1000 * value, "ms")
+    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
+
+
+def machine() -> dict[str, Any]:
+    """Return what a timing depends on besides the program: processor, usable cores, memory, system."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpu": _cpu_model(), "cores": n_threads(), "ram_gb": round(memory / 1e9, 1), "os": platform.platform()}
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
+    """Return the version of Python and of each package that takes part; None where it is not installed."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in (*_PACKAGES, *packages)}}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def check_answers(
+    index: Index, queries: Inputs, metric: str, backends: Sequence[str] = ("cpu",), *, k: int = _ANSWERS,
+    sample: int = _SAMPLE,
+) -> None:  # fmt: skip
+    """Raise unless all backends give one answer, and that the reference's; nothing should be timed before.
+
+    Parameters
+    ----------
+    index, queries, metric : what will be timed
+    backends : sequence of str
+        Compared with one another on all queries.
+    k : int
+        Answers a query, as far as there are reports.
+    sample : int
+        Queries that the reference searches by brute force. It scores every listed pair again in any case.
+
+    Raises
+    ------
+    ExactnessError
+        On the first difference.
+    """
+    first, *others = backends
+    k = min(k, len(index.representation(get_metric(metric)).row_id))
+    found = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
+    api.verify(index, found, queries, sample=sample)
+    for backend in others:
+        table = api.retrieve(index, queries, metric, k=k, backend=backend, text=False).table
+        for column in _COMPARED:
+            if not table[column].equals(found.table[column]):
+                msg = (
+                    f"bench: {column} of {metric} must be the same with backends {first} and {backend}; got others. "
+                    "This is a defect: please report it with the index fingerprint."
+                )
+                raise ExactnessError(msg)
+
+
+class Study(NamedTuple):
+    """One run of a whole oracle: its seconds, those of encoding the queries, and what the signature says of stages."""
+
+    total: float
+    encode: float
+    stages: dict[str, float]
+
+    @property
+    def search(self) -> float:
+        """Seconds without encoding."""
+        return self.total - self.encode
+
+
+def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
+    """Time a whole oracle, from reports in memory to the table of answers, and in the same call the encoding."""
+    kind = type(index.representation(get_metric(metric)))
+    encode, seconds, found = kind.encode, [], []
+
+    def clocked(*arguments: Any, **options: Any) -> Any:
+        begin = time.perf_counter()
+        encoded = encode(*arguments, **options)
+        seconds.append(time.perf_counter() - begin)
+        return encoded
+
+    kind.encode = clocked  # the only way to tell two parts of one call apart
+    try:
+        total = timed(lambda: found.append(api.retrieve(index, queries, metric, backend=backend)))
+    finally:
+        kind.encode = encode
+    return Study(total, sum(seconds), found[0].signature.get("stages", {}))
+
+
+def columns_of(studies: Sequence[Study], queries: Inputs, index: Index) -> dict[str, float]:
+    """Return medians of both parts, and queries and pairs per second of the whole."""
+    total = median([s.total for s in studies])
+    return {
+        "encode_s": median([s.encode for s in studies]),
+        "search_s": median([s.search for s in studies]),
+        "queries_per_s": len(queries.ids) / total,
+        "pairs_per_s": len(queries.ids) * index.n_reports / total,
+    }
+
+
+def single_queries(queries: Inputs, n: int = SINGLES, seed: int = 0) -> list[Inputs]:
+    """Return batches of one report each, all with other texts, `SINGLE_WARM_UP` of them to warm up with."""
+    distinct = np.unique(queries.texts, return_index=True)[1]
+    chosen = np.random.default_rng(seed).permutation(distinct)[: n + SINGLE_WARM_UP]
+    return [alone(queries, i) for i in np.sort(chosen).tolist()]
+
+
+def after_warm_up(values: Sequence[T]) -> list[T]:
+    """Leave out what the first of :func:`single_queries` took, and keep one at least."""
+    return list(values[min(SINGLE_WARM_UP, len(values) - 1) :])
+
+
+def alone(queries: Inputs, i: int) -> Inputs:
+    """Return one query with nothing of the others, as somebody gives it who asks for one report."""
+    one = subset(queries, np.array([i]))
+    changes: dict[str, Any] = {}
+    for name, of_row in (("graphs", "graph_of_row"), ("embeddings", "embedding_of_row"), ("labels", "label_of_row")):
+        values, places = getattr(one, name), getattr(one, of_row)
+        if values is not None and places[0] >= 0:
+            place = int(places[0])
+            changes[name] = _one_graph(values, place) if name == "graphs" else values[place : place + 1]
+            changes[of_row] = np.zeros(1, np.int64)
+    return replace(one, **changes)
+
+
+def _one_graph(graphs: GraphTable, g: int) -> GraphTable:
+    entities = slice(graphs.entity_ptr[g], graphs.entity_ptr[g + 1])
+    relations = slice(graphs.relation_ptr[g], graphs.relation_ptr[g + 1])
+    tokens, token = np.unique(graphs.entity_token[entities], return_inverse=True)
+    return replace(
+        graphs,
+        keys=[graphs.keys[g]],
+        texts=[graphs.texts[g]],
+        tokens=[graphs.tokens[t] for t in tokens.tolist()],
+        entity_ptr=np.array([0, len(token)]),
+        entity_token=token.astype(np.int32),
+        entity_label=graphs.entity_label[entities],
+        relation_ptr=np.array([0, len(graphs.relation_type[relations])]),
+        relation_source=graphs.relation_source[relations],
+        relation_target=graphs.relation_target[relations],
+        relation_type=graphs.relation_type[relations],
+    )
+
+
+def run_alone(
+    index: str | Path, queries: str | Path, metric: str, backend: str = "cpu", **loading: Any
+) -> dict[str, float]:
+    """Run a whole oracle in a process of its own: what is paid once, each apart, and the peak of memory.
+
+    Parameters
+    ----------
+    index, queries : path
+        Folder and file.
+    metric, backend : str
+    **loading
+        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+
+    Returns
+    -------
+    dict
+        load_s : opening the index and what the metric reads of it.
+        compile_s : what a process's first opening and first search take longer than those of the index opened again:
+            importing, and compiling or loading code compiled earlier.
+        prepare_s : what the first search with an opened index takes longer than the second: tables of words, the
+            encoder, on a GPU the transfer.
+        peak_gb, and gpu_peak_gb with backend "cuda" : memory.
+
+    Raises
+    ------
+    BackendError
+        If the process fails.
+    """
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in loading.items()}
+    task = json.dumps([str(index), str(queries), metric, backend, given])
+    command = [sys.executable, "-P", "-c", "from metric_oracle.evaluation.bench import _process; _process()", task]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        msg = (
+            f"bench: {metric} must run in a process of its own with backend {backend}; got code {done.returncode} "
+            f"({last}). Check the memory of this machine."
+        )
+        raise BackendError(msg)
+    return json.loads(done.stdout)
+
+
+def _process() -> None:
+    """Do what :func:`run_alone` asks of its process; one query serves to tell apart what is paid once."""
+    folder, file, metric, backend, loading = json.loads(sys.argv[1])
+    held: list[Index] = []
+
+    def load() -> None:
+        held[:] = []  # on a GPU, room for the next one
+        held.append(api.open_index(folder))
+        assert held[0].reports is not None
+        held[0].representation(get_metric(metric))
+
+    def search(queries: Inputs) -> float:
+        return timed(lambda: api.retrieve(held[0], queries, metric, backend=backend))
+
+    queries = api.load_queries(file, **loading)
+    one = alone(queries, 0)
+    first = timed(load) + search(one)
+    load_s = timed(load)
+    second, third = search(one), search(one)
+    search(queries)
+    out = {
+        "load_s": load_s,
+        "compile_s": max(first - load_s - second, 0.0),
+        "prepare_s": max(second - third, 0.0),
+        "peak_gb": _peak() / 1e9,
+    }
+    torch = sys.modules.get("torch")
+    if backend == "cuda" and torch is not None:
+        out["gpu_peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
+    print(json.dumps(out))
+
+
+def _peak() -> int:
+    """Return the peak memory of this process in bytes, mapped files included."""
+    # VmHWM is ru_maxrss without what a forked process takes over from its parent.
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
+    peaks = [1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+    return (
+        peaks[0]
+        if peaks
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    )
+
+
+# ---- oracle bench ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An index with its test reports: opened, and as files for other processes."""
+
+    index: Index
+    queries: Inputs
+    file: Path
+    loading: dict[str, Any]
+    metrics: list[str]
+
+
+def run_bench(
+    index: str | Path | None = None,
+    queries: str | Path | None = None,
+    *,
+    metrics: Sequence[str] | None = None,
+    backends: Sequence[str] = BACKENDS,
+    reports: int | None = None,
+    tests: int | None = None,
+    repetitions: int = 5,
+    progress: Callable[[str], None] | None = None,
+    **loading: Any,
+) -> list[Row]:
+    """Compare the answers of the backends, then time them.
+
+    Parameters
+    ----------
+    index, queries : path
+        An index and a file of test reports; without them a synthetic corpus is made and indexed.
+    metrics : sequence of str
+        By default those of `METRICS` that the index holds and the queries have the data for.
+    backends : sequence of {"cpu", "cuda"}
+    reports, tests : int
+        Size of the synthetic corpus, by default `DEFAULT_SIZE`; fewer reports are encoded for metrics over token
+        states.
+    repetitions : int
+    progress : function
+        Called with the name of each step.
+    **loading
+        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+
+    Returns
+    -------
+    list of dict
+        One for each metric and backend; `skipped` says why nothing was measured.
+
+    Raises
+    ------
+    InputError, BackendError
+        If an argument is wrong, or nothing can be measured.
+    ExactnessError
+        If answers differ; nothing is timed then.
+    """
+    step = progress or (lambda name: None)
+    records = [get_metric(name, "bench") for name in metrics or METRICS]
+    _check(index, queries, backends, (reports, tests), repetitions, loading)
+    with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
+        rows: list[Row] = []
+        if index is not None and queries is not None:
+            step("reading the test reports")
+            opened = api.open_index(index)
+            names = [record.name for record in records]
+            if metrics is None:
+                names = [name for name in names if name in opened.metrics] or opened.metrics
+            parts = [_Part(opened, api.load_queries(queries, **loading), Path(queries), loading, names)]
+        else:
+            size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
+            parts, rows = _synthetic(Path(scratch), records, size, step)
+        planned, problems = _compare(parts, backends, step, rows)
+        if not planned:
+            raise problems[0] if problems else BackendError(f"bench: nothing can be measured: {rows[0]['skipped']}")
+        return rows + [
+            _measure(part, metric, backend, repetitions, Path(scratch), step) for part, metric, backend in planned
+        ]
+
+
+def _check(
+    index: str | Path | None, queries: str | Path | None, backends: Sequence[str], size: tuple[int | None, int | None],
+    repetitions: int, loading: dict[str, Any],
+) -> None:  # fmt: skip
+    if (index is None) != (queries is None):
+        got = "an index alone" if queries is None else "queries alone"
+        msg = f"bench: index and queries must be given together; got {got}. Add the other, or leave both out."
+        raise InputError(msg)
+    unknown = [name for name in backends if name not in BACKENDS]
+    if unknown or not backends:
+        msg = f"bench: backends must be of {', '.join(BACKENDS)}; got {', '.join(unknown) or 'none'}. Choose one."
+        raise InputError(msg)
+    for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            msg = f"bench: {name} must be an int of at least 1; got {value!r}. Choose one."
+            raise InputError(msg)
+    if index is not None and size != (None, None):
+        msg = "bench: reports and tests must be left out with an index; got a size. They are for a synthetic corpus."
+        raise InputError(msg)
+    given = [name for name, value in loading.items() if value is not None]
+    if index is None and given:
+        msg = f"bench: {', '.join(given)} must be left out without an index; got a value. Name INDEX and QUERIES."
+        raise InputError(msg)
+
+
+def _synthetic(
+    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Callable[[str], None]
+) -> tuple[list[_Part], list[Row]]:
+    """Return a synthetic corpus, a smaller one for metrics over token states, and rows for what is not installed."""
+    encoder = find_encoder()
+    parts, rows = [], []
+    plain = [record.name for record in records if "bertscore" not in record.representations]
+    encoded = [record.name for record in records if "bertscore" in record.representations]
+    smaller = min(size[0], MOST_ENCODED), min(size[1], MOST_QUERIES)
+    for name, wanted, (n_reports, n_tests) in (("plain", plain, size), ("encoded", encoded, smaller)):
+        lacking = {m: INSTALL["cpu"] for m in wanted if "chexbert" in get_metric(m).representations}
+        lacking = {} if find_spec("faiss") else lacking
+        if name == "encoded" and encoder is None:
+            lacking = dict.fromkeys(wanted, INSTALL["encoders"])
+        rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {how}"} for m, how in lacking.items()]
+        held = [metric for metric in wanted if metric not in lacking]
+        if not held:
+            continue
+        step(f"making a synthetic corpus of {n_reports:,} reports")
+        paths, files = write_files(scratch / name, n_reports, n_tests, embeddings=find_spec("faiss") is not None)
+        step("building the index" if name == "plain" else "encoding reports with MiniLM")
+        of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5, "bf16": True} if name == "encoded" else {}
+        index = api.build_index(paths["train"], scratch / name / "INDEX", metrics=held, **files["train"], **of_encoder)
+        parts.append(_Part(index, api.load_queries(paths["test"], **files["test"]), paths["test"], files["test"], held))
+    return parts, rows
+
+
+def _compare(
+    parts: Sequence[_Part], backends: Sequence[str], step: Callable[[str], None], rows: list[Row]
+) -> tuple[list[tuple[_Part, str, str]], list[Exception]]:
+    """Return what can be timed, its answers compared, and the reasons why the rest cannot; `rows` gets a row of each.
+
+    Nothing is timed before all answers are compared.
+    """
+    planned: list[tuple[_Part, str, str]] = []
+    problems: list[Exception] = []
+    for part in parts:
+        for metric in part.metrics:
+            usable = []
+            for backend in backends:
+                try:
+                    api.retrieve(part.index, alone(part.queries, 0), metric, backend=backend, text=False)
+                    usable.append(backend)
+                except (BackendError, InputError) as reason:
+                    problems.append(reason)
+                    rows.append({"metric": metric, "backend": backend, "skipped": str(reason)})
+            if usable:
+                record = get_metric(metric)
+                units = len(part.index.representation(record).row_ptr) - 1
+                pairs = _STATE_PAIRS if "bertscore" in record.representations else _PAIRS
+                step(f"comparing the answers under {metric} with the reference's")
+                check_answers(part.index, part.queries, metric, usable, sample=min(_SAMPLE, pairs // units))
+            planned += [(part, metric, backend) for backend in usable]
+    return planned, problems
+
+
+def _measure(
+    part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Callable[[str], None]
+) -> Row:
+    step(f"timing {metric} on {backend}")
+    api.retrieve(part.index, part.queries, metric, backend=backend)
+    studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
+    seconds = [s.total for s in studies]
+    singles = [
+        1000 * timed(partial(api.retrieve, part.index, query, metric, backend=backend))
+        for query in single_queries(part.queries)
+    ]
+    singles = after_warm_up(singles)
+    p20, p80 = spread(seconds)
+    single_p20, single_p80 = spread(singles)
+    step(f"measuring the memory of {metric} on {backend}")
+    return {
+        "metric": metric,
+        "backend": backend,
+        "reports": part.index.n_reports,
+        "tests": len(part.queries.ids),
+        "seconds": median(seconds),
+        "p20": p20,
+        "p80": p80,
+        "repetitions": repetitions,
+        **columns_of(studies, part.queries, part.index),
+        "single_ms": median(singles),
+        "single_p20_ms": single_p20,
+        "single_p80_ms": single_p80,
+        **run_alone(part.index.folder, part.file, metric, backend, **part.loading),
+        "index": part.index.fingerprint,
+    }
+
+
+def check_file(path: Path, argument: str, endings: Sequence[str]) -> None:
+    """Raise unless a file can be written there, before the work is done."""
+    if path.suffix.lower() not in endings:
+        msg = f"bench: {argument} must end with {' or '.join(endings)}; got {path}. Name one of these formats."
+        raise InputError(msg)
+    if not path.parent.is_dir() or path.is_dir():
+        msg = f"bench: {argument} must be a file in an existing folder; got {path}. Make the folder, or name a file."
+        raise InputError(msg)
+
+
+def json_lines(rows: Sequence[Row]) -> list[str]:
+    """Return each row with the machine, the versions and the time."""
+    facts = {"machine": machine(), "versions": versions(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
+    return [json.dumps(row | facts) for row in rows]
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write JSON Lines."""
+    _replace(path, "".join(line + "\n" for line in json_lines(rows)).encode())
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty Matplotlib figure of a size in inches; no window, no global state."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        msg = (
+            "bench: plot needs matplotlib; got no module matplotlib. "
+            'Install the extra: pip install "metric-oracle[plots]".'
+        )
+        raise BackendError(msg) from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def write_plot(path: Path, rows: Sequence[Row]) -> None:
+    """Draw pairs per second of each metric and backend, medians with the 20th to 80th percentile."""
+    measured = [row for row in rows if "skipped" not in row]
+    metrics = list(dict.fromkeys(row["metric"] for row in measured))
+    backends = [name for name in BACKENDS if any(row["backend"] == name for row in measured)]
+    figure = new_figure(7.0, 1.6 + 0.42 * len(metrics) * len(backends))
+    axes = figure.add_subplot()
+    for place, backend in enumerate(backends):
+        some = [row for row in measured if row["backend"] == backend]
+        pairs = [row["reports"] * row["tests"] for row in some]
+        rates = [row["pairs_per_s"] for row in some]
+        low = [rate - n / row["p80"] for rate, n, row in zip(rates, pairs, some, strict=True)]
+        high = [n / row["p20"] - rate for rate, n, row in zip(rates, pairs, some, strict=True)]
+        where = [metrics.index(row["metric"]) + 0.4 * (place - (len(backends) - 1) / 2) for row in some]
+        axes.errorbar(rates, where, xerr=(low, high), fmt="o", color=f"C{place}", capsize=3, label=backend.upper())
+        for x, y, row in zip(rates, where, some, strict=True):
+            text = f"{x / 1e6:,.3g} M/s, {seconds_text(row['single_ms'] / 1000)}"
+            axes.annotate(text, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_xscale("log")
+    rates = [row["pairs_per_s"] for row in measured]
+    axes.set_xlim(10 ** np.floor(np.log10(min(rates) / 2)), 10 ** np.ceil(np.log10(max(rates) * 4)))
+    axes.set_ylim(-0.8, len(metrics) - 0.4)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_yticks(range(len(metrics)), metrics)
+    axes.invert_yaxis()
+    axes.set_xlabel("pairs per second of a batch, 20th to 80th percentile; time of one query")
+    axes.set_title(f"{machine()['cpu']}, {n_threads()} cores", fontsize=9)
+    if len(backends) > 1:
+        axes.legend()
+    held = io.BytesIO()
+    figure.savefig(held, format=path.suffix.lower().removeprefix("."), dpi=150)
+    _replace(path, held.getvalue())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file beside `path` and rename it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
