@@ -760,16 +760,110 @@ def table(
         print(RENDER[output or "jsonl"](compared), end="")
 
 
-def _named(given: list[str], argument: str, form: str, mark: str, *, repeatable: bool = False) -> list[tuple[str, str]]:
+@app.command()
+def study(
+    index: IndexArgument,
+    queries: Annotated[Path, typer.Argument(help="Test reports: a file, as for build-index.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="What a model wrote about the tests; repeatable."),
+    ] = None,
+    model_radgraph: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="RadGraph JSON of a model's reports; repeatable.")
+    ] = None,
+    model_chexbert: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="CheXbert embeddings of them; repeatable.")
+    ] = None,
+    model_chexbert_ids: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Ids of embeddings that carry none; repeatable.")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Metrics, comma-separated; default: one of each kind that the index holds.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New folder for the scores of each row and the table: .md, .tex, .csv, .png.")
+    ] = None,
+    radgraph: Radgraph = None,
+    chexbert: Chexbert = None,
+    chexbert_ids: ChexbertIds = None,
+    chexbert_labels: ChexbertLabels = None,
+    uncertain: Uncertain = None,
+    encoder: Encoder = None,
+    section: Section = "impression",
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    split: Split = None,
+    split_file: SplitFile = None,
+    profile: Profile = "yu2023",
+) -> None:
+    """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
+
+    Each row is scored under every metric. With BERTScore at full size, random retrieval takes about half an hour.
+
+    oracle study INDEX test.csv --radgraph test_graphs.json --model R2Gen=r2gen.csv --model-radgraph R2Gen=r2gen.json
+    --out study
+    """
+    from metric_oracle import api
+    from metric_oracle.corpora.reports import read_reports
+    from metric_oracle.evaluation import study as studies
+
+    if out is not None:
+        studies.check_folder(out)
+    files: dict[str, dict[str, Path]] = {}
+    given = {"radgraph": model_radgraph, "chexbert": model_chexbert, "chexbert_ids": model_chexbert_ids}
+    written = dict(_named(model or [], "model", "NAME=FILE", "=", function="study"))
+    for option, values in given.items():
+        for name, path in _named(values or [], f"model_{option}", "NAME=FILE", "=", function="study"):
+            if name not in written:
+                msg = f"study: model_{option} must name a model; got {name!r}, which has no --model. Add it."
+                raise InputError(msg)
+            files.setdefault(name, {})[option] = Path(path)
+    models = {name: studies.Model(Path(path), files.get(name, {})) for name, path in written.items()}
+    read = read_reports(
+        queries, section=section, id_column=id_column, text_column=text_column, split=split, split_file=split_file,
+        profile=profile,
+    )  # fmt: skip
+    _note_dropped(read)
+    batch = api.load_queries(
+        read, radgraph=radgraph, chexbert=chexbert, chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels,
+        uncertain=uncertain, encoder=encoder,
+    )  # fmt: skip
+    with _progress("study") as step:
+        chosen = None if metrics is None else tuple(name.strip() for name in metrics.split(","))
+        systems = studies.run_study(api.open_index(index), batch, models, metrics=chosen, progress=step)
+        compared = studies.compare_study(systems, step)
+    if out is not None:
+        studies.write_study(systems, compared, out)
+        _note(f"{out}: {len(systems)} systems, {len(compared.columns)} metrics")
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        from metric_oracle.evaluation.tables import comparison_tables
+
+        console = Console()
+        for part in comparison_tables(compared, console.width):
+            console.print(part)
+    elif out is None:
+        from metric_oracle.evaluation.publication import RENDER
+
+        print(RENDER["jsonl"](compared), end="")
+
+
+def _named(
+    given: list[str], argument: str, form: str, mark: str, *, repeatable: bool = False, function: str = "table"
+) -> list[tuple[str, str]]:
     """Split arguments such as NAME=FILE at the first mark; a name may come once unless it is repeatable."""
     pairs: list[tuple[str, str]] = []
     for text in given:
         name, found, value = text.partition(mark)
         if not (name and found and value):
-            msg = f"table: {argument} must be {form}; got {text!r}. Put both sides, in quotes where there are blanks."
+            msg = (
+                f"{function}: {argument} must be {form}; got {text!r}. "
+                "Put both sides, in quotes where there are blanks."
+            )
             raise InputError(msg)
         if not repeatable and name in dict(pairs):
-            msg = f"table: {argument} must have each name once; got {name!r} twice. Give one of them another name."
+            msg = f"{function}: {argument} must have each name once; got {name!r} twice. Give one of them another name."
             raise InputError(msg)
         pairs.append((name, value))
     return pairs

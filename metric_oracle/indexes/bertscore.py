@@ -216,7 +216,7 @@ class TokenStateIndex(Units):
         wordless : bool
             Whether queries may have only special tokens; in a search every candidate would score the same for these.
         """
-        encoder = self._open_encoder(inputs)
+        encoder = self.open_encoder(inputs)
         tokens = encoder.tokenize(inputs.texts)
         return self.queries(
             tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale, wordless
@@ -286,7 +286,7 @@ class TokenStateIndex(Units):
             raise InputError(msg)
         return _read_idf(Path(idf), n_ids)
 
-    def _open_encoder(self, inputs: Inputs) -> TokenEncoder:
+    def open_encoder(self, inputs: Inputs) -> TokenEncoder:
         """Return the encoder of the corpus: the one given, or the one that the index names."""
         wanted = self.description["encoder"]
         model = inputs.encoder or wanted["model"]
