@@ -135,6 +135,19 @@ def test_models_that_cannot_be(world, tmp_path):
     fails(match, world, {"a b": Model(short), "a-b": Model(short)}, metrics=("bleu",))
 
 
+def test_metrics_without_a_report_in_common(world, tmp_path):
+    _, queries, _, paths = world
+    graphs = json.loads(paths["train_graphs"].read_text())
+    (tmp_path / "graphs.json").write_text(json.dumps(dict(list(graphs.items())[:100])))
+    with np.load(paths["train_embeddings"]) as arrays:
+        np.savez(tmp_path / "some.npz", ids=arrays["ids"][100:], embeddings=arrays["embeddings"][100:])
+    files = {"radgraph": tmp_path / "graphs.json", "chexbert": tmp_path / "some.npz"}
+    index = api.build_index(paths["train"], tmp_path / "I", **files, metrics=["radgraph", "chexbert"])
+    match = r"^study: the index must have a report that every metric can score; got none\. Name fewer with --metrics\.$"
+    with pytest.raises(InputError, match=match):
+        run_study(index, queries, metrics=("radgraph", "chexbert"))
+
+
 def run(*arguments):
     done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
