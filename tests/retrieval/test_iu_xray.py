@@ -163,7 +163,7 @@ def test_the_splits_share_no_study_and_texts_repeat(world):
 def test_expectations_are_means_over_all_pairs(world, metric, order):
     train, test, index = world
     if max(len(text) for text in train.texts) > 1000:
-        test = Reports(test.ids[:5], test.texts[:5], test.source, {}, {})  # findings are long
+        test = Reports(test.ids[:1], test.texts[:1], test.source, {}, {})  # findings are long
     tokenize, score = (words_of_rouge, rouge_score) if metric == "rouge-l" else (words_of_bleu, bleu_score)
     words = [tokenize(text) for text in train.texts]
     times = Counter(words)
