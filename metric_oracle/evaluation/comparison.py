@@ -49,7 +49,8 @@ class Cell:
     unscorable : int
         Studies that this system could not score.
     best : bool
-        Whether no system has a better mean; those named as oracles do not count, unless only random is beside them.
+        Whether no system has a better mean; those of oracles and of perfect answers do not count, unless only random is
+        beside them.
     percent_change : float or None
         Change of the mean from random's in per cent of it, as in figure 5 of Yu et al.: positive is better; where lower
         is better, the decrease. None without a random row, and where its mean is not above 0.
@@ -187,6 +188,7 @@ def compare(
     *,
     random: str | None = None,
     oracles: Mapping[str, str] | None = None,
+    perfect: str | None = None,
     paired: Sequence[tuple[str, str]] = (),
     method: str = "bca",
     resamples: int | None = None,
@@ -206,6 +208,8 @@ def compare(
         Row of random retrieval, from which percentage changes count.
     oracles : mapping
         Metric -> row of its metric-oracle: with `random`, gives the share of the way.
+    perfect : str
+        Row of perfect answers, which like an oracle's does not compete for the best mean.
     paired : sequence of (str, str)
         Pairs of rows to test on the same studies.
     method, resamples, seed
@@ -257,7 +261,7 @@ def compare(
             step(f"{name}, {metric}")
             ends[name] = interval(row[name], method, LEVEL, resamples, seed)
         unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
-        for name, cell in _cells(columns[-1], row, ends, unscorable, random, oracles).items():
+        for name, cell in _cells(columns[-1], row, ends, unscorable, random, oracles, perfect).items():
             cells[name, metric] = cell
         for a, b in paired:
             step(f"{a} against {b}, {metric}")
@@ -308,11 +312,12 @@ def _cells(
     unscorable: Mapping[str, int],
     random: str | None,
     oracles: Mapping[str, str],
+    perfect: str | None,
 ) -> dict[str, Cell]:
     """Return the cells of one metric: its means beside each other, random and the oracle."""
     mean = {name: float(values.mean()) for name, values in row.items()}
     sign = 1 if column.higher_is_better else -1
-    rated = [name for name in row if name not in oracles.values()]
+    rated = [name for name in row if name != perfect and name not in oracles.values()]
     if not set(rated) - {random}:
         rated = list(row)
     best = max(sign * mean[name] for name in rated)

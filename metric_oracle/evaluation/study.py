@@ -203,7 +203,13 @@ def compare_study(
 ) -> Comparison:
     """Return the table of a study, with changes from random retrieval and shares of the way to each oracle."""
     rows = next(iter(systems.values())).metrics
-    return compare(systems, random=RANDOM, oracles={metric: oracle_name(metric) for metric in rows}, progress=progress)
+    return compare(
+        systems,
+        random=RANDOM,
+        perfect=IDENTITY,
+        oracles={metric: oracle_name(metric) for metric in rows},
+        progress=progress,
+    )
 
 
 def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: Path) -> None:

@@ -72,6 +72,7 @@ def test_rows_and_their_order(world, systems):
         assert all(sign * mean[oracle_name(metric), column.metric] <= best for metric in METRICS)
         assert table.cells[oracle_name(column.metric), column.metric].share == pytest.approx(1)
         assert table.cells[RANDOM, column.metric].share == pytest.approx(0)
+        assert [name for name in systems if table.cells[name, column.metric].best] == ["strong"]
 
 
 @pytest.mark.parametrize("metric", METRICS)
