@@ -393,9 +393,9 @@ def _baseline_command(name: str) -> Callable[[Callable[..., None]], Callable[...
             if out is not None:
                 check_out(out, inputs)
             if plot is not None:
-                from metric_oracle.evaluation.histogram import check_plot
+                from metric_oracle.evaluation.figures import check_plot
 
-                check_plot(plot, inputs)
+                check_plot(plot, "baseline", inputs)
             asked = _asked(**{key: given.pop(key) for key in shared})
             command(asked, **given)
 
@@ -728,9 +728,10 @@ def table(
     if out is not None:
         check_out(out, inputs, function="table", endings=ENDINGS)
     if plot is not None:
-        from metric_oracle.evaluation.plots import check_plot, write_plot
+        from metric_oracle.evaluation.figures import check_plot
+        from metric_oracle.evaluation.plots import write_plot
 
-        check_plot(plot, inputs)
+        check_plot(plot, "table", inputs)
     with _progress("table") as step:
         compared = compare(
             dict(files),
@@ -953,13 +954,14 @@ def failure_modes(
 
 
 def _check_outputs(function: str, inputs: list[Path], out: Path | None, plot: Path | None) -> None:
-    from metric_oracle.evaluation.sheets import ENDINGS, PLOT_ENDINGS
+    from metric_oracle.evaluation.figures import check_plot
+    from metric_oracle.evaluation.sheets import ENDINGS
     from metric_oracle.retrieval.results import check_out
 
     if out is not None:
         check_out(out, inputs, function=function, endings=ENDINGS)
     if plot is not None:
-        check_out(plot, inputs, function=function, endings=PLOT_ENDINGS, argument="plot")
+        check_plot(plot, function, inputs)
 
 
 def _hand_over(function: str, shown: Any, sheets: Any, table: Any, signature: dict[str, Any], out: Path | None) -> None:
@@ -1110,12 +1112,13 @@ def bench(
     oracle bench INDEX test.csv --metrics bleu,radgraph --radgraph test_graphs.json
     """
     from metric_oracle.evaluation import bench as timings
+    from metric_oracle.evaluation.figures import check_plot
+    from metric_oracle.retrieval.results import check_out
 
     if out is not None:
-        timings.check_file(out, "out", (".jsonl",))
+        check_out(out, function="bench", endings=(".jsonl",))
     if plot is not None:
-        timings.check_file(plot, "plot", timings.PLOT_ENDINGS)
-        timings.new_figure(1, 1)  # says now whether matplotlib is there
+        check_plot(plot, "bench")
     given = {
         "radgraph": radgraph, "chexbert": chexbert, "chexbert_ids": chexbert_ids, "chexbert_labels": chexbert_labels,
         "uncertain": uncertain, "encoder": encoder, "section": section, "id_column": id_column,

@@ -23,7 +23,8 @@ import pyarrow as pa
 from metric_oracle.corpora.raters import KINDS, Ratings, match_pairs, read_ratings
 from metric_oracle.corpora.tables import existing_file, is_missing, read_table, shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.sheets import Sheet, fingerprint, new_figure, write_figure
+from metric_oracle.evaluation.figures import new_figure, write_figure
+from metric_oracle.evaluation.sheets import Sheet, fingerprint
 from metric_oracle.metrics import ALIASES, METRICS
 
 MEAN = "mean of raters"

@@ -3,7 +3,6 @@
 The repository's ``benchmarks/`` measures with the functions of this module.
 """
 
-import io
 import json
 import os
 import platform
@@ -28,6 +27,7 @@ from metric_oracle import api
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.evaluation.demo import INSTALL, MOST_ENCODED, MOST_QUERIES, find_encoder, write_files
+from metric_oracle.evaluation.figures import new_figure, replace_file, write_figure
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
@@ -37,7 +37,6 @@ METRICS = ("bleu", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq")
 BACKENDS = ("cpu", "cuda")
 DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
 SINGLES, SINGLE_WARM_UP = 50, 10
-PLOT_ENDINGS = (".png", ".svg", ".pdf")
 _COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
 _ANSWERS = 5  # a query, that are compared
 # Of the plain scorers: queries that are searched by brute force, and pairs at most, fewer of token states.
@@ -506,16 +505,6 @@ def _measure(
     }
 
 
-def check_file(path: Path, argument: str, endings: Sequence[str]) -> None:
-    """Raise unless a file can be written there, before the work is done."""
-    if path.suffix.lower() not in endings:
-        msg = f"bench: {argument} must end with {' or '.join(endings)}; got {path}. Name one of these formats."
-        raise InputError(msg)
-    if not path.parent.is_dir() or path.is_dir():
-        msg = f"bench: {argument} must be a file in an existing folder; got {path}. Make the folder, or name a file."
-        raise InputError(msg)
-
-
 def json_lines(rows: Sequence[Row]) -> list[str]:
     """Return each row with the machine, the versions and the time."""
     facts = {"machine": machine(), "versions": versions(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -524,20 +513,7 @@ def json_lines(rows: Sequence[Row]) -> list[str]:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write JSON Lines."""
-    _replace(path, "".join(line + "\n" for line in json_lines(rows)).encode())
-
-
-def new_figure(width: float, height: float) -> Any:
-    """Return an empty Matplotlib figure of a size in inches; no window, no global state."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        msg = (
-            "bench: plot needs matplotlib; got no module matplotlib. "
-            'Install the extra: pip install "metric-oracle[plots]".'
-        )
-        raise BackendError(msg) from error
-    return Figure(figsize=(width, height), layout="constrained")
+    replace_file(path, "".join(line + "\n" for line in json_lines(rows)).encode(), "bench")
 
 
 def write_plot(path: Path, rows: Sequence[Row]) -> None:
@@ -545,7 +521,7 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     measured = [row for row in rows if "skipped" not in row]
     metrics = list(dict.fromkeys(row["metric"] for row in measured))
     backends = [name for name in BACKENDS if any(row["backend"] == name for row in measured)]
-    figure = new_figure(7.0, 1.6 + 0.42 * len(metrics) * len(backends))
+    figure = new_figure("bench", 7.0, 1.6 + 0.42 * len(metrics) * len(backends))
     axes = figure.add_subplot()
     for place, backend in enumerate(backends):
         some = [row for row in measured if row["backend"] == backend]
@@ -569,16 +545,4 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     axes.set_title(f"{machine()['cpu']}, {n_threads()} cores", fontsize=9)
     if len(backends) > 1:
         axes.legend()
-    held = io.BytesIO()
-    figure.savefig(held, format=path.suffix.lower().removeprefix("."), dpi=150)
-    _replace(path, held.getvalue())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file beside `path` and rename it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_figure(path, figure, "bench")

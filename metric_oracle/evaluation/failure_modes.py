@@ -22,7 +22,8 @@ import pyarrow as pa
 from metric_oracle.corpora.raters import CATEGORIES, KINDS, ORACLES, Ratings, read_ratings
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.sheets import Sheet, fingerprint, new_figure, write_figure
+from metric_oracle.evaluation.figures import new_figure, write_figure
+from metric_oracle.evaluation.sheets import Sheet, fingerprint
 
 DIRECTIONS = {"more": ">", "less": "<"}
 _KIND_TITLES = {"total": "total number of errors", "significant": "number of clinically significant errors"}

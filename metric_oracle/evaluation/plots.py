@@ -2,34 +2,19 @@
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from metric_oracle.errors import BackendError
 from metric_oracle.evaluation.comparison import LEVEL, Column, Comparison
-from metric_oracle.evaluation.publication import label, plain, replace
+from metric_oracle.evaluation.figures import check_plot, new_figure, write_figure
+from metric_oracle.evaluation.publication import label, plain
 from metric_oracle.evaluation.statistics import LEGACY
-from metric_oracle.retrieval.results import check_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ENDINGS = (".png", ".pdf", ".svg")
 WIDE = 5  # metrics side by side
 _BLUE, _LIGHT, _GREY, _DARK = "#2f6ea5", "#a9c7e2", "#9aa0a6", "#3c4043"
-
-
-def import_figure(function: str) -> Any:
-    """Import matplotlib's Figure or say which extra is lacking."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        msg = (
-            f"{function}: plot must have matplotlib installed; got no module matplotlib. "
-            'Install the extra: pip install "metric-oracle[plots]".'
-        )
-        raise BackendError(msg) from error
-    return Figure
 
 
 def draw(comparison: Comparison) -> "Figure":
@@ -47,9 +32,7 @@ def draw(comparison: Comparison) -> "Figure":
     names = [plain(name) for name in systems]
     left = min(0.085 * max(map(len, names)), 3.5)
     rows = len(bands) * len(kinds)
-    figure = import_figure("table")(
-        figsize=(left + 2.3 * wide, rows * (0.9 + 0.3 * len(systems))), layout="constrained"
-    )
+    figure = new_figure("table", left + 2.3 * wide, rows * (0.9 + 0.3 * len(systems)))
     grid = figure.subplots(rows, wide, squeeze=False, sharey=True)
     for b, band in enumerate(bands):
         for k, kind in enumerate(kinds):
@@ -103,18 +86,12 @@ def _bars(axes: "Axes", comparison: Comparison, column: Column) -> None:
     axes.set_xlabel("% change from random" if column.higher_is_better else "% decrease from random")
 
 
-def check_plot(path: Path, inputs: list[Path]) -> None:
-    """Raise unless a picture can be made and written there, before the work is done."""
-    check_out(path, inputs, function="table", argument="plot", endings=ENDINGS)
-    import_figure("table")
-
-
 def write_plot(comparison: Comparison, path: str | Path) -> None:
     """Write the picture as PNG, PDF or SVG by the ending of `path`, beside it first and then renamed."""
     path = Path(path)
-    check_plot(path, [])
+    check_plot(path, "table")
     figure = draw(comparison)
     with warnings.catch_warnings():
         # A name in a script that the font lacks: the picture shows boxes, which says enough.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        replace(path, lambda beside: figure.savefig(beside, dpi=200))
+        write_figure(path, figure, "table")

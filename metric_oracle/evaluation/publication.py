@@ -8,15 +8,13 @@ import csv
 import html
 import io
 import json
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import LEVEL, Column, Comparison
+from metric_oracle.evaluation.figures import replace_file
 from metric_oracle.evaluation.statistics import LEGACY, Interval
 from metric_oracle.retrieval.results import check_out
 
@@ -316,19 +314,4 @@ def write(comparison: Comparison, path: str | Path) -> None:
         beside = path.with_name(path.name + ".signature.json")
         texts = {beside: json.dumps(comparison.signature, indent=2) + "\n", **texts}
     for place, text in texts.items():
-        replace(place, partial(Path.write_text, data=text, encoding="utf-8", errors="surrogateescape"))
-
-
-def replace(path: Path, writer: Callable[[Path], object]) -> None:
-    """Let `writer` make a file beside `path`, then rename it: an old file stays until the new one is whole."""
-    beside = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
-    try:
-        writer(beside)
-        beside.replace(path)
-    except OSError as error:
-        msg = (
-            f"table: out must be a place with room to write; got {path} ({error.strerror or error}). Name another file."
-        )
-        raise InputError(msg) from error
-    finally:
-        beside.unlink(missing_ok=True)
+        replace_file(place, text.encode("utf-8", "surrogateescape"), "table")

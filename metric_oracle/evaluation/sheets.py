@@ -1,8 +1,6 @@
 """Tables as a paper prints them, cells already rounded, for a terminal, Markdown and LaTeX; pictures; the files."""
 
-import io
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -14,12 +12,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.evaluation.figures import replace_file
 from metric_oracle.retrieval.results import Results, check_out
 
 DATA_ENDINGS = (".csv", ".parquet", ".jsonl")
 ENDINGS = (".md", ".tex", *DATA_ENDINGS)
-PLOT_ENDINGS = (".png", ".svg", ".pdf")
 _LATEX = str.maketrans(
     {
         **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -103,43 +100,6 @@ def write_sheets(
         text = "\n".join(sheet.markdown() if markdown else sheet.latex() for sheet in sheets)
         text += f"\n<!-- signature: {said} -->\n" if markdown else f"% signature: {said}\n"
         replace_file(path, text.encode(), function)
-
-
-def replace_file(path: Path, content: bytes, function: str) -> None:
-    """Write a file beside `path` and rename it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        msg = (
-            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
-            "Name another file."
-        )
-        raise InputError(msg) from error
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def new_figure(function: str, width: float, height: float) -> Any:
-    """Return an empty Matplotlib figure of a size in inches; no window, no global state."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        msg = (
-            f"{function}: plot needs matplotlib; got no module matplotlib. "
-            'Install the extra: pip install "metric-oracle[plots]".'
-        )
-        raise BackendError(msg) from error
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def write_figure(path: Path, figure: Any, function: str) -> None:
-    """Write a figure by the ending of `path`."""
-    check_out(path, function=function, endings=PLOT_ENDINGS, argument="plot")
-    held = io.BytesIO()
-    figure.savefig(held, format=path.suffix.lower().removeprefix("."), dpi=150)
-    replace_file(path, held.getvalue(), function)
 
 
 def fingerprint(path: Path) -> dict[str, str]:

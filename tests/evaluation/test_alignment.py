@@ -286,7 +286,7 @@ def test_picture(aligned, rated, tmp_path):
 
 def test_picture_without_matplotlib(aligned, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    match = r'^align: plot needs matplotlib; got no module matplotlib\. .* pip install "metric-oracle\[plots\]"\.$'
+    match = r'^align: plot must have matplotlib installed; .* pip install "metric-oracle\[plots\]"\.$'
     with pytest.raises(BackendError, match=match):
         plot_alignment(aligned, tmp_path / "p.png")
 

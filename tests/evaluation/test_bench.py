@@ -291,9 +291,9 @@ def test_plot_has_every_bar(tmp_path):
         (["--reports", "0"], "bench: reports must be an int of at least 1; got 0. Choose one."),
         (["INDEX", "test.csv", "--tests", "5"], "bench: reports and tests must be left out with an index; got a size."),
         (["--split", "test"], "bench: split must be left out without an index; got a value. Name INDEX and QUERIES."),
-        (["--out", "rows.csv"], "bench: out must end with .jsonl; got rows.csv. Name one of these formats."),
-        (["--out", "nowhere/rows.jsonl"], "bench: out must be a file in an existing folder; got nowhere/rows.jsonl."),
-        (["--plot", "bench.txt"], "bench: plot must end with .png or .svg or .pdf; got bench.txt."),
+        (["--out", "rows.csv"], "bench: out must end with .jsonl; got rows.csv. Name such a file."),
+        (["--out", "nowhere/rows.jsonl"], "bench: out must be in an existing folder; got nowhere/rows.jsonl."),
+        (["--plot", "bench.txt"], "bench: plot must end with .png, .svg or .pdf; got bench.txt."),
     ],
 )
 def test_errors_are_one_line(oracle, monkeypatch, tmp_path, arguments, line):
@@ -318,7 +318,7 @@ def test_matplotlib_is_missed_before_the_work(oracle, monkeypatch, tmp_path):
     code, _, error = oracle("--plot", tmp_path / "bench.png")
     assert code == 2
     assert error == (
-        "error: bench: plot needs matplotlib; got no module matplotlib. "
+        "error: bench: plot must have matplotlib installed; got no module matplotlib. "
         'Install the extra: pip install "metric-oracle[plots]".\n'
     )
 

@@ -180,7 +180,7 @@ def test_a_failing_write_keeps_the_old_file(comparison, tmp_path, monkeypatch):
         self.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match=r"^table: out must be a place with room to write; got .*t.md \(No space"):
         write(comparison, path)
     assert path.read_text() == "old"
@@ -226,7 +226,7 @@ def test_plot_without_random_and_with_random_below_zero():
 
 
 def test_plot_errors(comparison, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"^table: plot must end with .png, .pdf or .svg; got .*p.jpg. Name one"):
+    with pytest.raises(InputError, match=r"^table: plot must end with .png, .svg or .pdf; got .*p.jpg. Name one"):
         write_plot(comparison, tmp_path / "p.jpg")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(BackendError, match=r"^table: plot must have matplotlib installed; .*metric-oracle\[plots\]"):
@@ -329,7 +329,7 @@ def test_command_plots(oracle, files, tmp_path):
         (["A={0}", "--out", "{dir}/t.txt"], "table: out must end with .md, .tex, .csv or .jsonl; got .*t.txt. Name"),
         (["A={0}", "--out", "{dir}/no/t.md"], "table: out must be in an existing folder; got .*t.md. Make"),
         (["A={1}", "--out", "{1}"], "table: out must be another file than the inputs; got .*s1.csv, which is one. "),
-        (["A={0}", "--plot", "{dir}/p.gif"], "table: plot must end with .png, .pdf or .svg; got .*p.gif. Name"),
+        (["A={0}", "--plot", "{dir}/p.gif"], "table: plot must end with .png, .svg or .pdf; got .*p.gif. Name"),
         (["A={dir}/none.csv"], "read_scores: scores must be an existing file; got .*none.csv. Write"),
         (
             ["A={dir}/bad.jsonl"],
