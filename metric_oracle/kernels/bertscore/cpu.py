@@ -386,16 +386,6 @@ def _exact(u, corpus, query, work):
 
 
 @jit
-def _bound(part, precision, recall):
-    """Return the score's bound from bounds on its parts."""
-    if part == PRECISION:
-        return precision
-    if part == RECALL:
-        return recall
-    return f1(precision, recall)
-
-
-@jit
 def _is_sure(part, low, high):
     """Tell whether precision + recall, between `low` and `high`, keeps its sign: there F1 rises with both."""
     return part != F1 or low >= SLACK or high <= -SLACK
@@ -403,6 +393,7 @@ def _is_sure(part, low, high):
 
 @jit
 def _part(part, precision, recall):
+    """Return a score from its parts, or a bound on it from bounds on them."""
     if part == PRECISION:
         return precision
     if part == RECALL:
@@ -466,7 +457,7 @@ def _finish_best(n, part, k, items, corpus, query, work, found):
     for j in range(n):
         i = work.seed[j]
         precision, recall = _bound_codes(items.unit[i], corpus, query, work)
-        work.seed_bound[j] = -(_bound(part, precision, recall) + items.bonus[i])
+        work.seed_bound[j] = -(_part(part, precision, recall) + items.bonus[i])
     order = np.argsort(work.seed_bound[:n], kind="mergesort")
     for j in order[: FIRST * k]:
         if -work.seed_bound[j] + SLACK < found.threshold[0]:
@@ -542,7 +533,7 @@ def answer(part, k, items, corpus, query, work, above, below, found):
                 continue
             recall = _bound_recall(u, corpus, query, work, above)
             if _is_sure(part, low, precision + recall):
-                bound = _bound(part, precision, recall) + bonus
+                bound = _part(part, precision, recall) + bonus
         if bound + SLACK < threshold[0]:
             continue
         work.kept[n_kept] = i
@@ -569,7 +560,7 @@ def answer(part, k, items, corpus, query, work, above, below, found):
             if not is_sure:
                 low_precision, low_recall = _bound_codes_below(u, corpus, query, work)
                 is_sure = _is_sure(part, low_precision + low_recall, precision + recall)
-            bound = _bound(part, precision, recall) + items.bonus[i] + SLACK if is_sure else np.inf
+            bound = _part(part, precision, recall) + items.bonus[i] + SLACK if is_sure else np.inf
             if bound < threshold[0]:
                 continue
         work.kept[n_left] = i
@@ -591,7 +582,7 @@ def answer(part, k, items, corpus, query, work, above, below, found):
             precision, recall = _approximate(u, corpus, query, work)
             both = precision + recall
             is_sure = _is_sure(part, both - 2 * error, both + 2 * error)
-            bound = _bound(part, precision + error, recall + error) + items.bonus[i] + SLACK
+            bound = _part(part, precision + error, recall + error) + items.bonus[i] + SLACK
             if is_sure and bound < threshold[0]:
                 continue
         _finish(i, part, k, items, corpus, query, work, found)

@@ -17,8 +17,8 @@ from metric_oracle.kernels.bertscore.cpu import (
     SLACK,
     Items,
     _approximate,
-    _bound,
     _finish,
+    _part,
     _room,
     _widen,
     components,
@@ -292,7 +292,7 @@ def _finish_units(units, bound, part, k, items, corpus, query, work, found):
             _widen(u, corpus, work)
             precision, recall = _approximate(u, corpus, query, work)
             sure = part != F1 or (precision > error and recall > error)
-            if sure and _bound(part, precision + error, recall + error) + SLACK < threshold[0]:
+            if sure and _part(part, precision + error, recall + error) + SLACK < threshold[0]:
                 continue
         _finish(u, part, k, items, corpus, query, work, found)
         n_scored += 1
