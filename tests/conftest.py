@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 import tempfile
 import zlib
 from importlib import import_module
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from numba import config
 
+from metric_oracle import cli
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.encoders import token_states
@@ -102,6 +104,24 @@ def rated(tmp_path_factory) -> Rated:
         lines.append(f"{s},{RATED_CANDIDATES[c]},{numbers},word")
     paths[3].write_text("\n".join(lines) + "\n")
     return Rated(folder, *paths, counts)
+
+
+@pytest.fixture
+def oracle(monkeypatch, capsys):
+    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
+    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
 
 
 @pytest.fixture

@@ -38,24 +38,6 @@ SECRET = "Zzsecret finding"  # stands for report text, which no message may quot
 
 
 @pytest.fixture
-def oracle(monkeypatch, capsys):
-    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
-    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
 def fails(oracle):
     """Return a function that runs a command which must end in one line and exit code 2."""
 

@@ -9,31 +9,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from metric_oracle import api, cli
+from metric_oracle import api
 from metric_oracle.evaluation.figures import check_plot
 from metric_oracle.evaluation.histogram import plot_histogram
 from metric_oracle.evaluation.tables import answers_table, expectation_table
 from metric_oracle.retrieval.results import read_results
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
-
-
-@pytest.fixture
-def oracle(monkeypatch, capsys):
-    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
-    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from metric_oracle import api, cli
+from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.evaluation.tables import scores_table
 from metric_oracle.kernels.composite.score import composite
@@ -31,24 +31,6 @@ TEXTS = {
 GENERATED = {
     "50000003": "Stable effusion.", "50000001": "No acute process.", "50000004": " ", "50000002": "Lungs are clear.",
 }  # fmt: skip
-
-
-@pytest.fixture
-def oracle(monkeypatch, capsys):
-    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
-    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.tables import existing_file, shown_names
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.encoders.libraries import choose_device, import_libraries
+from metric_oracle.errors import InputError
 
 # Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
@@ -51,10 +52,10 @@ class CheXbert:
         device: str = "auto",
         function: str = "build_index",
     ) -> None:
-        torch, transformers = _import_libraries(function)
+        torch, transformers = import_libraries(function, "CheXbert")
         self._function = function
         self._path = existing_file(Path(checkpoint), function, "checkpoint")
-        self._device = _choose_device(device, function)
+        self._device = choose_device(device, function)
         with self._path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         model = _build_model(_read_tensors(self._path, function), self._path, function)
@@ -157,33 +158,6 @@ class CheXbert:
             )
             raise InputError(msg)
         return states.cpu().numpy(), classes.cpu().numpy()
-
-
-def _import_libraries(function: str) -> tuple[Any, Any]:
-    """Import PyTorch and transformers, or say which extra is lacking."""
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        msg = (
-            f"{function}: CheXbert must have PyTorch and transformers installed; got no module {error.name}. "
-            'Install the extra: pip install "metric-oracle[encoders]".'
-        )
-        raise BackendError(msg) from error
-    return torch, transformers
-
-
-def _choose_device(device: str, function: str) -> str:
-    import torch
-
-    if device not in ("auto", "cpu", "cuda"):
-        msg = f'{function}: device must be auto, cpu or cuda; got {device!r}. Use "auto".'
-        raise InputError(msg)
-    has_cuda = torch.cuda.is_available()
-    if device == "cuda" and not has_cuda:
-        msg = f'{function}: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".'
-        raise BackendError(msg)
-    return device if device != "auto" else "cuda" if has_cuda else "cpu"
 
 
 def _read_tensors(path: Path, function: str) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from typing import IO, Any
 import numpy as np
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.encoders.libraries import choose_device, import_libraries
+from metric_oracle.errors import InputError
 
 MODEL_TYPES = ("radgraph", "radgraph-xl", "modern-radgraph-xl", "echograph")
 
@@ -122,10 +123,10 @@ class RadGraph:
         device: str = "auto",
         function: str = "build_index",
     ) -> None:
-        torch, transformers = _import_libraries(function)
+        torch, transformers = import_libraries(function, "RadGraph")
         self._function = function
         self._path = Path(archive)
-        self._device = _choose_device(device, function)
+        self._device = choose_device(device, function)
         files, sha256 = _read_files(self._path, function)
         self._type, self._labels, self._relation_types = _read_vocabulary(files, self._path, function)
         self._settings = _read_settings(files["config.json"], self._path, function)
@@ -455,33 +456,6 @@ def _unfolded(n: int, window: int) -> np.ndarray:
     inner = np.arange(n)
     inner = inner[(inner % window != 0) & (inner % window != window - 1)]
     return np.concatenate([[0], inner[: n - 2 * math.ceil(n / window)], [n - 1]])
-
-
-def _import_libraries(function: str) -> tuple[Any, Any]:
-    """Import PyTorch and transformers, or say which extra is lacking."""
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        msg = (
-            f"{function}: RadGraph must have PyTorch and transformers installed; got no module {error.name}. "
-            'Install the extra: pip install "metric-oracle[encoders]".'
-        )
-        raise BackendError(msg) from error
-    return torch, transformers
-
-
-def _choose_device(device: str, function: str) -> str:
-    import torch
-
-    if device not in ("auto", "cpu", "cuda"):
-        msg = f'{function}: device must be auto, cpu or cuda; got {device!r}. Use "auto".'
-        raise InputError(msg)
-    has_cuda = torch.cuda.is_available()
-    if device == "cuda" and not has_cuda:
-        msg = f'{function}: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".'
-        raise BackendError(msg)
-    return device if device != "auto" else "cuda" if has_cuda else "cpu"
 
 
 def _read_files(path: Path, function: str) -> tuple[dict[str, bytes], str]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.encoders.libraries import choose_device
 from metric_oracle.errors import BackendError, InputError
 
 _DISTILROBERTA = (
@@ -137,7 +138,7 @@ class TokenEncoder:
                 f'{error.name}. Run pip install "metric-oracle[encoders]".'
             )
             raise BackendError(msg) from None
-        self.device = _choose_device(device, function)
+        self.device = choose_device(device, function)
         self._folder, self.name = _find(model, function)
         with _quiet():
             self._tokenizer, self._model = _load(self._folder, layer, function)
@@ -353,19 +354,6 @@ def _recorded(record: Path, digest: str, n_parts: int) -> list[int | None]:
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
     return [None] * n_parts
-
-
-def _choose_device(device: str, function: str) -> str:
-    import torch
-
-    if device not in ("auto", "cpu", "cuda"):
-        msg = f'{function}: device must be auto, cpu or cuda; got {device!r}. Use "auto".'
-        raise InputError(msg)
-    has_cuda = torch.cuda.is_available()
-    if device == "cuda" and not has_cuda:
-        msg = f'{function}: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".'
-        raise BackendError(msg)
-    return device if device != "auto" else "cuda" if has_cuda else "cpu"
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from metric_oracle import cli
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.evaluation.plots import draw, write_plot
@@ -235,24 +234,6 @@ def test_plot_errors(comparison, tmp_path, monkeypatch):
 
 
 # The command
-
-
-@pytest.fixture
-def oracle(monkeypatch, capsys):
-    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
-    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -1,29 +1,8 @@
 import csv
 import json
 import re
-import sys
 
 import pytest
-
-from metric_oracle import cli
-
-
-@pytest.fixture
-def oracle(monkeypatch, capsys):
-    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
-    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_align(oracle, rated, tmp_path):

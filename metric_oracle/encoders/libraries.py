@@ -1,0 +1,33 @@
+"""PyTorch and transformers, which encoders import when they are made, and the device that they run on."""
+
+from typing import Any
+
+from metric_oracle.errors import BackendError, InputError
+
+
+def import_libraries(function: str, model: str) -> tuple[Any, Any]:
+    """Import PyTorch and transformers, or say which extra is lacking for a model of some kind."""
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        msg = (
+            f"{function}: {model} must have PyTorch and transformers installed; got no module {error.name}. "
+            'Install the extra: pip install "metric-oracle[encoders]".'
+        )
+        raise BackendError(msg) from error
+    return torch, transformers
+
+
+def choose_device(device: str, function: str) -> str:
+    """Return "cpu" or "cuda"; for "auto" the latter where there is one."""
+    import torch
+
+    if device not in ("auto", "cpu", "cuda"):
+        msg = f'{function}: device must be auto, cpu or cuda; got {device!r}. Use "auto".'
+        raise InputError(msg)
+    has_cuda = torch.cuda.is_available()
+    if device == "cuda" and not has_cuda:
+        msg = f'{function}: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".'
+        raise BackendError(msg)
+    return device if device != "auto" else "cuda" if has_cuda else "cpu"
