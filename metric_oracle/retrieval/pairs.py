@@ -406,8 +406,9 @@ def _join(
     references: Reports, predictions: Reports, inner: bool, tell: Callable[[str], None]
 ) -> tuple[list[int], list[int], dict[str, int]]:
     """Return the places of pairs on both sides, in the order of the references, and what was left out."""
+    usable = set(references.ids)
     unusable = {study: state for state, studies in references.states.items() for study in studies}
-    unusable = {study: state for study, state in unusable.items() if study not in set(references.ids)}
+    unusable = {study: state for study, state in unusable.items() if study not in usable}
     missing = set(predictions.states.get("missing", ()))
     keys = list(references.ids), list(predictions.ids)
     if not set(keys[0]) & set(keys[1]):
