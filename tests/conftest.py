@@ -197,8 +197,9 @@ def fake_encoder():
 @pytest.fixture
 def cuda_lane(monkeypatch):
     """Return a function that lets a metric's CUDA backend run where it can: on a GPU, in Numba's simulator with tiny
-    blocks, or on torch's CPU device. It skips what cannot run; ORACLE_REQUIRE_GPU=1 makes that a failure.
-    """  # fmt: skip
+    blocks, or on torch's CPU device, with Triton's interpreter where it has a Triton kernel. It skips what cannot run;
+    ORACLE_REQUIRE_GPU=1 makes that a failure.
+    """
 
     def run_here(kernel):
         reason = _device.lacking(kernel.LIBRARY)
@@ -218,10 +219,12 @@ def cuda_lane(monkeypatch):
                     monkeypatch.setattr(module, name, tiny[name])
         elif reason and os.environ.get("ORACLE_REQUIRE_GPU") == "1":
             pytest.fail(reason)
-        elif reason and kernel.LIBRARY == "torch" and find_spec("torch") is not None:
-            monkeypatch.setattr(kernel, "DEVICE", "cpu")
+        elif reason and find_spec(kernel.LIBRARY) and (kernel.LIBRARY == "torch" or os.environ.get("TRITON_INTERPRET")):
+            for home in ("bertscore", "chexbert", "chexbert_labels"):
+                monkeypatch.setattr(f"metric_oracle.kernels.{home}.cuda.DEVICE", "cpu")
             monkeypatch.setattr(_device, "lacking", lambda library: "")
         elif reason:
-            pytest.skip(f"{reason}; NUMBA_ENABLE_CUDASIM=1 runs this in Numba's simulator")
+            switch = "TRITON_INTERPRET=1" if kernel.LIBRARY == "triton" else "NUMBA_ENABLE_CUDASIM=1"
+            pytest.skip(f"{reason}; {switch} runs this without one")
 
     return run_here

@@ -34,7 +34,8 @@ ALLOWED = {
     "": {"api", "corpora", "errors", "evaluation"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
-DEVICE_LIBRARIES = {"torch", "faiss"}  # in a `cuda.py` and in `_device.py`, which asks for a GPU
+DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
+DEVICE_FILES = ("cuda.py", "_device.py", "segment_maxima.py")  # the last one is a kernel in Triton's language
 # What the parts of a `reference.py` may import: scores and other references, never a fast module.
 PLAIN = {"score", "reference"}
 HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib")
@@ -80,7 +81,7 @@ def broken_rules(source: str, path: Path) -> list[str]:
         if top in ("benchmarks", "tests"):
             found.append(f"{place}: nothing imports {top}")
         elif top != "metric_oracle":
-            libraries = KERNEL_LIBRARIES | (DEVICE_LIBRARIES if path.name in ("cuda.py", "_device.py") else set())
+            libraries = KERNEL_LIBRARIES | (DEVICE_LIBRARIES if path.name in DEVICE_FILES else set())
             if part == "kernels" and top not in libraries and top not in sys.stdlib_module_names:
                 found.append(f"{place}: kernels import NumPy, Numba and its LLVM only")
             if part in LEAVES and top not in sys.stdlib_module_names:

@@ -27,6 +27,8 @@ _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of the driver
 _RESIDENT: dict[tuple[int, str], Any] = {}
 _RESIDENT_LOCK = threading.Lock()
 _WARNINGS_LOCK = threading.Lock()
+_ARITHMETIC_LOCK = threading.Lock()
+_ARITHMETIC: list[tuple[bool, bool, str]] = []  # for each thread that multiplies: what was chosen before the first one
 
 
 class DeviceError(RuntimeError):
@@ -45,7 +47,7 @@ def lacking(library: str) -> str:
 
     Parameters
     ----------
-    library : {"numba", "torch"}
+    library : {"numba", "torch", "triton"}
     """
     if library == "numba":
         if config.ENABLE_CUDASIM:
@@ -59,6 +61,8 @@ def lacking(library: str) -> str:
             return 'PyTorch is not installed (pip install "metric-oracle[encoders]")'
         if torch.version.cuda is None:
             return f"this PyTorch, {torch.__version__}, was built without CUDA"
+        if library == "triton" and find_spec("triton") is None:
+            return "Triton is not installed (pip install triton)"
     return _ask_driver()
 
 
@@ -80,23 +84,39 @@ def _ask_driver() -> str:
 
 @contextmanager
 def plain_arithmetic(device: str) -> Iterator[None]:
-    """Sum products of float16 and float32 in float32 throughout, whatever the process has chosen."""
+    """Sum products of float16 and float32 in float32 throughout, whatever the process has chosen.
+
+    The choice is the whole process's: the first of several threads makes it and the last one takes it back.
+    """
     import torch
 
-    flags = torch.backends.cuda.matmul
-    names = ("allow_fp16_reduced_precision_reduction", "allow_fp16_accumulation")
-    before = {name: getattr(flags, name) for name in names if hasattr(flags, name)}  # the second one since torch 2.7
-    precision = torch.get_float32_matmul_precision()
+    with _ARITHMETIC_LOCK:
+        _ARITHMETIC.append(_ARITHMETIC[0] if _ARITHMETIC else _choose_arithmetic(False, False, "highest"))
     try:
-        for name in before:
-            setattr(flags, name, False)
-        torch.set_float32_matmul_precision("highest")
         with torch.inference_mode(), torch.autocast(torch.device(device).type, enabled=False):
             yield
     finally:
-        torch.set_float32_matmul_precision(precision)
-        for name, value in before.items():
-            setattr(flags, name, value)
+        with _ARITHMETIC_LOCK:
+            before = _ARITHMETIC.pop()
+            if not _ARITHMETIC:
+                _choose_arithmetic(*before)
+
+
+def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str) -> tuple[bool, bool, str]:
+    """Set how torch multiplies float16 and float32; return what was chosen before."""
+    import torch
+
+    flags = torch.backends.cuda.matmul
+    before = (
+        flags.allow_fp16_reduced_precision_reduction,
+        getattr(flags, "allow_fp16_accumulation", False),  # since torch 2.7
+        torch.get_float32_matmul_precision(),
+    )
+    flags.allow_fp16_reduced_precision_reduction = reduced
+    if hasattr(flags, "allow_fp16_accumulation"):
+        flags.allow_fp16_accumulation = accumulated
+    torch.set_float32_matmul_precision(precision)
+    return before
 
 
 def faiss_on_gpu() -> Any:

@@ -1,4 +1,4 @@
-"""Every CUDA kernel compiled to PTX for the types that the searches launch it with; no GPU, but NVIDIA's compiler.
+"""Every CUDA kernel compiled for the types that the searches launch it with; no GPU, but NVIDIA's compiler, or Triton.
 
 ORACLE_REQUIRE_NVRTC=1, as in CI, makes a missing compiler a failure.
 """
@@ -23,7 +23,7 @@ SHARED_BYTES = 48 * 1024  # that a block gets without asking for more
 NUMBA_METRICS = [name for name, metric in METRICS.items() if metric.kernel in ("bleu", "rouge_l", "radgraph")]
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def compiler():
     """Skip where kernels cannot be compiled."""
     if config.ENABLE_CUDASIM:
@@ -41,7 +41,7 @@ def compiler():
 
 
 @pytest.fixture(scope="module")
-def launches(corpus, tmp_path_factory) -> dict:
+def launches(compiler, corpus, tmp_path_factory) -> dict:
     """Return the kernels and the types of their arguments, as the searches launch them; nothing runs."""
     folder = tmp_path_factory.mktemp("ptx")
     long_text = " ".join(["No", "acute", "disease", "heart"] * 40)
@@ -93,3 +93,33 @@ def test_every_kernel_compiles(launches, capability, monkeypatch):
             shared = [int(size) for size in re.findall(r"\.shared [^\[]*\[(\d+)\]", ptx)]
             assert sum(shared) <= SHARED_BYTES
             assert (".atom" in ptx or "atom." in ptx or "red." in ptx) == ("find_least" not in name)
+
+
+TYPES = {  # of what the search hands to the Triton kernel
+    "codes": "*fp16", "ptr": "*i64", "weights": "*fp32", "first": "i32", "query_codes": "*fp16",
+    "query_weights": "*fp32", "tiles": "*i32", "n_tiles": "i32", "precision": "*fp32", "recall": "*fp32",
+    "n_units": "i32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("width", [16, 128])
+def test_the_triton_kernel_compiles(capability, width):
+    """To a cubin: registers and shared memory are known then."""
+    if find_spec("triton") is None and os.environ.get("ORACLE_REQUIRE_NVRTC") == "1":
+        pytest.fail("Triton is not installed")
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+
+    from metric_oracle.kernels.bertscore.segment_maxima import _segment_maxima, launches
+
+    lengths = np.array([1024, 512, 256, 128, 64, 32, 16])
+    sizes = list(launches(lengths, width))
+    assert [constants["ROWS"] for _, _, constants, _ in sizes] == lengths.tolist()
+    for _, _, constants, options in sizes:
+        source = triton.compiler.ASTSource(_segment_maxima, TYPES | dict.fromkeys(constants, "constexpr"), constants)
+        compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        assert f".target sm_{capability}" in compiled.asm["ptx"]
+        assert "mma" in compiled.asm["ptx"]  # tensor cores
+        assert compiled.metadata.shared <= 96 * 1024  # what every such device has
+        assert len(compiled.asm["cubin"]) > 0

@@ -166,7 +166,7 @@ def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatc
     monkeypatch.setattr(_device, "faiss_on_gpu", lambda: None)
     index, queries = embeddings
     expected = answers(chexbert_cuda.search, index, queries, 3)
-    topk, tried = torch.topk, []
+    topk, tried = torch.Tensor.topk, []
 
     def full(product, *args, **options):
         tried.append(len(product))
@@ -174,7 +174,7 @@ def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatc
             raise torch.OutOfMemoryError
         return topk(product, *args, **options)
 
-    monkeypatch.setattr(torch, "topk", full)
+    monkeypatch.setattr(torch.Tensor, "topk", full)
     assert_same(answers(chexbert_cuda.search, index, queries, 3), expected)
     assert tried[:3] == [10, 5, 2]
     monkeypatch.setattr(chexbert_cuda, "_put", lambda array: exec("raise torch.OutOfMemoryError", {"torch": torch}))

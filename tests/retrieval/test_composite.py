@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metric_oracle import api, cli
-from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite import FORMAT, VERSION, read_weights
 from metric_oracle.retrieval.results import Results, read_results
@@ -106,6 +106,21 @@ def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, q
             t["weight"] * (fast.table[part].to_numpy() - t["mean"]) / t["scale"] for part, t in terms.items()
         )
         np.testing.assert_allclose(fast.table["score"].to_numpy(), by_hand, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+def test_a_composite_that_leaves_nothing_to_a_gpu(index, queries, tmp_path, monkeypatch, sign):
+    monkeypatch.setattr("metric_oracle.kernels.composite.cuda.is_usable", lambda: True)
+    metric, weights = "radcliq:preprint", {}
+    if sign:  # a high BERTScore is no merit: its bounds say nothing
+        terms = {"bertscore": {"mean": 0, "scale": 1, "weight": 1}}
+        metric, weights = "composite", {"weights": write(tmp_path, terms=terms)}
+    match = (
+        r"^retrieve: a composite must have BERTScore among its parts, with a weight below 0, to be searched on a GPU; "
+        r'got one whose other parts decide\. Use backend "cpu"\.$'
+    )
+    with pytest.raises(BackendError, match=match):
+        api.retrieve(index, queries, metric, backend="cuda", **weights)
 
 
 @pytest.mark.parametrize("idf", ["off", "tests"])

@@ -225,9 +225,9 @@ def test_unknown_backend(index, queries):
 
 
 def test_a_metric_without_cuda_kernels(index, queries):
-    match = r'^retrieve: backend "cuda" is not usable: radcliq has no CUDA kernels\. Use "cpu", or "auto"\.$'
+    match = r'^retrieve: backend "cuda" is not usable: crg has no CUDA kernels\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, queries, "radcliq", backend="cuda")
+        api.retrieve(index, queries, "crg", backend="cuda")
 
 
 @pytest.mark.parametrize("metric", ["bleu", "rouge-l", "radgraph", "chexbert", "chexbert:labels", "bertscore"])

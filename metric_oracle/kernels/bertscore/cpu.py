@@ -568,13 +568,33 @@ def answer(part, k, items, corpus, query, work, above, below, found):
         n_left += 1
     found.counts[1] += n_kept - n_left
 
-    # Products, in the order of the bounds.
     order = np.argsort(work.kept_bound[:n_left], kind="mergesort")
+    _, n_scored = finish_in_order(order, part, k, items, corpus, query, work, found)
+    found.counts[2] += n_left - n_scored
+    found.counts[3] += n_scored
+
+
+@jit
+def finish_in_order(order, part, k, items, corpus, query, work, found):
+    """Score items until their bounds fall below the k-th best: float32 products first, then float64.
+
+    Parameters
+    ----------
+    order : int64[n]
+        Places in `work.kept` and `work.kept_bound`, whose bounds are negated: the greatest first.
+
+    Returns
+    -------
+    n_seen, n_scored : int
+        Items whose bounds did not suffice, and those of them that were scored.
+    """
+    n = len(query.weights)
     error = corpus.norm_error + (query.states.shape[0] + 8) * 2.0**-24 * 1.01
-    n_scored = 0
+    n_seen = n_scored = 0
     for j in order:
-        if -work.kept_bound[j] < threshold[0]:
+        if -work.kept_bound[j] < found.threshold[0]:
             break
+        n_seen += 1
         i = work.kept[j]
         u = items.unit[i]
         if n != 2 and _length(u, corpus) != 2:
@@ -583,12 +603,11 @@ def answer(part, k, items, corpus, query, work, above, below, found):
             both = precision + recall
             is_sure = _is_sure(part, both - 2 * error, both + 2 * error)
             bound = _part(part, precision + error, recall + error) + items.bonus[i] + SLACK
-            if is_sure and bound < threshold[0]:
+            if is_sure and bound < found.threshold[0]:
                 continue
         _finish(i, part, k, items, corpus, query, work, found)
         n_scored += 1
-    found.counts[2] += n_left - n_scored
-    found.counts[3] += n_scored
+    return n_seen, n_scored
 
 
 class Items(NamedTuple):
@@ -683,6 +702,11 @@ def pack_query(states, weights, basis, direction):
     return query, unit.astype(np.float32)
 
 
+def pack(index, encoded, q):
+    """Lay out a distinct query; see :func:`pack_query`."""
+    return pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)
+
+
 def _up(x):
     """Round a length up by more than float32 rounding."""
     return x * (1 + 1e-5) + 1e-5
@@ -752,7 +776,7 @@ def find(index, encoded, q, k, items, work, part):
     precision, recall : float64[n]
     """
     corpus = encoded.corpus
-    query, unit = pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)
+    query, unit = pack(index, encoded, q)
     scratch, answers = _room(work, corpus, len(items.unit), len(index.centers), encoded.longest, k)
     passes = query.pads.shape[0]
     scratch = scratch._replace(
@@ -806,7 +830,7 @@ def components(index, encoded, query, unit, scores, part=F1):
             parts[i] = encoded.scored[q, u]
             continue
         if q not in packed:
-            packed = {q: pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)[0]}
+            packed = {q: pack(index, encoded, q)[0]}
         parts[i] = _exact_pair(u, encoded.corpus, packed[q], scratch)
     return dict(
         zip(("precision", "recall", "f1"), final_scores(parts[:, 0], parts[:, 1], encoded.baseline), strict=True)
@@ -847,7 +871,7 @@ def score_all(index, encoded, chosen, part=F1):
     scratch, _ = _room({}, encoded.corpus, 1, 1, encoded.longest, 1)
     base = 0.0 if encoded.baseline is None else encoded.baseline[part]
     for q in chosen:
-        query = pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)[0]
+        query, _ = pack(index, encoded, q)
         _score_all(part, encoded.corpus, query, index.inverse_lengths, _product_error(index), base, scratch, out)
         yield out
 

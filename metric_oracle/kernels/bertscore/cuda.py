@@ -1,10 +1,12 @@
-"""BERTScore search on a GPU: float16 products bound every unit from both sides, the host scores what is left.
+"""BERTScore search on a GPU: projections bound every unit there, the host scores the best bounds until they suffice.
 
-The README of this folder proves the bound. Plain torch operations only, so that the tests run this very code on torch's
-CPU device. Queries of one length stand side by side, as do units of one length: no padding anywhere.
+The README of this folder proves the bound. PyTorch and one Triton kernel (`segment_maxima.py`); Triton's interpreter
+runs this very code on a CPU in the tests.
 """
 
+import queue
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,78 +18,115 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore.cpu import (
     SLACK,
     Items,
-    _approximate,
-    _finish,
-    _part,
     _room,
-    _widen,
     components,
     final_scores,
+    finish_in_order,
     new_work,
-    pack_query,
+    pack,
+    remember,
 )
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.topk.reference import select
 
 __all__ = ["components", "is_usable", "new_work", "search", "stages"]
 
-LIBRARY = "torch"
+LIBRARY = "triton"
 DEVICE = "cuda"
-CELLS = 1 << 28  # products at once, 512 MB; halved where the device has no room
-BLOCK = 1 << 14  # tokens of an upload
-STAGES = ("float16", "float32")
-ROUNDING = 1e-9  # for all float64 sums, here and in the exact score: far above them, far below a float16
-RELATIVE = 1e-12  # for F1 from its parts, and for values that only rescaling makes equal
+WIDTH, LEAST_WIDTH = 128, 16  # of a code: coordinates of a projection, and the length of what it leaves out
+SAMPLE = 1 << 17  # tokens that the basis is made from
+BLOCK = 1 << 16  # tokens of an upload
+CELLS = 1 << 26  # bounds at once, 512 MB; halved where the device has no room
+COLUMNS = 32  # query tokens of a product; a query's codes are filled up to a multiple of it
+LISTED = 256  # items of a query that the host gets at first
+MORE = 16  # times as many where they were too few
+STAGES = ("projection", "float32")
 
-_DEVICE_LOCK = threading.Lock()  # one block of queries on the device at a time; others are finished on the host
+
+@dataclass
+class Piece:
+    """Consecutive units on a device, or on the host until they are needed; T tokens, D units, codes of width K.
+
+    Attributes
+    ----------
+    first : int
+        Unit of the corpus with which it begins.
+    lengths : int64[D] on the host, falling
+    codes : float16[T, K]
+    ids : int32[T]
+    unit : int64[T]
+        Place of each token's unit in the piece.
+    ptr : int64[D + 1]
+    """
+
+    first: int
+    lengths: np.ndarray
+    codes: Any
+    ids: Any
+    unit: Any
+    ptr: Any
+
+    def to(self, device):
+        """Return it on a device."""
+        moved = (x.to(device) for x in (self.codes, self.ids, self.unit, self.ptr))
+        return Piece(self.first, self.lengths, *moved)
 
 
 @dataclass
 class Resident:
-    """A corpus on the device; T tokens, D units.
+    """A corpus as one device sees it.
 
     Attributes
     ----------
-    states : float16 or float32[T, d], as stored
-    ids : int32[T]
-    unit : int32[T], unit of each token
-    rows : int64[D], corpus rows of each unit
-    scorable : bool[D], False where precision and recall are 0 by definition
+    basis : float64[d, K - 1]
+        Columns of length 1 or 0.
+    pieces : list of Piece
     error : float
-        Greatest distance between a state as float16 and the unit vector that it stands for.
+        Greatest distance of coordinates as float16 from the projection.
     cells : int
-        Products at once.
+        Bounds at once.
     """
 
-    states: Any
-    ids: Any
-    unit: Any
-    rows: Any
-    scorable: Any
+    basis: Any
+    pieces: list[Piece]
     error: float
     cells: int
 
 
-def is_usable() -> bool:
-    """Return whether torch is there and sees a CUDA device."""
-    return not _device.lacking(LIBRARY)
+@dataclass
+class Block:
+    """Queries side by side on the device; B queries, N tiles.
 
-
-def product_error(corpus_error, query_error, width):
-    """Bound how far a float16 product of two states, summed in float32, lies from their cosine.
-
-    Parameters
+    Attributes
     ----------
-    corpus_error, query_error : float or tensor
-        Distance of the float16 vector from the unit vector that it stands for.
-    width : int
+    codes : float16[N COLUMNS, K]
+        The last token of a query fills its last tile up.
+    weights : float32[N COLUMNS]
+        They add up to 1 in a query; 0 for what fills up.
+    tiles : int32[3, N]
+        Query of a tile; whether it is the query's first one; whether it is the last one.
+    lengths : int64[B]
+    most, mean : float64[B, 1]
+        Greatest and mean last coordinate of a query's codes.
+    error : float, as in Resident
     """
-    lengths = (1 + corpus_error) * (1 + query_error)
-    inputs = corpus_error + (1 + corpus_error) * query_error
-    # No more than 2 d roundings or truncations to 24 bits of numbers up to 1, in any order, tensor cores included.
-    sums = 2 * (width + 8) * 2.0**-23
-    output = 2.0**-11 * (1 + sums)
-    return inputs + lengths * (sums + output) + 2.0**-25 + ROUNDING
+
+    codes: Any
+    weights: Any
+    tiles: Any
+    lengths: Any
+    most: Any
+    mean: Any
+    error: float
+
+
+_IDLE: dict[str, queue.SimpleQueue] = {}  # devices that no thread uses
+_LOCK = threading.Lock()
+
+
+def is_usable() -> bool:
+    """Return whether PyTorch and Triton are there and see a CUDA device."""
+    return not _device.lacking(LIBRARY)
 
 
 def search(index, encoded, first, last, k, found, work, part=F1):
@@ -96,30 +135,62 @@ def search(index, encoded, first, last, k, found, work, part=F1):
     Raises
     ------
     DeviceError
-        If the device cannot hold the corpus and one query.
+        If the device fails, or has no room for one query.
     """
-    import torch
+    n = len(index.row_ptr) - 1
+    items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, index.row_ptr)
+    places = range(first, last)
+    for q, (item, precision, recall) in zip(
+        places, find(index, encoded, places, k, [items] * len(places), work, part), strict=True
+    ):
+        scores = final_scores(precision, recall, encoded.baseline)[part]
+        found.rows[q], found.scores[q], found.ties[q] = select(item, scores, index.row_ptr, index.row_id, k)
 
-    try:
-        with _DEVICE_LOCK, _device.plain_arithmetic(DEVICE):
-            left = list(_screen(_resident(index), index.ptr, encoded, first, last, k, part))
-    except torch.OutOfMemoryError as error:
-        msg = (
-            f"retrieve: the GPU must have room for the corpus's token states, {index.states.nbytes / 1e9:.2f} GB, and "
-            'one query; got too little. Free its memory, or use backend "cpu".'
-        )
-        raise _device.NoRoomError(msg) from error
-    corpus = encoded.corpus
-    n_units = len(index.ptr) - 1
-    items = Items(np.arange(n_units, dtype=np.int32), np.zeros(n_units, np.float32), 0.0, True, index.row_ptr)
-    scratch, answers = _room(work, corpus, n_units, len(index.centers), encoded.longest, k)
-    for q, (units, bound) in zip(range(first, last), left, strict=True):
-        query, _ = pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)
-        _finish_units(units, bound, part, k, items, corpus, query, scratch, answers)
-        n = answers.state[0]
-        scores = final_scores(answers.precision[:n], answers.recall[:n], encoded.baseline)[part]
-        unit = answers.item[:n].astype(np.int64)
-        found.rows[q], found.scores[q], found.ties[q] = select(unit, scores, index.row_ptr, index.row_id, k)
+
+def find(index, encoded, places, k, items, work, part):
+    """Return for each distinct query the items that may be among its k best rows, and their exact precision and recall.
+
+    Parameters
+    ----------
+    places : sequence of int
+    items : list of Items
+        For each query: the same units and rows, and what is added to their scores.
+
+    Returns
+    -------
+    list of (int64[n], float64[n], float64[n])
+    """
+    n_items = len(items[0].unit)
+    scratch, answers = _room(work, encoded.corpus, n_items, len(index.centers), encoded.longest, k)
+    done: dict[int, Any] = {}
+    listed = max(LISTED, 4 * k)
+    while len(done) < len(places):
+        left = [i for i in range(len(places)) if i not in done]
+        asked = [(places[i], items[i]) for i in left]
+        for i, (item, bound) in zip(left, _listed(index, encoded, asked, min(listed, n_items), part), strict=True):
+            scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, -(bound + SLACK)
+            query, _ = pack(index, encoded, places[i])
+            if _finish(len(item), n_items, part, k, items[i], encoded.corpus, query, scratch, answers):
+                n = answers.state[0]
+                item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
+                remember(encoded, places[i], items[i].unit[item], precision, recall)
+                done[i] = item.astype(np.int64), precision, recall
+        listed *= MORE
+    return [done[i] for i in range(len(places))]
+
+
+@jit
+def _finish(n_listed, n_items, part, k, items, corpus, query, work, found):
+    """Score the listed items; tell whether those that are not listed cannot be among the best."""
+    found.state[:] = 0
+    found.threshold[0] = -np.inf
+    n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, work, found)
+    if n_seen == n_listed and n_listed < n_items:
+        return False
+    found.counts[0] += n_items - n_seen
+    found.counts[2] += n_seen - n_scored
+    found.counts[3] += n_scored
+    return True
 
 
 def stages(works):
@@ -129,173 +200,247 @@ def stages(works):
     return {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
 
 
-def _resident(index):
-    """Return the corpus on the device, brought there once and kept as long as the index."""
-    return _device.resident(index, f"token states on {DEVICE}", lambda: _upload(index))
+# ---- on the device ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _one_device():
+    """Give a GPU to this thread alone, as the current one, and turn its errors into one line."""
+    with _LOCK:
+        if DEVICE not in _IDLE:
+            _IDLE[DEVICE] = queue.SimpleQueue()
+            for number, context in enumerate(_device.devices("torch")):
+                _IDLE[DEVICE].put((number, context))
+    number, context = _IDLE[DEVICE].get()
+    try:
+        with _device.in_one_line(), context:
+            yield number
+    finally:
+        _IDLE[DEVICE].put((number, context))
+
+
+def _listed(index, encoded, asked, listed, part):
+    """Return for each query and its items the greatest bounds, greatest first: int32[listed], float64[listed]."""
+    import torch
+
+    n_items = len(asked[0][1].unit)
+    lists: list[Any] = []
+    with _one_device() as number:
+        try:
+            resident = _device.resident(index, f"token codes on {DEVICE} {number}", lambda: _upload(index))
+            while len(lists) < len(asked):
+                some = asked[len(lists) :][: max(resident.cells // n_items, 1)]
+                try:
+                    lists.extend(_best_bounds(resident, encoded, some, listed, part))
+                except torch.OutOfMemoryError:
+                    if len(some) == 1:
+                        raise
+                    resident.cells = len(some) // 2 * n_items
+        except torch.OutOfMemoryError as error:
+            msg = (
+                "retrieve: the GPU must have room for some of the corpus's token codes and one query; got too little. "
+                'Free its memory, or use backend "cpu".'
+            )
+            raise _device.NoRoomError(msg) from error
+    return lists
 
 
 def _upload(index):
+    """Project the corpus on the device; what has no room there waits on the host."""
     import torch
 
     lengths = np.diff(index.ptr)
-    states = torch.empty(index.states.shape, dtype=getattr(torch, index.states.dtype.name), device=DEVICE)
-    error = 0.0
-    for first in range(0, len(states), BLOCK):
-        block = states[first : first + BLOCK]
-        block.copy_(torch.from_numpy(np.array(index.states[first : first + BLOCK])))
-        error = max(error, _rounding(block).max().item())
-    return Resident(
-        states,
-        ids=torch.from_numpy(np.array(index.ids)).to(DEVICE),
-        unit=torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)).to(DEVICE),
-        rows=torch.from_numpy(np.diff(index.row_ptr)).to(DEVICE),
-        scorable=torch.from_numpy(lengths != 2).to(DEVICE),
+    basis = _basis(index.states)
+    width = basis.shape[1] + 1
+    token_bytes = 2 * width + index.ids.itemsize + 8 + 4
+    fits = len(index.states) * token_bytes <= _room_bytes()
+    edges = [0, len(lengths)] if fits else _edges(index.ptr, _room_bytes() / 2 / token_bytes)
+    pieces, error = [], 0.0
+    for first, last in pairwise(edges):
+        a, b = int(index.ptr[first]), int(index.ptr[last])
+        home = DEVICE if fits else "cpu"
+        codes = torch.empty((b - a, width), dtype=torch.float16, device=home)
+        for t in range(a, b, BLOCK):
+            some = torch.from_numpy(np.array(index.states[t : min(t + BLOCK, b)])).to(DEVICE)
+            codes[t - a : t - a + len(some)], off = _codes(some, basis)
+            error = max(error, off)
+        unit = np.repeat(np.arange(last - first), lengths[first:last])
+        arrays = (np.array(index.ids[a:b]), unit, index.ptr[first : last + 1] - a)
+        pieces.append(Piece(first, lengths[first:last], codes, *(torch.from_numpy(x).to(home) for x in arrays)))
+    return Resident(basis, pieces, error, CELLS)
+
+
+def _room_bytes():
+    """Return how many bytes of a corpus the current device takes, besides what one block of queries needs."""
+    import torch
+
+    return _device.SHARE_OF_MEMORY * torch.cuda.mem_get_info()[0] / 2 if DEVICE == "cuda" else np.inf
+
+
+def _edges(ptr, most):
+    """Cut units into runs of no more than `most` tokens, or of one unit."""
+    edges = [0]
+    while edges[-1] < len(ptr) - 1:
+        edges.append(max(int(np.searchsorted(ptr, ptr[edges[-1]] + most, side="right")) - 1, edges[-1] + 1))
+    return edges
+
+
+def _basis(states):
+    """Return the leading eigenvectors of a sample of the states, zeros where there are no more: float64[d, K - 1]."""
+    import torch
+
+    some = np.linspace(0, len(states) - 1, min(SAMPLE, len(states))).astype(np.int64)
+    unit = _directions(torch.from_numpy(states[some]).to(DEVICE))
+    _, vectors = torch.linalg.eigh(unit.T @ unit)
+    d = len(vectors)
+    width = min(WIDTH, max(LEAST_WIDTH, 1 << d.bit_length()))
+    basis = torch.zeros((d, width - 1), dtype=torch.float64, device=DEVICE)
+    n = min(width - 1, d)
+    basis[:, :n] = vectors[:, d - n :]
+    return basis
+
+
+def _directions(states):
+    """Return unit vectors, float64[...]; a zero vector stays one."""
+    wide = states.double()
+    return wide / wide.norm(dim=1, keepdim=True).clamp_min(1e-300)
+
+
+def _codes(states, basis):
+    """Return codes of states, float16[n, K], and how far their coordinates are from the projection at most."""
+    import torch
+
+    unit = _directions(states)
+    inside = unit @ basis
+    coordinates = inside.half()
+    kept = coordinates.double()
+    error = (inside - kept).norm(dim=1).max().item()
+    rest = (unit - kept @ basis.T).norm(dim=1)
+    upwards = rest * (1 + 2.0**-10) + 2.0**-24  # rounding to float16 cannot take more away
+    return torch.cat([coordinates, upwards.half()[:, None]], dim=1), error
+
+
+def _best_bounds(resident, encoded, asked, listed, part):
+    """Yield for each query and its items the greatest bounds, greatest first."""
+    import torch
+
+    places = [q for q, _ in asked]
+    items = asked[0][1]
+    block = _block(resident, [encoded.states_of(q) for q in places], [encoded.weights_of(q) for q in places])
+    weight_of_id = torch.from_numpy(np.array(encoded.corpus.weight_of_id)).to(DEVICE)
+    bonus = None if items.alone else torch.from_numpy(np.stack([x.bonus for _, x in asked])).to(DEVICE)
+    item = torch.empty((len(asked), 0), dtype=torch.int64, device=DEVICE)
+    bound = torch.empty((len(asked), 0), dtype=torch.float64, device=DEVICE)
+    for waiting in resident.pieces:
+        piece = waiting.to(DEVICE)
+        first, last = np.searchsorted(items.unit, [piece.first, piece.first + len(piece.lengths)]).tolist()
+        if first == last:
+            continue
+        upper = _upper_bounds(piece, block, weight_of_id, resident.error, part)
+        if bonus is not None:
+            unit = torch.from_numpy(items.unit[first:last].astype(np.int64) - piece.first).to(DEVICE)
+            upper = upper[:, unit] + bonus[:, first:last]
+        best = upper.topk(min(listed, last - first), dim=1)
+        item, bound = torch.cat([item, best.indices + first], dim=1), torch.cat([bound, best.values], dim=1)
+        if bound.shape[1] > listed:
+            best = bound.topk(listed, dim=1)
+            item, bound = item.gather(1, best.indices), best.values
+    # Of several pieces that all have room in the list.
+    order = bound.argsort(dim=1, descending=True)
+    yield from zip(*(x.gather(1, order).cpu().numpy() for x in (item.int(), bound)), strict=True)
+
+
+def _block(resident, states, weights):
+    """Lay a block of queries out for the kernel."""
+    import torch
+
+    lengths = np.array([len(x) for x in states])
+    n_tiles = -(-lengths // COLUMNS)
+    ends = np.cumsum(lengths)
+    # The last token of a query fills its last tile up.
+    token = np.concatenate(
+        [np.minimum(np.arange(m * COLUMNS), n - 1) + end - n for m, n, end in zip(n_tiles, lengths, ends, strict=True)]
+    )
+    shares = [x / x.sum() for x in weights]
+    filled = [np.pad(x, (0, m * COLUMNS - len(x))) for x, m in zip(shares, n_tiles, strict=True)]
+    last = np.cumsum(n_tiles) - 1
+    tiles = np.zeros((3, n_tiles.sum()), np.int32)
+    tiles[0] = np.repeat(np.arange(len(states)), n_tiles)
+    tiles[1, np.r_[0, last[:-1] + 1]] = 1
+    tiles[2, last] = 1
+    codes, error = _codes(torch.from_numpy(np.concatenate(states)).to(DEVICE), resident.basis)
+    rest = np.split(codes[:, -1].double().cpu().numpy(), ends[:-1])
+    most, mean = [x.max() for x in rest], [x @ share for x, share in zip(rest, shares, strict=True)]
+    return Block(
+        codes[torch.from_numpy(token).to(DEVICE)],
+        weights=torch.from_numpy(np.concatenate(filled).astype(np.float32)).to(DEVICE),
+        tiles=torch.from_numpy(tiles).to(DEVICE),
+        lengths=torch.from_numpy(lengths).to(DEVICE),
+        most=torch.tensor(most, device=DEVICE)[:, None],
+        mean=torch.tensor(mean, device=DEVICE)[:, None],
         error=error,
-        cells=CELLS,
     )
 
 
-def _rounding(states):
-    """Return how far each state as float16 is from its unit vector: float64[...]. A zero vector stands for zero."""
-    wide = states.double()
-    unit = wide / wide.norm(dim=1, keepdim=True).clamp_min(1e-300)
-    return (unit - states.half().double()).norm(dim=1)
-
-
-def _screen(resident, ptr, encoded, first, last, k, part):
-    """Yield for each query the units that may be among its k best rows, and bounds on their scores, best first."""
+def _upper_bounds(piece, block, weight_of_id, error, part):
+    """Return bounds from above on the score of every query with every unit of a piece: float64[B, D]."""
     import torch
 
-    weights = torch.from_numpy(np.array(encoded.corpus.weight_of_id)).to(DEVICE).index_select(0, resident.ids)
-    total = torch.zeros(len(ptr) - 1, dtype=torch.float64, device=DEVICE).index_add_(0, resident.unit, weights)
-    lengths = np.diff(encoded.tokens.ptr)
-    longest = int(np.diff(ptr).max())
-    q = first
-    while q < last:
-        n = int(lengths[q])
-        same = int(np.argmin(np.r_[lengths[q:last] == n, False]))
-        end = q + max(min(same, resident.cells // max(n * longest, 8 * len(total))), 1)
-        try:
-            precision, recall, error = _products(resident, ptr, weights, total, encoded, q, end)
-            lower, upper = bounds(precision, recall, error, resident.scorable & (n != 2), part)
-            left = list(_survivors(lower, upper, resident.rows, k))
-        except torch.OutOfMemoryError:
-            if end == q + 1 and resident.cells <= n * longest:
-                raise
-            resident.cells //= 2
-        else:
-            yield from left
-            q = end
+    from metric_oracle.kernels.bertscore.segment_maxima import segment_maxima
 
-
-def _products(resident, ptr, weights, total, encoded, q, end):
-    """Return approximate precision and recall of all units for queries of one length, and their error.
-
-    Returns
-    -------
-    precision, recall : float64[B, D]
-    error : float64[B, 1]
-    """
-    import torch
-
-    size = end - q
-    stored = torch.from_numpy(np.concatenate([encoded.states_of(i) for i in range(q, end)])).to(DEVICE)
-    query_weights = torch.from_numpy(np.stack([encoded.weights_of(i) for i in range(q, end)])).to(DEVICE)
-    n = query_weights.shape[1]
-    query = stored.half()
-    query_error = _rounding(stored).view(size, n).amax(1, keepdim=True)
-    n_units = len(ptr) - 1
-    lengths = np.diff(ptr)
-    precision = torch.zeros((n_units, size), dtype=torch.float64, device=DEVICE)
+    n_units = len(piece.lengths)
+    weights = weight_of_id[piece.ids.long()]
+    rest = piece.codes[:, -1].double()
+    zeros = torch.zeros(n_units, dtype=torch.float64, device=DEVICE)
+    total = zeros.index_add(0, piece.unit, weights)[piece.unit]
+    share = (weights / total).where(total > 0, 0.0)
+    mean = zeros.index_add(0, piece.unit, share * rest)
+    most = zeros.scatter_reduce(0, piece.unit, rest, "amax")
+    precision = torch.empty((len(block.lengths), n_units), dtype=torch.float32, device=DEVICE)
     recall = torch.empty_like(precision)
-    tokens_at_once = resident.cells // max(size * n, resident.states.shape[1])
-    first = 0
-    while first < n_units:
-        last = max(int(np.searchsorted(ptr, ptr[first] + tokens_at_once, side="right")) - 1, first + 1)
-        a, b = int(ptr[first]), int(ptr[last])
-        product = resident.states[a:b].half() @ query.T
-        row = product.view(b - a, size, n).amax(2)
-        precision.index_add_(0, resident.unit[a:b], row.double() * weights[a:b, None])
-        column = torch.empty((last - first, size * n), dtype=torch.float16, device=DEVICE)
-        # Units of one length stand side by side.
-        edges = [0, *(np.flatnonzero(np.diff(lengths[first:last])) + 1).tolist(), last - first]
-        for u, v in pairwise(edges):
-            block = product[int(ptr[first + u]) - a : int(ptr[first + v]) - a]
-            torch.amax(block.view(v - u, -1, size * n), 1, out=column[u:v])
-        recall[first:last] = (column.view(-1, size, n).double() * query_weights).sum(2)
-        first = last
-    precision = _divide(precision, total[:, None])
-    recall = _divide(recall, query_weights.sum(1))
-    return precision.T, recall.T, product_error(resident.error, query_error, query.shape[1])
+    segment_maxima(
+        piece.codes, piece.ptr, piece.lengths, share.float(), block.codes, block.weights, block.tiles, precision, recall
+    )
+    slack = code_error(error, block.error, piece.codes.shape[1], max(int(piece.lengths[0]), len(block.codes)))
+    spread = 2 * (block.most * mean + most * block.mean)
+    upper = upper_bounds(precision.double(), recall.double(), slack, spread, part)
+    words = torch.from_numpy(piece.lengths != 2).to(DEVICE)
+    return upper.where(words & (block.lengths != 2)[:, None], 0.0)
 
 
-def _divide(sums, weights):
-    """Return weighted means, 0 where all weights are 0."""
-    return (sums / weights).where(weights > 0, 0.0)
+def code_error(corpus_error, query_error, width, n_tokens):
+    """Bound how far a mean of products of codes, less the products of the rests, may be off; see the README.
+
+    Parameters
+    ----------
+    corpus_error, query_error : float
+        How far coordinates are from the projection.
+    width : int, of a code
+    n_tokens : int, of a mean
+    """
+    crossed = corpus_error + query_error
+    # No more than 2 K roundings or truncations to 24 bits, tensor cores included; then the sum of a mean.
+    sums = (2 * (width + 8) + n_tokens + 8) * 2.0**-23
+    return 1.01 * (crossed + sums) + 1e-9
 
 
-def bounds(precision, recall, error, scorable, part=F1):
-    """Return lower and upper bounds on scores from approximate precision and recall.
+def upper_bounds(precision, recall, slack, spread, part):
+    """Return bounds on scores from means of the greatest products of codes.
 
-    F1 rises with both wherever it is defined, as its derivatives 2 R^2 / (P + R)^2 and 2 P^2 / (P + R)^2 say, so its
-    extremes lie in two corners of the box, unless the box touches P + R = 0: then nothing is known.
+    F1 rises with precision and recall wherever their sum surely keeps its sign; elsewhere nothing is known.
 
     Parameters
     ----------
     precision, recall : float64[B, D]
-    error : float64[B, 1]
-        How far each is off at most.
-    scorable : bool[D], False where both are 0 by definition
+        Of codes: above what they stand for, but for the slack.
+    slack : float
+    spread : float64[B, D]
+        How far both together may lie above it.
     part : {PRECISION, RECALL, F1}
     """
-    if part == F1:
-        known = (precision + recall).abs() > 2 * error
-        lower, upper = (
-            2 * p * r / (p + r) for p, r in ((precision - error, recall - error), (precision + error, recall + error))
-        )
-        lower, upper = lower.where(known, -np.inf), upper.where(known, np.inf)
-    else:
-        value = precision if part == PRECISION else recall
-        lower, upper = value - error, value + error
-    return lower.where(scorable, 0.0), upper.where(scorable, 0.0)
-
-
-def _survivors(lower, upper, rows, k):
-    """Return for each query the units whose upper bound reaches the k-th best row's lower bound, best first."""
-    value, unit = lower.topk(min(k, lower.shape[1]), dim=1)
-    # Of the units from the best downwards, the one with which there are k rows.
-    place = (rows[unit].cumsum(1) < k).sum(1, keepdim=True)
-    threshold = value.gather(1, place.clamp_max(value.shape[1] - 1)).where(place < value.shape[1], -np.inf)
-    threshold -= RELATIVE * (1 + threshold.abs())
-    kept = (~(upper < threshold)).nonzero()
-    bound = upper[kept[:, 0], kept[:, 1]].cpu().numpy()
-    query, unit = kept.cpu().numpy().T
-    edges = np.searchsorted(query, np.arange(len(lower) + 1))
-    for a, b in pairwise(edges):
-        order = np.argsort(-bound[a:b], kind="stable")
-        yield unit[a:b][order], bound[a:b][order]
-
-
-@jit
-def _finish_units(units, bound, part, k, items, corpus, query, work, found):
-    """Score the units that may be among the k best, in the order of their bounds: float32 products, then float64."""
-    threshold = found.threshold
-    found.state[:] = 0
-    threshold[0] = -np.inf
-    error = corpus.norm_error + (query.states.shape[0] + 8) * 2.0**-24 * 1.01
-    n_scored = 0
-    for i in range(len(units)):
-        if bound[i] + SLACK < threshold[0]:
-            break
-        u = units[i]
-        if threshold[0] > -np.inf and corpus.ptr[u + 1] - corpus.ptr[u] != 2 and len(query.weights) != 2:
-            _widen(u, corpus, work)
-            precision, recall = _approximate(u, corpus, query, work)
-            sure = part != F1 or (precision > error and recall > error)
-            if sure and _part(part, precision + error, recall + error) + SLACK < threshold[0]:
-                continue
-        _finish(u, part, k, items, corpus, query, work, found)
-        n_scored += 1
-    found.counts[0] += len(corpus.ptr) - 1 - len(units)
-    found.counts[2] += len(units) - n_scored
-    found.counts[3] += n_scored
+    precision, recall = precision + slack, recall + slack
+    if part != F1:
+        return precision if part == PRECISION else recall
+    both = precision + recall
+    is_sure = (both - spread - 4 * slack >= SLACK) | (both <= -SLACK)
+    return (2 * precision * recall / both).where(is_sure, np.inf)

@@ -39,31 +39,46 @@ def nearest(index, queries, n):
         raise _device.DeviceError(msg)
     product, unit = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int64)
 
-    def work(device, first, last):
-        _nearest_on(device, index, queries[first:last], n, product[first:last], unit[first:last])
+    def keep(first, last, products):
+        best = products.topk(n, dim=1)
+        product[first:last], unit[first:last] = best.values.cpu().numpy(), best.indices.cpu().numpy()
 
-    _device.share("torch", len(queries), work)
+    _multiply(index, queries, keep)
     return product, unit
 
 
-def _nearest_on(device, index, queries, n, product, unit):
-    """Do what :func:`nearest` does by torch on its current device, as many products at a time as it has room for.
+def products(index, queries):
+    """Return the float32 product of each query with every unit: float32[Q, D]."""
+    out = np.empty((len(queries), len(index.vectors)), np.float32)
 
-    Writes
-    ------
-    product, unit : float32[Q, n], int64[Q, n]
-    """
+    def keep(first, last, products):
+        out[first:last] = products.cpu().numpy()
+
+    _multiply(index, queries, keep)
+    return out
+
+
+def _multiply(index, queries, keep):
+    """Let the GPUs multiply queries and units by torch and call `keep(first, last, products)` for runs of queries."""
+
+    def work(device, first, last):
+        _multiply_on(device, index, queries, first, last, keep)
+
+    _device.share("torch", len(queries), work)
+
+
+def _multiply_on(device, index, queries, first, end, keep):
+    """Do it on torch's current device for some queries, as many at a time as it has room for."""
     import torch
 
     n_units = len(index.vectors)
-    cells, first = CELLS, 0
-    while first < len(queries):
-        last = min(first + max(cells // n_units, 1), len(queries))
+    cells = CELLS
+    while first < end:
+        last = min(first + max(cells // n_units, 1), end)
         try:
             with _device.plain_arithmetic(DEVICE):
                 vectors = _device.resident(index, f"vectors on {device}", lambda: _put(index.vectors))
-                best = torch.topk(_put(queries[first:last]) @ vectors.T, n, dim=1)
-                product[first:last], unit[first:last] = best.values.cpu().numpy(), best.indices.cpu().numpy()
+                keep(first, last, _put(queries[first:last]) @ vectors.T)
         except torch.OutOfMemoryError as error:
             if last - first == 1:
                 msg = (

@@ -32,55 +32,79 @@ def search(index, encoded, first, last, k, found, work, *, terms, intercept):
     """Find the k rows with the least composite for the distinct queries first .. last - 1."""
     similar = _similarities(index, encoded, first, last)
     for q in range(first, last):
-        values = _cheap(index, encoded, q, terms)
-        if similar is not None:
-            values["chexbert"] = similar[q - first].astype(np.float64)
-        item, f1 = _finalists(index, encoded, q, k, values, terms, intercept, work)
-        exact = _exact(index, encoded, q, item, values, f1, terms)
-        scores = _scores(exact, terms, intercept)
-        for i, *parts in zip(item.tolist(), *(column.tolist() for column in exact.values()), strict=True):
-            encoded.scored[q, i] = parts
-        rows, best, ties = select(item, -scores, index.row_ptr, index.row_id, k)
-        found.rows[q], found.scores[q], found.ties[q] = rows, -best, ties
-
-
-def _finalists(index, encoded, q, k, values, terms, intercept, work):
-    """Return the items that may be among the k best, and their exact BERTScore where it is a part.
-
-    `values` gets all that is known of every unit.
-    """
-    # Of the sums, as the float32 cosines are right within a bound.
-    error = 0.0
-    if "chexbert" in terms:
-        t = terms["chexbert"]
-        error = abs(t.weight / t.scale) * chexbert.screen_error(index.parts["chexbert"].vectors.shape[1])
-    others, size = _sums(index, values, terms, intercept)
-    if "bertscore" in terms:
-        queries = encoded.parts["bertscore"]
-        slope = -terms["bertscore"].weight / terms["bertscore"].scale
-        if queries.baseline is not None:
-            slope /= 1.0 - queries.baseline[F1]
-        size += abs(terms["bertscore"].weight / terms["bertscore"].scale) * (1.0 + abs(terms["bertscore"].mean))
-        if slope > 0.0 and size < STEEPEST * slope:
-            bonus = (others.min() - others) / slope
-            # The last is for the rounding of the bonus to float32.
-            error = ((error + ROUNDING * size) / slope - bonus.min() * 2.0**-23) * (1.0 + 1e-6)
-            items = bertscore.Items(
-                index.unit["bertscore"], (bonus + error).astype(np.float32), 2 * error + 1e-5, False, index.row_ptr
-            )
+        values = known_values(index, encoded, q, terms, None if similar is None else similar[q - first])
+        items = bonuses(index, encoded, values, terms, intercept)
+        if items is None:
+            item, f1 = _least(index, encoded, q, k, values, terms, intercept)
+        else:
             item, precision, recall = bertscore.find(
-                index.parts["bertscore"], queries, encoded.of(q, "bertscore"), k, items, work, F1
+                index.parts["bertscore"], encoded.parts["bertscore"], encoded.of(q, "bertscore"), k, items, work, F1
             )
-            return item, bertscore.final_scores(precision, recall, queries.baseline)[F1]
-        # Its bounds are from above: they say nothing where a high BERTScore is no merit. All pairs are scored.
-        units = np.arange(len(index.parts["bertscore"].row_ptr) - 1)
-        values["bertscore"] = _f1(index, encoded, q, units)
-        others, size = _sums(index, values, terms, intercept)
+            f1 = bertscore.final_scores(precision, recall, encoded.parts["bertscore"].baseline)[F1]
+        rank(index, encoded, q, k, item, values, f1, found, terms, intercept)
+
+
+def known_values(index, encoded, q, terms, similar):
+    """Return the values of the cheap parts for every unit of theirs; `similar` holds float32 cosines of embeddings."""
+    values = _cheap(index, encoded, q, terms)
+    if similar is not None:
+        values["chexbert"] = similar.astype(np.float64)
+    return values
+
+
+def bonuses(index, encoded, values, terms, intercept):
+    """Return what the other parts add to BERTScore, for its search; None where its bounds are of no use."""
+    if "bertscore" not in terms:
+        return None
+    error = _cosine_error(index, terms)
+    others, size = _sums(index, values, terms, intercept)
+    t, baseline = terms["bertscore"], encoded.parts["bertscore"].baseline
+    slope = -t.weight / t.scale
+    if baseline is not None:
+        slope /= 1.0 - baseline[F1]
+    size += abs(t.weight / t.scale) * (1.0 + abs(t.mean))
+    if slope <= 0.0 or size >= STEEPEST * slope:
+        return None
+    bonus = (others.min() - others) / slope
+    # The last is for the rounding of the bonus to float32.
+    error = ((error + ROUNDING * size) / slope - bonus.min() * 2.0**-23) * (1.0 + 1e-6)
+    return bertscore.Items(
+        index.unit["bertscore"], (bonus + error).astype(np.float32), 2 * error + 1e-5, False, index.row_ptr
+    )
+
+
+def _least(index, encoded, q, k, values, terms, intercept):
+    """Return the items that may be among the k best by the values of all parts, and their BERTScore if it is one.
+
+    BERTScore's bounds are from above: where a high one is no merit, all pairs are scored. `values` gets them.
+    """
+    if "bertscore" in terms:
+        values["bertscore"] = _f1(index, encoded, q, np.arange(len(index.parts["bertscore"].row_ptr) - 1))
+    sums, size = _sums(index, values, terms, intercept)
+    error = _cosine_error(index, terms)
     if error:  # otherwise these are the very sums of the reference
         error += ROUNDING * size
-    m = min(k, len(others))
-    item = np.flatnonzero(others <= np.partition(others, m - 1)[m - 1] + 2 * error)
+    m = min(k, len(sums))
+    item = np.flatnonzero(sums <= np.partition(sums, m - 1)[m - 1] + 2 * error)
     return item, values["bertscore"][index.unit["bertscore"][item]] if "bertscore" in terms else None
+
+
+def _cosine_error(index, terms):
+    """Bound the error of sums that comes from float32 cosines of embeddings."""
+    if "chexbert" not in terms:
+        return 0.0
+    t = terms["chexbert"]
+    return abs(t.weight / t.scale) * chexbert.screen_error(index.parts["chexbert"].vectors.shape[1])
+
+
+def rank(index, encoded, q, k, item, values, f1, found, terms, intercept):
+    """Score items by the exact values of all parts and write the k best rows."""
+    exact = _exact(index, encoded, q, item, values, f1, terms)
+    scores = _scores(exact, terms, intercept)
+    for i, *parts in zip(item.tolist(), *(column.tolist() for column in exact.values()), strict=True):
+        encoded.scored[q, i] = parts
+    rows, best, ties = select(item, -scores, index.row_ptr, index.row_id, k)
+    found.rows[q], found.scores[q], found.ties[q] = rows, -best, ties
 
 
 def _sums(index, values, terms, intercept):
