@@ -1,4 +1,6 @@
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,20 +17,7 @@ from metric_oracle.metrics import get_metric
 
 # Tables S5, S6 and S7 of Yu et al. (Patterns 2023): printed averages, and RadCliQ's.
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "radcliq")
-PUBLISHED = {
-    "BLEU metric-oracle": (0.557, 0.661, 0.689, 0.476, 0.081),
-    "BERTScore metric-oracle": (0.491, 0.721, 0.738, 0.498, -0.095),
-    "CheXbert metric-oracle": (0.381, 0.573, 0.954, 0.403, 0.052),
-    "RadGraph metric-oracle": (0.366, 0.541, 0.739, 0.677, -0.020),
-    "CXR-RePaiR": (0.055, 0.193, 0.379, 0.090, 1.642),
-    "Random retrieval of impression": (0.048, 0.222, 0.269, 0.050, 1.755),
-    "M² Trans": (0.220, 0.386, 0.452, 0.244, 1.059),
-    "Random retrieval of findings": (0.123, 0.323, 0.235, 0.105, 1.553),
-    "R2Gen": (0.137, 0.271, 0.286, 0.134, 1.552),
-    "WCL": (0.144, 0.275, 0.309, 0.143, 1.511),
-    "CvT2DistilGPT2": (0.143, 0.280, 0.335, 0.154, 1.463),
-    "Random retrieval of jointly the findings and impression": (0.100, 0.256, 0.190, 0.090, 1.726),
-}
+PUBLISHED = json.loads((Path(__file__).parents[1] / "golden/published_tables.json").read_text(encoding="utf-8"))["rows"]
 
 
 @dataclass
