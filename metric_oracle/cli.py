@@ -799,7 +799,7 @@ def study(
 ) -> None:
     """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
 
-    Each row is scored under every metric. With BERTScore at full size, random retrieval takes about half an hour.
+    Each row is scored under every metric. With BERTScore at full size, random retrieval takes more than half an hour.
 
     oracle study INDEX test.csv --radgraph test_graphs.json --model R2Gen=r2gen.csv --model-radgraph R2Gen=r2gen.json
     --out study
