@@ -110,6 +110,7 @@ def rated(tmp_path_factory) -> Rated:
 def oracle(monkeypatch, capsys):
     """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
     monkeypatch.delenv("ORACLE_DEBUG", raising=False)
+    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])

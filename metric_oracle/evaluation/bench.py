@@ -27,10 +27,11 @@ from metric_oracle import api
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.evaluation.demo import INSTALL, MOST_ENCODED, MOST_QUERIES, find_encoder, write_files
-from metric_oracle.evaluation.figures import new_figure, replace_file, write_figure
+from metric_oracle.evaluation.figures import new_figure, write_figure
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.retrieval.results import replacing
 from metric_oracle.retrieval.search import n_threads, subset
 
 METRICS = ("bleu", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq")
@@ -513,7 +514,8 @@ def json_lines(rows: Sequence[Row]) -> list[str]:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write JSON Lines."""
-    replace_file(path, "".join(line + "\n" for line in json_lines(rows)).encode(), "bench")
+    with replacing("bench", path) as (beside,):
+        beside.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")
 
 
 def write_plot(path: Path, rows: Sequence[Row]) -> None:

@@ -1,5 +1,6 @@
 """Fit a composite as Yu et al. fitted RadCliQ: standardised metrics, linear regression on the number of errors."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -10,10 +11,10 @@ import numpy as np
 
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, read_table, shown_names
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.indexes.manifest import sha256, write_json
+from metric_oracle.indexes.manifest import sha256
 from metric_oracle.metrics import ALIASES, COMPOSABLE
 from metric_oracle.retrieval.composite import FORMAT, VERSION
-from metric_oracle.retrieval.results import check_out
+from metric_oracle.retrieval.results import check_out, replacing
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,8 @@ class Composite:
         """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads; beside and renamed."""
         path = Path(path)
         check_out(path, function="fit_composite", endings=(".json",))
-        try:
-            write_json(path, self.content)
-        except OSError as error:
-            msg = (
-                f"fit_composite: out must be a place with room to write; got {path} ({error.strerror or error}). "
-                "Name another file."
-            )
-            raise InputError(msg) from error
+        with replacing("fit_composite", path) as (beside,):
+            beside.write_text(json.dumps(self.content, indent=2) + "\n", encoding="utf-8")
 
 
 def fit_composite(

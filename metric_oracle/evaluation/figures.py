@@ -1,13 +1,12 @@
 """Pictures: checked before the work, drawn without a window, written beside their place and renamed."""
 
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import BackendError, InputError
-from metric_oracle.retrieval.results import check_out
+from metric_oracle.errors import BackendError
+from metric_oracle.retrieval.results import check_out, replacing
 
 ENDINGS = (".png", ".svg", ".pdf")
 
@@ -37,23 +36,8 @@ def write_figure(path: Path, figure: Any, function: str) -> None:
     held = io.BytesIO()
     kind = path.suffix.lower().removeprefix(".")
     figure.savefig(held, format=kind, dpi=150, metadata={} if kind == "png" else _UNDATED[kind])
-    replace_file(path, held.getvalue(), function)
+    with replacing(function, path) as (beside,):
+        beside.write_bytes(held.getvalue())
 
 
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-
-
-def replace_file(path: Path, content: bytes, function: str) -> None:
-    """Write a file beside `path` and rename it: an old file stays until the new one is whole."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        msg = (
-            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
-            "Name another file."
-        )
-        raise InputError(msg) from error
-    finally:
-        beside.unlink(missing_ok=True)

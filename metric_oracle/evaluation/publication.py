@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import LEVEL, Column, Comparison
-from metric_oracle.evaluation.figures import replace_file
 from metric_oracle.evaluation.statistics import LEGACY, Interval
-from metric_oracle.retrieval.results import check_out
+from metric_oracle.retrieval.results import check_out, replacing
 
 LABELS = {
     **{f"bleu-{order}": f"BLEU-{order}" for order in (1, 2, 3, 4)},
@@ -311,7 +310,7 @@ def write(comparison: Comparison, path: str | Path) -> None:
     check_out(path, function="table", endings=ENDINGS)
     texts = {path: RENDER[path.suffix.lower()[1:]](comparison)}
     if path.suffix.lower() == ".csv":
-        beside = path.with_name(path.name + ".signature.json")
-        texts = {beside: json.dumps(comparison.signature, indent=2) + "\n", **texts}
-    for place, text in texts.items():
-        replace_file(place, text.encode("utf-8", "surrogateescape"), "table")
+        texts[path.with_name(path.name + ".signature.json")] = json.dumps(comparison.signature, indent=2) + "\n"
+    with replacing("table", *texts) as besides:
+        for beside, text in zip(besides, texts.values(), strict=True):
+            beside.write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -12,8 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from metric_oracle.evaluation.figures import replace_file
-from metric_oracle.retrieval.results import Results, check_out
+from metric_oracle.retrieval.results import Results, check_out, replacing
 
 DATA_ENDINGS = (".csv", ".parquet", ".jsonl")
 ENDINGS = (".md", ".tex", *DATA_ENDINGS)
@@ -99,7 +98,8 @@ def write_sheets(
         said = json.dumps(signature)
         text = "\n".join(sheet.markdown() if markdown else sheet.latex() for sheet in sheets)
         text += f"\n<!-- signature: {said} -->\n" if markdown else f"% signature: {said}\n"
-        replace_file(path, text.encode(), function)
+        with replacing(function, path) as (beside,):
+            beside.write_text(text, encoding="utf-8")
 
 
 def fingerprint(path: Path) -> dict[str, str]:

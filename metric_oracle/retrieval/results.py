@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,14 +149,35 @@ class Scores:
         return _json_lines(self.table, self.signature)
 
 
+@contextmanager
+def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
+    """Yield files beside some paths; they take their places, `path` last, once all are written.
+
+    Old files stay until then, and stay if anything fails.
+    """
+    places = (path, *more)
+    besides = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in places]
+    try:
+        yield besides
+        for beside, place in zip(besides[::-1], places[::-1], strict=True):
+            beside.replace(place)
+    except OSError as error:
+        msg = (
+            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
+            "Name another file."
+        )
+        raise InputError(msg) from error
+    finally:
+        for beside in besides:
+            beside.unlink(missing_ok=True)
+
+
 def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str) -> None:
-    """Write a table and its signature beside `path` and rename."""
+    """Write a table and its signature."""
     check_out(path, function=function)
     ending = path.suffix.lower()
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    signature_path = path.with_name(path.name + ".signature.json")
-    signature_beside = beside.with_name(beside.name + ".signature")
-    try:
+    signature_paths = [path.with_name(path.name + ".signature.json")] if ending == ".csv" else []
+    with replacing(function, path, *signature_paths) as (beside, *signatures_beside):
         with beside.open("wb") as file:
             if ending == ".parquet":
                 from pyarrow import parquet
@@ -167,19 +189,8 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str
                 csv.write_csv(table, file)
             else:
                 file.writelines(f"{line}\n".encode() for line in _json_lines(table, signature))
-        if ending == ".csv":
+        for signature_beside in signatures_beside:
             signature_beside.write_text(json.dumps(signature, indent=2) + "\n", encoding="utf-8")
-            signature_beside.replace(signature_path)
-        beside.replace(path)
-    except OSError as error:
-        msg = (
-            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
-            "Name another file."
-        )
-        raise InputError(msg) from error
-    finally:
-        beside.unlink(missing_ok=True)
-        signature_beside.unlink(missing_ok=True)
 
 
 def _json_lines(table: pa.Table, signature: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from metric_oracle import api, cli
+from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.evaluation import bench
 from metric_oracle.evaluation.tables import bench_tables
@@ -60,24 +60,6 @@ def gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, fake.__name__, fake)
     monkeypatch.setattr(search, "find_spec", lambda name: object() if name == fake.__name__ else None)
     return fake
-
-
-@pytest.fixture
-def oracle(monkeypatch, capsys):
-    """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
-    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["oracle", "bench", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def forbid_timing(monkeypatch):
@@ -211,7 +193,7 @@ def test_synthetic_corpus_from_the_command_line(oracle, tmp_path, no_gpu):
     pytest.importorskip("matplotlib")
     out, plot = tmp_path / "rows.jsonl", tmp_path / "bench.png"
     size = ["--reports", 60, "--tests", 5, "--repetitions", 2, "--metrics", "rouge-l, radgraph"]
-    code, text, error = oracle(*size, "--out", out, "--plot", plot)
+    code, text, error = oracle("bench", *size, "--out", out, "--plot", plot)
     assert (code, text, error) == (0, "", "")
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     measured = [row for row in rows if "skipped" not in row]
@@ -228,7 +210,7 @@ def test_synthetic_corpus_from_the_command_line(oracle, tmp_path, no_gpu):
 
 
 def test_a_pipe_gets_json_lines(oracle, corpus, index, no_gpu, no_processes):
-    code, text, error = oracle(index.folder, corpus["test"], "--metrics", "bleu", "--repetitions", 1)
+    code, text, error = oracle("bench", index.folder, corpus["test"], "--metrics", "bleu", "--repetitions", 1)
     assert (code, error) == (0, "")
     assert [json.loads(line)["backend"] for line in text.splitlines()] == ["cuda", "cpu"]
 
@@ -298,7 +280,7 @@ def test_plot_has_every_bar(tmp_path):
 )
 def test_errors_are_one_line(oracle, monkeypatch, tmp_path, arguments, line):
     monkeypatch.chdir(tmp_path)
-    code, out, error = oracle(*arguments)
+    code, out, error = oracle("bench", *arguments)
     assert (code, out) == (2, "")
     assert error.startswith(f"error: {line}")
     assert error.count("\n") == 1
@@ -315,7 +297,7 @@ def test_queries_without_an_index_and_no_backend(corpus):
 def test_matplotlib_is_missed_before_the_work(oracle, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr(bench, "run_bench", lambda *_, **__: pytest.fail("work began"))
-    code, _, error = oracle("--plot", tmp_path / "bench.png")
+    code, _, error = oracle("bench", "--plot", tmp_path / "bench.png")
     assert code == 2
     assert error == (
         "error: bench: plot must have matplotlib installed; got no module matplotlib. "

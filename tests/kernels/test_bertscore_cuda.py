@@ -134,6 +134,21 @@ def found_by(kernel, world: World, k: int, part: int, work=None) -> Found:
     return found
 
 
+def found_by_threads(world: World, k: int) -> Found:
+    """Search on a GPU with one thread for each query."""
+    n = world.n
+    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    threads = [
+        threading.Thread(target=cuda.search, args=(world.index, world.queries, q, q + 1, k, found, {}))
+        for q in range(n)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
 def plain_scores(world: World, part: int) -> np.ndarray:
     """Return the score of every query and unit by the plain scorer."""
     index, queries = world
@@ -255,19 +270,9 @@ def test_several_devices_share_the_queries(monkeypatch):
     monkeypatch.setattr(cuda._device, "devices", lambda library: [nullcontext(), nullcontext()])
     monkeypatch.setattr(cuda, "_best_bounds", slow)
     world = make_world(20, "common", asked=(6, 6, 5))
-    n, k = world.n, 2
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
     monkeypatch.setattr(cuda, "LISTED", 10**6)
-    threads = [
-        threading.Thread(target=cuda.search, args=(world.index, world.queries, q, q + 1, k, found, {}))
-        for q in range(n)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert_same(found, found_by(cpu, world, k, F1))
-    assert len(used) == n
+    assert_same(found_by_threads(world, 2), found_by(cpu, world, 2, F1))
+    assert len(used) == world.n
     kept = [key for key in _device._RESIDENT if key[0] == id(world.index)]
     assert len(kept) == 2
 
@@ -288,17 +293,7 @@ def test_most_pairs_are_dropped_on_the_device():
 @on_a_device
 def test_threads_take_turns_on_the_device():
     world = make_world(20, "common", asked=(6, 6, 5, 5, 5, 4, 3))
-    n, k = world.n, 4
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
-    threads = [
-        threading.Thread(target=cuda.search, args=(world.index, world.queries, q, q + 1, k, found, {}))
-        for q in range(n)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert_same(found, found_by(cpu, world, k, F1))
+    assert_same(found_by_threads(world, 4), found_by(cpu, world, 4, F1))
 
 
 def test_the_components_are_those_of_the_cpu():

@@ -4,12 +4,11 @@ import hashlib
 import io
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
 
-from metric_oracle import api, cli
+from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite import FORMAT, VERSION, read_weights
@@ -168,36 +167,27 @@ def test_a_fitted_composite_is_searched(index, queries, tmp_path):
     assert fast.signature["source"].startswith("pairs, weights file sha256 ")
 
 
-def test_the_command_line(corpus, index, files, tmp_path, monkeypatch, capsys):
+def test_the_command_line(corpus, index, files, tmp_path, oracle):
     terms = {name: term for name, term in TERMS.items() if name != "bertscore"}
     path = write(tmp_path, terms=terms)
     labels = ["--chexbert-labels", corpus["test_labels"], "--uncertain", "positive"]
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        return code, capsys.readouterr()
-
     given = ["retrieve", index.folder, corpus["test"], "--metric", "composite", *labels]
-    code, captured = run(*given, "--weights", path, "--out", tmp_path / "r.parquet")
-    assert (code, captured.out) == (0, "")
+    code, out, _ = oracle(*given, "--weights", path, "--out", tmp_path / "r.parquet")
+    assert (code, out) == (0, "")
     assert read_results(tmp_path / "r.parquet").signature["options"]["terms"] == terms
-    code, captured = run("verify", index.folder, tmp_path / "r.parquet", corpus["test"], *labels)
-    assert (code, captured.out) == (0, "right: 12 pairs scored again, 12 queries searched by brute force\n")
+    code, out, _ = oracle("verify", index.folder, tmp_path / "r.parquet", corpus["test"], *labels)
+    assert (code, out) == (0, "right: 12 pairs scored again, 12 queries searched by brute force\n")
     for more, line in (
         ([], "error: retrieve: weights must be given for metric 'composite'; got none. Pass the file"),
         (["--weights", tmp_path / "none.json"], "error: retrieve: weights must be an existing file; got"),
     ):
-        code, captured = run(*given, *more)
-        assert (code, captured.out) == (2, "")
-        assert captured.err.startswith(line)
-    code, captured = run(*given, "--weights", path, "--out", tmp_path / "w.jsonl", "--metric", "bleu")
+        code, out, err = oracle(*given, *more)
+        assert (code, out) == (2, "")
+        assert err.startswith(line)
+    code, _, err = oracle(*given, "--weights", path, "--out", tmp_path / "w.jsonl", "--metric", "bleu")
     assert code == 2
-    assert captured.err.startswith("error: retrieve: weights must be left out for metric 'bleu'; got ")
+    assert err.startswith("error: retrieve: weights must be left out for metric 'bleu'; got ")
 
 
 # Files that are no weights

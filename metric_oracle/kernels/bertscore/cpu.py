@@ -785,16 +785,16 @@ def find(index, encoded, q, k, items, work, part):
     )  # fmt: skip
     _fill_tables(index.centers @ unit.T, scratch, _DOWN, _UP)
     answer(part, k, items, corpus, query, scratch, _ABOVE, _BELOW, answers)
+    return taken(encoded, q, items, answers)
+
+
+def taken(encoded, q, items, answers):
+    """Return what :func:`find` returns from the scratch; :func:`components` will ask for the parts of pairs again."""
     n = answers.state[0]
     item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
-    remember(encoded, q, items.unit[item], precision, recall)
-    return item.astype(np.int64), precision, recall
-
-
-def remember(encoded, q, unit, precision, recall):
-    """Keep the exact parts of scored pairs: those that are listed are asked for again by :func:`components`."""
-    for u, *parts in zip(unit.tolist(), precision.tolist(), recall.tolist(), strict=True):
+    for u, *parts in zip(items.unit[item].tolist(), precision.tolist(), recall.tolist(), strict=True):
         encoded.scored[q, u] = parts
+    return item.astype(np.int64), precision, recall
 
 
 def final_scores(precision, recall, baseline):

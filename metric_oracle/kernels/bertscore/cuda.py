@@ -24,7 +24,7 @@ from metric_oracle.kernels.bertscore.cpu import (
     finish_in_order,
     new_work,
     pack,
-    remember,
+    taken,
 )
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.topk.reference import select
@@ -171,10 +171,7 @@ def find(index, encoded, places, k, items, work, part):
             scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, -(bound + SLACK)
             query, _ = pack(index, encoded, places[i])
             if _finish(len(item), n_items, part, k, items[i], encoded.corpus, query, scratch, answers):
-                n = answers.state[0]
-                item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
-                remember(encoded, places[i], items[i].unit[item], precision, recall)
-                done[i] = item.astype(np.int64), precision, recall
+                done[i] = taken(encoded, places[i], items[i], answers)
         listed *= MORE
     return [done[i] for i in range(len(places))]
 
@@ -253,8 +250,9 @@ def _upload(index):
     basis = _basis(index.states)
     width = basis.shape[1] + 1
     token_bytes = 2 * width + index.ids.itemsize + 8 + 4
-    fits = len(index.states) * token_bytes <= _room_bytes()
-    edges = [0, len(lengths)] if fits else _edges(index.ptr, _room_bytes() / 2 / token_bytes)
+    room = _room_bytes()
+    fits = len(index.states) * token_bytes <= room
+    edges = [0, len(lengths)] if fits else _edges(index.ptr, room / 2 / token_bytes)
     pieces, error = [], 0.0
     for first, last in pairwise(edges):
         a, b = int(index.ptr[first]), int(index.ptr[last])
