@@ -1,7 +1,8 @@
 """CheXbert embeddings and CheXbert labels -> distinct vectors.
 
 Embeddings lie in FAISS (a flat inner-product index, memory-mapped) as unit vectors in float32; that rounding is part of
-the representation, so every backend scores the same numbers. Labels become vectors of 14 small integers.
+the representation, so every backend scores the same numbers. Products of their codes, which lie beside them, bound the
+cosines from above. Labels become vectors of 14 small integers.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,11 @@ from metric_oracle.errors import BackendError
 from metric_oracle.indexes.features import Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.kernels.chexbert.cpu import RUN
 
+CODE = 64  # numbers of a code: coordinates along the leading directions, and the length of what they leave out
+SAMPLE = 1 << 14  # vectors that the directions are made from
+BLOCK = 1 << 14  # vectors that are widened at once: 96 MiB at 768 dimensions
 # Value of the classes 0 blank, 1 positive, 2 negative, 3 uncertain in a label vector.
 _VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1, -1, 0)}
 
@@ -58,6 +63,40 @@ def unit_vectors(values: np.ndarray) -> np.ndarray:
     return (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32) + np.float32(0)
 
 
+def leading_directions(vectors: np.ndarray) -> np.ndarray:
+    """Return the eigenvectors of the vectors' second moments with the greatest eigenvalues: float32[d, m]."""
+    sample = vectors[np.linspace(0, len(vectors) - 1, min(SAMPLE, len(vectors))).astype(np.int64)].astype(np.float64)
+    return np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, : CODE - 1].astype(np.float32)
+
+
+def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the codes of unit vectors, the kernel's README says what for.
+
+    Parameters
+    ----------
+    vectors : float32[n, d]
+    basis : float32[d, m]
+
+    Returns
+    -------
+    codes : float32[n, K]
+        Coordinates, the length of the rest, rounded up, and zeros up to a multiple of four.
+    leak : float
+        Length of the rest's own coordinates at most; the rest is perpendicular to the basis but for rounding.
+    """
+    n = basis.shape[1]
+    codes = np.zeros((len(vectors), -(-(n + 1) // 4) * 4), np.float32)
+    wide_basis, leak = basis.astype(np.float64), 0.0
+    for first in range(0, len(vectors), BLOCK):
+        some = slice(first, first + BLOCK)
+        wide = vectors[some].astype(np.float64)
+        codes[some, :n] = wide @ wide_basis
+        rest = wide - codes[some, :n].astype(np.float64) @ wide_basis.T
+        codes[some, n] = np.linalg.norm(rest, axis=1) * (1 + 2.0**-20) + 1e-12
+        leak = max(leak, float(np.linalg.norm(rest @ wide_basis, axis=1).max()))
+    return codes, leak
+
+
 @dataclass(frozen=True)
 class EmbeddingIndex(Units):
     """Distinct CheXbert embeddings of a corpus.
@@ -67,13 +106,23 @@ class EmbeddingIndex(Units):
     vectors : float32[D, d]
         Unit vectors.
     row_ptr, row_id : int64[D + 1], int64[...]
-    faiss_index : IndexFlatIP over `vectors`, None before it was saved and opened
+    faiss_index : IndexFlatIP over `vectors`
+    codes : float32[C, K, RUN]
+        Of runs of units, zeros at the end.
+    basis : float32[d, m]
+    code_error : float64[1]
+        How far a product of codes may lie below the cosine because of the basis and the corpus's codes.
+
+    The last four are None before it was saved and opened.
     """
 
     vectors: np.ndarray
     row_ptr: np.ndarray
     row_id: np.ndarray
     faiss_index: Any = None
+    codes: Any = None
+    basis: Any = None
+    code_error: Any = None
     kind: ClassVar[str] = "chexbert"
 
     @cached_property
@@ -102,7 +151,11 @@ class EmbeddingIndex(Units):
             raise BackendError(msg)
         directions = unit_vectors(inputs.embeddings)
         position, which = _distinct_rows(directions, inputs.embedding_of_row)
-        return VectorQueries(which, directions[position])
+        vectors = directions[position]
+        if self.basis is None:
+            return VectorQueries(which, vectors)
+        codes, leak = make_codes(vectors, self.basis)
+        return VectorQueries(which, vectors, codes, float(self.code_error[0]) + leak)
 
     def item(self, unit: int) -> np.ndarray:
         """Return the vector of a unit."""
@@ -111,11 +164,17 @@ class EmbeddingIndex(Units):
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
         faiss = import_faiss("build_index")
+        basis = leading_directions(self.vectors)
+        codes, leak = make_codes(self.vectors, basis)
+        wide = basis.astype(np.float64)
+        skew = np.linalg.norm(wide.T @ wide - np.eye(wide.shape[1]), 2)
+        runs = np.pad(codes, ((0, -len(codes) % RUN), (0, 0))).reshape(-1, RUN, codes.shape[1]).transpose(0, 2, 1)
         index = faiss.IndexFlatIP(self.vectors.shape[1])
         index.add(self.vectors)
         # FAISS's own file writer says nothing when the last bytes find no room.
         with (folder / "vectors.faiss").open("wb") as file:
             faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
+        write_arrays(folder / "codes.arrow", {"codes": runs, "basis": basis, "code_error": np.array([skew + leak])})
         write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
 
     @classmethod
@@ -124,7 +183,8 @@ class EmbeddingIndex(Units):
         faiss = import_faiss("open_index")
         index = faiss.read_index(str(folder / "vectors.faiss"), faiss.IO_FLAG_MMAP_IFC)
         vectors = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
-        return cls(vectors=vectors, faiss_index=index, **read_arrays(folder / "rows.arrow"))
+        arrays = read_arrays(folder / "codes.arrow") | read_arrays(folder / "rows.arrow")
+        return cls(vectors=vectors, faiss_index=index, **arrays)
 
 
 @dataclass(frozen=True)
@@ -194,10 +254,15 @@ class VectorQueries:
     ----------
     which : int64[Q]
     vectors : float32[n, d] or int8[n, 14]
+    codes : float32[n, K], of embeddings
+    code_error : float
+        How far products with the corpus's codes may lie below cosines, but for the rounding of the products.
     """
 
     which: np.ndarray
     vectors: np.ndarray
+    codes: np.ndarray | None = None
+    code_error: float = 0.0
 
     def item(self, q: int) -> np.ndarray:
         """Return the vector of a distinct query."""

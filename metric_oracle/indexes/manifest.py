@@ -11,7 +11,7 @@ from typing import Any
 from metric_oracle.errors import IndexFormatError, InputError
 
 FORMAT = "metric-oracle index"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 NAME = "manifest.json"
 # Size and time of the files when they were last known to be right, so that opening need not read them all.
 STAMPS = "stamps.json"

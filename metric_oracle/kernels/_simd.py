@@ -166,6 +166,73 @@ def make_dots(blocks: int) -> Any:
     return dots
 
 
+@intrinsic
+def dot(typingctx, a, b, n):
+    """Return the product of two float32[n], summed in an order of its own."""
+
+    def code(context, builder, signature, values):
+        a, b, n = values
+        v16 = _vector(_f32)
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(v16, [0.0] * _STEP)) for _ in range(4)]
+        steps = builder.udiv(n, _i64(4 * _STEP))
+        with cgutils.for_range(builder, steps) as step:
+            for i, total in enumerate(sums):
+                offset = builder.add(builder.mul(step.index, _i64(256)), _i64(64 * i))
+                x, y = _load(builder, a, v16, offset), _load(builder, b, v16, offset)
+                builder.store(_fma(builder, x, y, builder.load(total)), total)
+        w, x, y, z = (builder.load(total) for total in sums)
+        four = builder.fadd(builder.fadd(w, x), builder.fadd(y, z))
+        whole = cgutils.alloca_once_value(builder, _fold(builder, four, lambda builder, x, y: builder.fadd(x, y)))
+        with cgutils.for_range_slice(builder, builder.mul(steps, _i64(4 * _STEP)), n, _i64(1)) as (place, _):
+            offset = builder.mul(place, _i64(4))
+            product = builder.fmul(_load(builder, a, _f32, offset), _load(builder, b, _f32, offset))
+            builder.store(builder.fadd(builder.load(whole), product), whole)
+        return builder.load(whole)
+
+    return types.float32(types.intp, types.intp, types.intp), code
+
+
+def make_products(blocks: int) -> Any:
+    """Return `products(codes, n_steps, queries, n_queries, out, stride, greatest)`: all products, and the greatest.
+
+    codes     float32[width, 16 * blocks]
+    n_steps   width
+    queries   float32[n_queries, width]
+    out       float32[n_queries, 16 * blocks], rows `stride` bytes apart
+    greatest  float32[n_queries]
+    """
+
+    @intrinsic
+    def products(typingctx, codes, n_steps, queries, n_queries, out, stride, greatest):
+        def code(context, builder, signature, values):
+            codes, n_steps, queries, n_queries, out, stride, greatest = values
+            v16 = _vector(_f32)
+            start = [ir.Constant(v16, [0.0] * _STEP)] * blocks
+            width = builder.mul(n_steps, _i64(4))
+            for group in _groups(builder, n_queries, _TOKENS[blocks]):
+                at = [builder.add(queries, builder.mul(q, width)) for q in group]
+
+                def multiply(step, sums, at=at):
+                    place = builder.add(codes, builder.mul(step, _i64(64 * blocks)))
+                    c = [_load(builder, place, v16, 64 * i) for i in range(blocks)]
+                    offset = builder.mul(step, _i64(4))
+                    x = [_spread(builder, _load(builder, a, _f32, offset)) for a in at]
+                    return [[_fma(builder, c[i], x[q], s) for i, s in enumerate(r)] for q, r in enumerate(sums)]
+
+                for q, row in zip(group, _sums(builder, [start] * len(group), n_steps, multiply), strict=True):
+                    place = builder.add(out, builder.mul(q, stride))
+                    most = row[0]
+                    for i, values in enumerate(row):
+                        _save(builder, values, place, 64 * i)
+                        most = _greater(builder, values, most) if i else most
+                    _save(builder, _fold(builder, most, _greater), greatest, builder.mul(q, _i64(4)))
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 7), code
+
+    return products
+
+
 def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
     """Return a function that bounds the cosines of a report's tokens with those of a query.
 

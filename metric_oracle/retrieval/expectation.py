@@ -126,9 +126,7 @@ def expectation(
         idle.append(room)
         return last - first
 
-    # One call at a time where the kernel's products bring threads of their own.
-    threads = 1 if getattr(kernel, "OWN_THREADS", False) else n_threads()
-    run_blocks(run, range(0, len(times), size), len(times), threads, progress, len(encoded.which))
+    run_blocks(run, range(0, len(times), size), len(times), n_threads(), progress, len(encoded.which))
     total = reduce(_joined, histograms)
     edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), int(bins))
     mean, sd, least, greatest, *columns = found[encoded.which].T

@@ -97,7 +97,7 @@ def test_manifest_that_is_binary(tmp_path):
 )
 def test_other_format_version(tmp_path, version, step):
     folder = folder_with(tmp_path, format_version=version)
-    match = rf"^open_index: format_version must be 1; got {version!r} in {folder}\. {step}\.$"
+    match = rf"^open_index: format_version must be 2; got {version!r} in {folder}\. {step}\.$"
     with pytest.raises(IndexFormatError, match=match):
         read_manifest(folder)
 

@@ -17,14 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metric_oracle.corpora.radgraph_json import GraphTable
-from metric_oracle.indexes.chexbert import EmbeddingIndex, unit_vectors
+from metric_oracle.indexes.chexbert import EmbeddingIndex, leading_directions, make_codes, unit_vectors
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.indexes.radgraph import build_graphs
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._simd import dot
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
 from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
-from metric_oracle.kernels.chexbert.cpu import screen_error
+from metric_oracle.kernels.chexbert.cpu import RUN, screen_error
 from metric_oracle.kernels.radgraph import cpu as radgraph_cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 from metric_oracle.kernels.rouge_l import cpu as rouge_cpu
@@ -367,6 +369,42 @@ def test_screen_error_bounds_the_float32_product(width):
     assert screen_error(width) < 1.2e-6 + width * 6.1e-8  # a bound that lets everything pass would screen nothing
 
 
+@pytest.mark.parametrize("width", [1, 2, 13, 63, 64, 768])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_codes_bound_cosines(width, turned):
+    rng = np.random.default_rng(width)
+    units = unit_vectors(np.vstack([adversarial_vectors(rng, width) for _ in range(9)]))
+    corpus = unit_vectors(rng.standard_normal((300, width)).astype(np.float32)) if turned else units
+    basis = leading_directions(corpus)  # for the turned ones of other vectors, so that much is left out
+    assert basis.shape == (width, min(width, 63))
+    codes, leak = make_codes(units, basis)
+    assert leak < 1e-6
+    skew = np.abs(basis.T.astype(np.float64) @ basis - np.eye(basis.shape[1])).sum(axis=1).max()
+    error = 1.01 * (2 * leak + skew + screen_error(codes.shape[1]))
+    n_runs = -(-len(units) // RUN)
+    runs = np.pad(codes, ((0, n_runs * RUN - len(codes)), (0, 0))).reshape(n_runs, RUN, -1).transpose(0, 2, 1).copy()
+    wide = units.astype(np.longdouble)
+    norms = np.sqrt((wide * wide).sum(axis=1))
+    exact = (wide @ wide.T) / np.outer(norms, norms)
+    for n in (1, 5, 6, 7, len(units)):
+        bounds = np.full((n, n_runs, RUN), np.nan, np.float32)
+        greatest = np.full((n_runs, n), np.nan, np.float32)
+        chexbert_cpu._bound(runs, codes[:n], bounds, greatest)
+        assert (greatest == bounds.max(axis=2).T).all()
+        above = bounds.reshape(n, -1)[:, : len(units)] - exact[:n]
+        assert above.min() >= -error
+        if width <= 63:
+            assert above.max() <= error  # nothing is left out
+    for n in (1, 3, 15, 16, 63, 64, 65, width):
+        a, b = units[:2, :n].copy() if n <= width else rng.standard_normal((2, n)).astype(np.float32)
+        assert abs(product(a, b) - (a.astype(np.longdouble) * b).sum()) <= (n + 2) * 2.0**-24 * np.abs(a * b).sum()
+
+
+@jit
+def product(a, b):
+    return dot(a.ctypes.data, b.ctypes.data, len(a))
+
+
 @pytest.mark.parametrize("width", [2, 13, 768])
 @pytest.mark.parametrize("spread", [1e-7, 3e-7, 1e-5, 1.0])
 def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_path):
@@ -387,7 +425,10 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
     n = len(encoded.vectors)
     for k in (1, 3, 40):
         found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
-        chexbert_cpu.search(index, encoded, 0, n, k, found, None)
+        work: dict = {}
+        for first in range(0, n, 4):
+            chexbert_cpu.search(index, encoded, first, min(first + 4, n), k, found, work)
+        assert sum(chexbert_cpu.stages([work, {}]).values()) == pytest.approx(1)
         for q in range(n):
             scores = np.empty(len(index.vectors))
             chexbert_cpu.score_units(np.arange(len(scores)), encoded.vectors[q], index.vectors, scores)

@@ -13,6 +13,7 @@ from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
 from metric_oracle.kernels.chexbert import cuda as chexbert_cuda
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels import cuda as labels_cuda
+from metric_oracle.kernels.topk.reference import select
 from metric_oracle.retrieval.search import Found
 
 WIDTH = 24
@@ -148,17 +149,16 @@ def test_chexbert(embeddings, cuda_lane, monkeypatch):
     index, queries = embeddings
     whole = Vectors(index.vectors)
     for k in (1, 5, 40, len(index.row_id)):
-        expected = answers(chexbert_cpu.search, whole, queries, k, nearest=lambda *args: everything(*args))
+        expected = answers(by_brute_force, whole, queries, k)
         assert_same(answers(chexbert_cuda.search, index, queries, k), expected)
 
 
-def everything(index, queries, n):
-    """Leave nothing to the bound: all units are finalists, with products that drop none."""
-    n_units = len(index.vectors)
-    ones = np.ones((len(queries), n), np.float32)
-    if n < n_units:
-        return ones, np.tile(np.arange(n), (len(queries), 1))
-    return np.ones((len(queries), n_units), np.float32), np.tile(np.arange(n_units), (len(queries), 1))
+def by_brute_force(index, encoded, first, last, k, found, work):
+    """Leave nothing to a bound."""
+    units, scores = np.arange(len(index.vectors)), np.empty(len(index.vectors))
+    for q in range(first, last):
+        chexbert_cpu.score_units(units, encoded.vectors[q], index.vectors, scores)
+        found.rows[q], found.scores[q], found.ties[q] = select(units, scores, index.row_ptr, index.row_id, k)
 
 
 def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatch):
@@ -200,7 +200,7 @@ def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", faiss)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert chexbert_cuda.is_usable()
-    expected = answers(chexbert_cpu.search, index, queries, 2, nearest=everything)
+    expected = answers(by_brute_force, index, queries, 2)
     assert_same(answers(chexbert_cuda.search, index, queries, 2), expected)
     assert_same(answers(chexbert_cuda.search, index, queries, 2), expected)
     assert asked[0] == 32

@@ -7,11 +7,12 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.indexes import chexbert, store
+from metric_oracle.indexes import store
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
 from metric_oracle.metrics import METRICS
@@ -333,11 +334,22 @@ def test_faiss_absent(index, queries, monkeypatch):
     assert api.retrieve(fresh, queries, "bleu").table.num_rows == 12
 
 
-def test_thread_count_of_faiss_is_left_as_found(index, queries):
-    faiss = chexbert.import_faiss("test")
-    before = faiss.omp_get_max_threads()
-    api.retrieve(index, queries, "chexbert", threads=1)
-    assert faiss.omp_get_max_threads() == before
+def test_products_stay_on_the_threads_of_the_pool():
+    def blas_threads():
+        return {x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas" and "numpy" in x["filepath"]}
+
+    def run(first):
+        inside.append(blas_threads())
+        return 1
+
+    inside = []
+    with threadpool_limits(2, user_api="blas"):
+        search.run_blocks(run, range(3), 3, 2, None, 3)
+        assert inside == [{1}] * 3
+        assert blas_threads() == {2}
+        with pytest.raises(ZeroDivisionError):
+            search.run_blocks(lambda first: 1 // 0, range(3), 3, 2, None, 3)
+        assert blas_threads() == {2}
 
 
 def test_a_wrong_score_is_an_error(index, queries, monkeypatch):

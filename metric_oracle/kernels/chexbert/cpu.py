@@ -1,15 +1,21 @@
-"""CheXbert search: FAISS flat inner product screens, finalists are re-scored in float64 in index order."""
+"""CheXbert search: products of short codes bound every cosine, finalists are scored in float64 in index order."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._simd import LANES, dot, make_products, prefetch
 from metric_oracle.kernels.chexbert.score import cosine
-from metric_oracle.kernels.topk.reference import select
+from metric_oracle.kernels.topk.cpu import Best, expand, new_best, offer, reset
 
-FIRST_FINALISTS = 32
-OWN_THREADS = True  # FAISS brings threads of its own: one call answers all queries
+RUN = LANES  # units whose codes lie together, each coordinate side by side
+AT_ONCE = 16  # units, and more, that are asked of memory together
+STAGES = ("codes", "float32", "scored")
 CHUNK = 1 << 14  # vectors that are widened at once: 96 MiB at 768 dimensions
 SCORED_AT_ONCE = 128  # queries that share the widening of all vectors
+
+_products = make_products(RUN // 16)
 
 
 def screen_error(width: int) -> float:
@@ -51,38 +57,141 @@ def score_units(units, query, vectors, out):
         out[i] = cosine(dot, square_a, square_b)
 
 
-def nearest(index, queries, n):
-    """Return the n greatest float32 products of each query with the units: float32[Q, n], int64[Q, n]."""
-    return index.faiss_index.search(queries, n)
+@jit
+def _bound(codes, queries, bounds, greatest):
+    """Multiply the codes of all units with those of some queries.
 
+    Parameters
+    ----------
+    codes : float32[C, K, RUN]
+    queries : float32[B, K]
 
-def search(index, encoded, first, last, k, found, work, nearest=nearest):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-    A unit that `nearest` does not return has a float32 score of at most the last one returned; where that plus the
-    error bound does not stay below the k-th exact score, more are asked for.
+    Writes
+    ------
+    bounds : float32[B, C, RUN]
+    greatest : float32[C, B]
     """
-    n_units = len(index.vectors)
-    error = screen_error(index.vectors.shape[1])
-    pending = np.arange(first, last)
-    n = min(max(FIRST_FINALISTS, 2 * k), n_units)
-    while len(pending):
-        screened, finalists = nearest(index, encoded.vectors[pending], n)
-        again = []
-        for i, q in enumerate(pending):
-            # The k-th best exact score is no lower than the k-th product less the error: k units are k rows or more.
-            product = screened[i].astype(np.float64)
-            units = finalists[i][product >= product[min(k, n) - 1] - 2 * error]
-            exact = np.empty(len(units))
-            score_units(units, encoded.vectors[q], index.vectors, exact)
-            rows, scores, ties = select(units, exact, index.row_ptr, index.row_id, k)
-            if n < n_units and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
-                again.append(q)
-                continue
-            m = len(rows)
-            found.rows[q, :m], found.scores[q, :m], found.ties[q, :m] = rows, scores, ties
-        pending = np.array(again, np.int64)
-        n = min(4 * n, n_units)
+    n_runs, n_steps, _ = codes.shape
+    for c in range(n_runs):
+        _products(
+            codes[c].ctypes.data, n_steps, queries.ctypes.data, len(queries),
+            bounds[0, c].ctypes.data, 4 * RUN * n_runs, greatest[c].ctypes.data,
+        )  # fmt: skip
+
+
+class Scratch(NamedTuple):
+    """Room of one thread for :func:`_finish`; C runs."""
+
+    run: np.ndarray  # int64[C], runs whose bounds reach far enough
+    greatest: np.ndarray  # float32[C], their greatest bounds, negated
+    unit: np.ndarray  # int64[AT_ONCE + RUN], units whose bounds do
+    exact: np.ndarray  # float64[1]
+    best: Best
+
+
+@jit
+def _finish(bounds, greatest, error, k, vectors, row_ptr, query, scratch):
+    """Score units, runs with the greatest bounds first, until no bound reaches the k-th best row.
+
+    Parameters
+    ----------
+    bounds : float32[C, RUN]
+    greatest : float32[C]
+    error : float64[2]
+        How far bounds and float32 products may lie below cosines.
+
+    Returns
+    -------
+    n_bound, n_multiplied, n_scored : int
+        Units that were dropped by their bounds, by float32 products, and not at all.
+    """
+    reset(scratch.best)
+    # The first run leaves most others out before they are put in order.
+    first = np.argmax(greatest)
+    scratch.run[0] = first
+    n_left, n_scored = _score_runs(scratch.run[:1], bounds, greatest, error, k, vectors, row_ptr, query, scratch)
+    least = _least(scratch.best, k) - error[0]
+    n = 0
+    for c in range(len(greatest)):
+        if greatest[c] >= least and c != first:
+            scratch.run[n] = c
+            scratch.greatest[n] = -greatest[c]
+            n += 1
+    order = scratch.run[:n][np.argsort(scratch.greatest[:n])]
+    more = _score_runs(order, bounds, greatest, error, k, vectors, row_ptr, query, scratch)
+    n_left, n_scored = n_left + more[0], n_scored + more[1]
+    return len(vectors) - n_left, n_left - n_scored, n_scored
+
+
+@jit
+def _score_runs(order, bounds, greatest, error, k, vectors, row_ptr, query, scratch):
+    """Score the units of some runs that may be among the best; return how many bounds and products did not drop."""
+    n = n_left = n_scored = 0
+    size = 4 * len(query)
+    for c in order:
+        least = _least(scratch.best, k)
+        if greatest[c] + error[0] < least:
+            break
+        for i in range(min(RUN, len(vectors) - c * RUN)):
+            if bounds[c, i] + error[0] >= least:
+                scratch.unit[n] = c * RUN + i
+                prefetch(vectors.ctypes.data + size * scratch.unit[n], size)
+                n += 1
+        if n >= AT_ONCE:
+            n_left += n
+            n_scored += _score(scratch.unit[:n], error, k, vectors, row_ptr, query, scratch)
+            n = 0
+    return n_left + n, n_scored + _score(scratch.unit[:n], error, k, vectors, row_ptr, query, scratch)
+
+
+@jit
+def _score(units, error, k, vectors, row_ptr, query, scratch):
+    """Score units by a float32 product, and in float64 where that may be among the best; return how many were."""
+    n_scored = 0
+    for i in range(len(units)):
+        product = dot(vectors.ctypes.data + 4 * len(query) * units[i], query.ctypes.data, len(query))
+        if product + error[1] >= _least(scratch.best, k):
+            score_units(units[i : i + 1], query, vectors, scratch.exact)
+            offer(units[i], scratch.exact[0], row_ptr, k, scratch.best)
+            n_scored += 1
+    return n_scored
+
+
+@jit
+def _least(best, k):
+    """Return the score of the k-th best row; a cosine may be negative."""
+    return best.score[best.state[0] - 1] if best.state[1] >= k else -np.inf
+
+
+def search(index, encoded, first, last, k, found, work):
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+    n_runs, n_steps, _ = index.codes.shape
+    n = last - first
+    if not work:
+        work["bounds"] = np.empty((n, n_runs, RUN), np.float32)  # no later block is larger
+        work["scratch"] = Scratch(
+            np.empty(n_runs, np.int64), np.empty(n_runs, np.float32), np.empty(AT_ONCE + RUN, np.int64),
+            np.empty(1),
+            new_best(len(index.vectors)),
+        )  # fmt: skip
+        work["counts"] = np.zeros(3, np.int64)
+    error = 1.01 * (encoded.code_error + screen_error(n_steps))
+    errors = np.array([error, screen_error(index.vectors.shape[1])])
+    bounds, scratch = work["bounds"], work["scratch"]
+    greatest = np.empty((n_runs, n), np.float32)
+    _bound(index.codes, encoded.codes[first:last], bounds, greatest)
+    for i, q in enumerate(range(first, last)):
+        of_run = np.ascontiguousarray(greatest[:, i])
+        work["counts"] += _finish(
+            bounds[i], of_run, errors, k, index.vectors, index.row_ptr, encoded.vectors[q], scratch
+        )
+        expand(scratch.best, index.row_ptr, index.row_id, k, found.rows[q], found.scores[q], found.ties[q])
+
+
+def stages(works):
+    """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+    counts = sum((work["counts"] for work in works if work), np.zeros(3, np.int64))
+    return {name: float(n / max(counts.sum(), 1)) for name, n in zip(STAGES, counts, strict=True)}
 
 
 def score_all(index, encoded, chosen):
@@ -117,8 +226,8 @@ def score_pairs(index, encoded, query, unit):
 
 
 def new_work(index):
-    """Nothing is kept between blocks."""
-    return
+    """Return room for the scratch of one thread, made at its first queries."""
+    return {}
 
 
 def components(index, encoded, query, unit, scores):

@@ -4,7 +4,9 @@ import numpy as np
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.chexbert import cpu
+from metric_oracle.kernels.topk.reference import select
 
+FIRST_FINALISTS = 32
 WHOLE = True  # one call answers all queries
 LIBRARY = "torch"
 DEVICE = "cuda"
@@ -13,14 +15,37 @@ FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
 
 
 def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`cpu.search`.
+    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+    A unit that `nearest` does not return has a float32 score of at most the last one returned; where that plus the
+    error bound does not stay below the k-th exact score, more are asked for.
 
     Raises
     ------
     DeviceError
         If a device has no room.
     """
-    cpu.search(index, encoded, first, last, k, found, work, nearest=nearest)
+    n_units = len(index.vectors)
+    error = cpu.screen_error(index.vectors.shape[1])
+    pending = np.arange(first, last)
+    n = min(max(FIRST_FINALISTS, 2 * k), n_units)
+    while len(pending):
+        screened, finalists = nearest(index, encoded.vectors[pending], n)
+        again = []
+        for i, q in enumerate(pending):
+            # The k-th best exact score is no lower than the k-th product less the error: k units are k rows or more.
+            product = screened[i].astype(np.float64)
+            units = finalists[i][product >= product[min(k, n) - 1] - 2 * error]
+            exact = np.empty(len(units))
+            cpu.score_units(units, encoded.vectors[q], index.vectors, exact)
+            rows, scores, ties = select(units, exact, index.row_ptr, index.row_id, k)
+            if n < n_units and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
+                again.append(q)
+                continue
+            m = len(rows)
+            found.rows[q, :m], found.scores[q, :m], found.ties[q, :m] = rows, scores, ties
+        pending = np.array(again, np.int64)
+        n = min(4 * n, n_units)
 
 
 def nearest(index, queries, n):
