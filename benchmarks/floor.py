@@ -141,14 +141,14 @@ def work_of(index: Index, queries: Inputs, metric: str, stages: Mapping[str, flo
     queries : Inputs
     metric : one of bleu, rouge-l, radgraph, chexbert, bertscore, radcliq
     stages : dict
-        Of metrics over token states: the share of pairs that each stage of the search dropped, as the signature says.
+        Of metrics over vectors: the share of pairs that each stage of the search dropped, as the signature says.
     """
     representation = index.representation(get_metric(metric))
     encoded = representation.encode(queries)
-    if metric == "chexbert":
-        return [_product(representation, len(encoded.vectors))]
-    if metric in ("bertscore", "radcliq"):
+    if metric in ("chexbert", "bertscore", "radcliq"):
         assert stages is not None
+        if metric == "chexbert":
+            return _codes(representation, len(encoded.vectors), stages)
         if metric == "bertscore":
             return _cascade(representation, np.diff(encoded.tokens.ptr), stages)
         lengths = np.diff(encoded.parts["bertscore"].tokens.ptr)[encoded.place["bertscore"]]
@@ -169,6 +169,20 @@ def work_of(index: Index, queries: Inputs, metric: str, stages: Mapping[str, flo
         n = count_rouge_l(packed, best, representation.cells, features)
     # A posting is a number of four bytes, read once, and one byte-add.
     return [Work("postings", read=POSTING * n, adds=n)]
+
+
+def _codes(representation: Any, n_queries: int, stages: Mapping[str, float]) -> list[Work]:
+    """Count a product of codes for each pair of distinct vectors, products of all dimensions for those that are left.
+
+    How many pairs are left is taken from the run; that they ask memory for a vector each is not counted.
+    """
+    n_vectors, width = representation.vectors.shape
+    pairs = float(n_queries) * n_vectors
+    codes = representation.codes
+    return [
+        Work("codes", flop=2.0 * pairs * codes.shape[1], read=codes.nbytes),
+        Work("products", flop=2.0 * width * pairs * (1.0 - stages["codes"] + DOUBLES * stages["scored"])),
+    ]
 
 
 def _product(representation: Any, n_queries: int) -> Work:

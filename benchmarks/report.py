@@ -116,11 +116,13 @@ def markdown(rows: Sequence[Row]) -> str:
     parts.append(_ceilings(oracles))
     staged = [row for row in oracles if row.get("stages")]
     if staged:
-        stages = list(staged[0]["stages"])
+        stages = max((list(row["stages"]) for row in staged), key=len)  # the others have some of these
+        shares = [[row["stages"].get(stage) for stage in stages] for row in staged]
+        cells = [["" if share is None else f"{100 * share:.3g} %" for share in of_row] for of_row in shares]
         parts.append(
             _table(
                 ["Share of pairs", *(f"dropped by {s}" if s != "scored" else "scored in float64" for s in stages)],
-                [[row["title"], *(f"{100 * row['stages'][s]:.3g} %" for s in stages)] for row in staged],
+                [[row["title"], *of_row] for row, of_row in zip(staged, cells, strict=True)],
             )
         )
     peers = [row for row in measured if row["table"] == "peer"]

@@ -446,12 +446,16 @@ def bound(metric, left, size, query, known):
 
 
 @pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
-def test_product_of_the_floor(rows, data):
+def test_codes_of_the_floor(rows, data):
     held = benchmark_data.prepare(data, 200, 20)
-    vectors = held.index.representation(get_metric("chexbert")).vectors
-    n_queries = len(set(held.queries.texts))
-    expected = floor.Work("product", flop=2.0 * n_queries * vectors.size, read=vectors.nbytes)
-    assert floor.work_of(held.index, held.queries, "chexbert") == [expected]
+    representation = held.index.representation(get_metric("chexbert"))
+    n_units, width = representation.vectors.shape
+    pairs = len(set(held.queries.texts)) * n_units
+    codes, products = floor.work_of(
+        held.index, held.queries, "chexbert", {"codes": 0.75, "float32": 0.15, "scored": 0.1}
+    )
+    assert codes == floor.Work("codes", flop=2.0 * pairs * 64, read=4 * 64 * -(-n_units // 64) * 64)
+    assert products == floor.Work("products", flop=pytest.approx(2 * width * pairs * (0.25 + 2 * 0.1)))
 
 
 @needs_encoder

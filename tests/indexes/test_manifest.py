@@ -93,7 +93,7 @@ def test_manifest_that_is_binary(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("version", "step"), [(2, "Upgrade metric-oracle"), (0, "Rebuild it"), ("1", "Rebuild it"), (None, "Rebuild it")]
+    ("version", "step"), [(3, "Upgrade metric-oracle"), (1, "Rebuild it"), ("2", "Rebuild it"), (None, "Rebuild it")]
 )
 def test_other_format_version(tmp_path, version, step):
     folder = folder_with(tmp_path, format_version=version)

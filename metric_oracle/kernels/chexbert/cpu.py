@@ -45,16 +45,16 @@ def score_units(units, query, vectors, out):
     """
     for i in range(len(units)):
         u = units[i]
-        dot = 0.0
+        total = 0.0
         square_a = 0.0
         square_b = 0.0
         for j in range(len(query)):
             x = np.float64(vectors[u, j])
             y = np.float64(query[j])
-            dot += x * y
+            total += x * y
             square_a += x * x
             square_b += y * y
-        out[i] = cosine(dot, square_a, square_b)
+        out[i] = cosine(total, square_a, square_b)
 
 
 @jit
@@ -170,8 +170,7 @@ def search(index, encoded, first, last, k, found, work):
     if not work:
         work["bounds"] = np.empty((n, n_runs, RUN), np.float32)  # no later block is larger
         work["scratch"] = Scratch(
-            np.empty(n_runs, np.int64), np.empty(n_runs, np.float32), np.empty(AT_ONCE + RUN, np.int64),
-            np.empty(1),
+            np.empty(n_runs, np.int64), np.empty(n_runs, np.float32), np.empty(AT_ONCE + RUN, np.int64), np.empty(1),
             new_best(len(index.vectors)),
         )  # fmt: skip
         work["counts"] = np.zeros(3, np.int64)
