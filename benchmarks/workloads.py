@@ -224,9 +224,11 @@ def _oracle(metric: str, backend: str, bench: Bench) -> Measurement:
     mo.retrieve(data.index, data.queries, metric, backend=backend)
     studies = [study(data.index, data.queries, metric, backend) for _ in range(bench.repetitions)]
     columns: dict[str, Any] = columns_of(studies, data.queries, data.index)
+    stages = studies[-1].stages
+    columns |= {"stages": stages} if stages else {}
     return Measurement(
         [s.total for s in studies],
-        columns | bench.process(metric, backend) | _floor(metric, backend, columns, {}, bench),
+        columns | bench.process(metric, backend) | _floor(metric, backend, columns, stages, bench),
     )
 
 

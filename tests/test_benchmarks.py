@@ -458,6 +458,16 @@ def test_codes_of_the_floor(rows, data):
     assert products == floor.Work("products", flop=pytest.approx(2 * width * pairs * (0.25 + 2 * 0.1)))
 
 
+@pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
+def test_stages_and_floor_of_chexbert(data):
+    out = data / "chexbert.jsonl"
+    assert run(data, out, "oracle-chexbert") == 0
+    (row,) = (json.loads(line) for line in out.read_text(encoding="utf-8").splitlines())
+    assert list(row["stages"]) == ["codes", "float32", "scored"]
+    assert sum(row["stages"].values()) == pytest.approx(1)
+    assert row["floor_parts"].keys() == {"codes", "products"}
+
+
 @needs_encoder
 def test_cascade_of_the_floor(state_rows, data):
     held = benchmark_data.prepare_states(data, 60, 4)
