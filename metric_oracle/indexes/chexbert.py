@@ -70,7 +70,7 @@ def leading_directions(vectors: np.ndarray) -> np.ndarray:
 
 
 def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the codes of unit vectors, the kernel's README says what for.
+    """Return the codes of unit vectors, whose products bound cosines; the kernel's README proves it.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, floa
     Returns
     -------
     codes : float32[n, K]
-        Coordinates, the length of the rest, rounded up, and zeros up to a multiple of four.
+        Coordinates, and the length of the rest, rounded up; K = m + 1.
     leak : float
         Length of the rest's own coordinates at most; the rest is perpendicular to the basis but for rounding.
     """
     n = basis.shape[1]
-    codes = np.zeros((len(vectors), -(-(n + 1) // 4) * 4), np.float32)
+    codes = np.empty((len(vectors), n + 1), np.float32)
     wide_basis, leak = basis.astype(np.float64), 0.0
     for first in range(0, len(vectors), BLOCK):
         some = slice(first, first + BLOCK)
