@@ -17,11 +17,10 @@ from metric_oracle.errors import BackendError
 from metric_oracle.indexes.features import Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.kernels.chexbert.cpu import RUN
+from metric_oracle.kernels.chexbert.cpu import CHUNK, RUN
 
 CODE = 64  # numbers of a code: coordinates along the leading directions, and the length of what they leave out
 SAMPLE = 1 << 14  # vectors that the directions are made from
-BLOCK = 1 << 14  # vectors that are widened at once: 96 MiB at 768 dimensions
 # Value of the classes 0 blank, 1 positive, 2 negative, 3 uncertain in a label vector.
 _VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1, -1, 0)}
 
@@ -87,8 +86,8 @@ def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, floa
     n = basis.shape[1]
     codes = np.empty((len(vectors), n + 1), np.float32)
     wide_basis, leak = basis.astype(np.float64), 0.0
-    for first in range(0, len(vectors), BLOCK):
-        some = slice(first, first + BLOCK)
+    for first in range(0, len(vectors), CHUNK):
+        some = slice(first, first + CHUNK)
         wide = vectors[some].astype(np.float64)
         codes[some, :n] = wide @ wide_basis
         rest = wide - codes[some, :n].astype(np.float64) @ wide_basis.T

@@ -114,6 +114,22 @@ def _sums(builder, start, n_steps, multiply):
     return [[builder.load(v) for v in row] for row in variables]
 
 
+def _float_products(builder, packed, rows, n_steps, start):
+    """Add to `start` the products of each row, float32[n_steps] at an address, with packed columns."""
+
+    def multiply(step, sums):
+        place = builder.add(packed, builder.mul(step, _i64(64 * len(start))))
+        columns = [_load(builder, place, _vector(_f32), 64 * i) for i in range(len(start))]
+        offset = builder.mul(step, _i64(4))
+        values = [_spread(builder, _load(builder, row, _f32, offset)) for row in rows]
+        return [
+            [_fma(builder, c, x, s) for c, s in zip(columns, of_row, strict=True)]
+            for x, of_row in zip(values, sums, strict=True)
+        ]
+
+    return _sums(builder, [start] * len(rows), n_steps, multiply)
+
+
 def _keep_maxima(builder, cosines, tokens, columns, row):
     """Take the cosines of some tokens (rows) with all lanes (columns) into both kinds of maxima."""
     for token, values in zip(tokens, cosines, strict=True):
@@ -147,15 +163,7 @@ def make_dots(blocks: int) -> Any:
             width = builder.mul(n_steps, _i64(4))
             for group in _groups(builder, n_tokens, _TOKENS[blocks]):
                 at = [builder.add(tokens, builder.mul(t, width)) for t in group]
-
-                def multiply(step, sums, at=at):
-                    place = builder.add(query, builder.mul(step, _i64(64 * blocks)))
-                    q = [_load(builder, place, v16, 64 * i) for i in range(blocks)]
-                    offset = builder.mul(step, _i64(4))
-                    c = [_spread(builder, _load(builder, a, _f32, offset)) for a in at]
-                    return [[_fma(builder, q[i], c[t], s) for i, s in enumerate(r)] for t, r in enumerate(sums)]
-
-                sums = _sums(builder, [start] * len(group), n_steps, multiply)
+                sums = _float_products(builder, query, at, n_steps, start)
                 _keep_maxima(builder, sums, group, columns, row)
             for i in range(blocks):
                 _save(builder, builder.load(columns[i]), column, 64 * i)
@@ -206,20 +214,12 @@ def make_products(blocks: int) -> Any:
     def products(typingctx, codes, n_steps, queries, n_queries, out, stride, greatest):
         def code(context, builder, signature, values):
             codes, n_steps, queries, n_queries, out, stride, greatest = values
-            v16 = _vector(_f32)
-            start = [ir.Constant(v16, [0.0] * _STEP)] * blocks
+            start = [ir.Constant(_vector(_f32), [0.0] * _STEP)] * blocks
             width = builder.mul(n_steps, _i64(4))
             for group in _groups(builder, n_queries, _TOKENS[blocks]):
                 at = [builder.add(queries, builder.mul(q, width)) for q in group]
-
-                def multiply(step, sums, at=at):
-                    place = builder.add(codes, builder.mul(step, _i64(64 * blocks)))
-                    c = [_load(builder, place, v16, 64 * i) for i in range(blocks)]
-                    offset = builder.mul(step, _i64(4))
-                    x = [_spread(builder, _load(builder, a, _f32, offset)) for a in at]
-                    return [[_fma(builder, c[i], x[q], s) for i, s in enumerate(r)] for q, r in enumerate(sums)]
-
-                for q, row in zip(group, _sums(builder, [start] * len(group), n_steps, multiply), strict=True):
+                sums = _float_products(builder, codes, at, n_steps, start)
+                for q, row in zip(group, sums, strict=True):
                     place = builder.add(out, builder.mul(q, stride))
                     most = row[0]
                     for i, values in enumerate(row):

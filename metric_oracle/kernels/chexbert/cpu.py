@@ -179,8 +179,7 @@ def search(index, encoded, first, last, k, found, work):
     bounds, scratch = work["bounds"], work["scratch"]
     greatest = np.empty((n_runs, n), np.float32)
     _bound(index.codes, encoded.codes[first:last], bounds, greatest)
-    for i, q in enumerate(range(first, last)):
-        of_run = np.ascontiguousarray(greatest[:, i])
+    for i, (q, of_run) in enumerate(zip(range(first, last), np.ascontiguousarray(greatest.T), strict=True)):
         work["counts"] += _finish(
             bounds[i], of_run, errors, k, index.vectors, index.row_ptr, encoded.vectors[q], scratch
         )
