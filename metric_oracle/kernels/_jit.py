@@ -2,9 +2,15 @@
 
 ``nogil`` lets a thread pool share the work; ``cache`` keeps the machine code beside the package, so that a second
 process starts at once; fast-math stays off, because backends must agree to the last bit.
+
+Numba takes kept code as valid while the file of the compiled function is as it was. Kernels inline functions of other
+files (`score.py`, the tie rule), so kept code is valid here only while *every* module of the kernels is as it was.
 """
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -15,9 +21,28 @@ def jit(function: Callable[..., Any]) -> Any:
     """Compile a function at its first call; without a folder to keep the code in, once in each process."""
     flags: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy"}
     try:
-        return numba.njit(cache=True, **flags)(function)
+        return _keyed(numba.njit(cache=True, **flags)(function))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
         return numba.njit(**flags)(function)
+
+
+@cache
+def _sources() -> str:
+    """Return a hash of all modules of the kernels."""
+    hasher = hashlib.sha256()
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        source = path.read_bytes()
+        hasher.update(f"{path.relative_to(folder)}:{len(source)}:".encode() + source)
+    return hasher.hexdigest()
+
+
+def _keyed(compiled: Any) -> Any:
+    """Have kept code checked against all kernels, beside the file of its function; nothing where none is kept."""
+    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if file is not None:
+        file._source_stamp = (file._source_stamp, _sources())
+    return compiled
 
 
 def inlined(function: Callable[..., Any]) -> Any:
@@ -30,7 +55,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     from numba import cuda
 
     try:
-        return cuda.jit(cache=True, fastmath=False)(function)
+        return _keyed(cuda.jit(cache=True, fastmath=False)(function))
     except RuntimeError:  # as above
         return cuda.jit(fastmath=False)(function)
 

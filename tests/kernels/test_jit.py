@@ -1,3 +1,8 @@
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numba
@@ -16,3 +21,28 @@ def test_compiles_where_no_folder_for_compiled_code_can_be_written(monkeypatch):
 
     monkeypatch.setattr(_jit, "numba", SimpleNamespace(njit=without_folder))
     assert _jit.jit(lambda x: x + 1)(2) == 3
+
+
+def test_kept_code_of_a_caller_ends_with_the_source_that_it_inlines(tmp_path):
+    """Numba looks at the caller's file alone; a rule that changed in another file would go on as it was."""
+    home = Path(_jit.__file__).parent
+    shutil.copytree(home.parent, tmp_path / "metric_oracle", ignore=shutil.ignore_patterns("__pycache__"))
+    program = (
+        "import numpy as np; from metric_oracle.kernels.chexbert.cpu import score_units as score; "
+        "v = np.ones((1, 2), np.float32); out = np.empty(1); score(np.zeros(1, np.int64), v[0], v, out); "
+        "print(out[0], sum(score.stats.cache_hits.values()))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "code")}
+
+    def run() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    assert run() == "1.0 0"
+    assert run() == "1.0 1"
+    score = tmp_path / "metric_oracle" / home.name / "chexbert" / "score.py"
+    changed = score.read_text().replace("return dot / math", "return -dot / math")
+    assert changed != score.read_text()
+    score.write_text(changed)
+    assert run() == "-1.0 0"
