@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.indexes.chexbert import EmbeddingIndex, leading_directions, make_codes, unit_vectors
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.indexes.radgraph import build_graphs
 from metric_oracle.kernels._jit import jit
@@ -27,13 +27,14 @@ from metric_oracle.kernels.bleu import cpu as bleu_cpu
 from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
 from metric_oracle.kernels.chexbert.cpu import RUN, screen_error
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.radgraph import cpu as radgraph_cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 from metric_oracle.kernels.rouge_l import cpu as rouge_cpu
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.search import Found
+from metric_oracle.metrics import METRICS
 
 BLEUS = [(order, coco) for order in (1, 2, 3, 4) for coco in (False, True)]
 GRAPH_METRICS = [(0, 1), (0, -1), (2, -1), (3, -1)]
@@ -45,15 +46,20 @@ def examples(n: int) -> Callable[[Any], Any]:
     return settings(max_examples=n, deadline=None, derandomize=True, database=None)
 
 
+RADGRAPH = {(m.options["family_a"], m.options["family_b"]): m.name for m in METRICS.values() if m.kernel == "radgraph"}
+
+
 # ---- searches and their brute force ----------------------------------------------------------------------------------
 
 
-def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, **options: Any) -> list[list[tuple]]:
+def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, metric: str) -> list[list[tuple]]:
     """Return (row, score, ties) of each distinct query with a positive score, in two blocks with one work space."""
-    found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
-    work = kernel.new_work(index)
+    found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
+    record = METRICS[metric]
+    corpus, backend = index.corpus(record, encoded), kernel.Backend(**record.options)
+    work = backend.new_workspace(corpus)
     for first, last in ((0, n // 2), (n // 2, n)):
-        kernel.search(index, encoded, first, last, k, found, work, **options)
+        backend.search(corpus, encoded.batch, first, last, k, found, work)
     answers = []
     for q in range(n):
         m = int(np.count_nonzero(found.rows[q] >= 0))
@@ -118,7 +124,8 @@ def check_texts(corpus: list[list[str]], queries: list[list[str]], ks: tuple[int
             for q, of_query in zip(distinct, matches, strict=True)
         ]
         for k in ks:
-            got = searched(bleu_cpu, ngrams, by_ngrams, len(distinct), k, order=order, coco=coco)
+            name = f"bleu-{order}:coco" if coco else f"bleu-{order}"
+            got = searched(bleu_cpu, ngrams, by_ngrams, len(distinct), k, name)
             assert got == [listed(np.array(s)[which].tolist(), k) for s in scores], (order, coco, k)
     assert by_words.items == distinct  # plain words: both tokenisers agree
     scores = [
@@ -126,7 +133,7 @@ def check_texts(corpus: list[list[str]], queries: list[list[str]], ks: tuple[int
         for q in distinct
     ]
     for k in ks:
-        got = searched(rouge_cpu, words, by_words, len(distinct), k)
+        got = searched(rouge_cpu, words, by_words, len(distinct), k, "rouge-l")
         assert got == [listed(np.array(s)[which].tolist(), k) for s in scores], k
 
 
@@ -254,8 +261,7 @@ def check_graphs(corpus: list[DrawnGraph], queries: list[DrawnGraph], ks: tuple[
         Inputs(
             [str(i) for i in range(len(queries))],
             [""] * len(queries),
-            graphs=table_of(queries),
-            graph_of_row=np.arange(len(queries)),
+            {"radgraph": Attachment(table_of(queries), np.arange(len(queries)))},
         )
     )
     candidates, references = [sets_of(g) for g in corpus], [sets_of(g) for g in queries]
@@ -272,7 +278,7 @@ def check_graphs(corpus: list[DrawnGraph], queries: list[DrawnGraph], ks: tuple[
             )
         for k in ks:
             k = min(k, len(corpus))
-            got = searched(radgraph_cpu, index, encoded, int(encoded.which.max()) + 1, k, family_a=a, family_b=b)
+            got = searched(radgraph_cpu, index, encoded, int(encoded.which.max()) + 1, k, RADGRAPH[a, b])
             assert [got[q] for q in encoded.which] == [listed(scores, k) for scores in expected], (a, b, k)
 
 
@@ -415,20 +421,21 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
     vectors[850:] = vectors[:50]
     vectors[800:850] *= 2
     asked = np.vstack([vectors[:5], base + spread * rng.standard_normal((5, width)), -vectors[:1]]).astype(np.float32)
-    corpus = Inputs([], [], embeddings=vectors, embedding_of_row=np.arange(900))
+    corpus = Inputs([], [], {"chexbert": Attachment(vectors, np.arange(900))})
     EmbeddingIndex.build("chexbert", corpus, [], np.arange(900)).save(tmp_path)
     index = EmbeddingIndex.load(tmp_path)
-    queries = Inputs([], [], embeddings=asked, embedding_of_row=np.arange(len(asked)))
+    queries = Inputs([], [], {"chexbert": Attachment(asked, np.arange(len(asked)))})
     encoded = index.encode(queries)
     unit_of_row = np.empty(900, np.int64)
     unit_of_row[index.row_id] = np.repeat(np.arange(len(index.vectors)), np.diff(index.row_ptr))
     n = len(encoded.vectors)
     for k in (1, 3, 40):
-        found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
+        found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
         work: dict = {}
+        backend, corpus = chexbert_cpu.Backend(), index.corpus(METRICS["chexbert"], encoded)
         for first in range(0, n, 4):
-            chexbert_cpu.search(index, encoded, first, min(first + 4, n), k, found, work)
-        assert sum(chexbert_cpu.stages([work, {}]).values()) == pytest.approx(1)
+            backend.search(corpus, encoded.batch, first, min(first + 4, n), k, found, work)
+        assert sum(backend.stages([work, {}]).values()) == pytest.approx(1)
         for q in range(n):
             scores = np.empty(len(index.vectors))
             chexbert_cpu.score_units(np.arange(len(scores)), encoded.vectors[q], index.vectors, scores)

@@ -1,5 +1,7 @@
 """RadGraph F1 search with Numba: prefix-filtered postings, exact scores, one thread a call."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
@@ -23,6 +25,7 @@ from metric_oracle.kernels._overlap import (
     read,
     set_marks,
 )
+from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
@@ -245,14 +248,6 @@ def search_radgraph(queries, first, last, family_a, family_b, index, cells, k, s
         expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
 
 
-def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_radgraph`."""
-    search_radgraph(
-        encoded.queries, first, last, family_a, family_b, index.features, index.cells(family_a, family_b), k, *work,
-        found.rows, found.scores, found.ties,
-    )  # fmt: skip
-
-
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
     count_all(queries, q, family_a, index, matched[0])
@@ -269,48 +264,59 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[u] = mean_f1(np.int64(matched[0, u]), sizes_a, np.int64(matched[1, u]), sizes_b)
 
 
-def score_all(index, encoded, chosen, *, family_a, family_b):
-    """Yield the F1 of every unit against each of some distinct queries: float64[D], overwritten by the next."""
-    out = np.empty(len(index.features.fwd_ptr) - 1)
-    for q in chosen:
-        matched = new_matched(encoded.queries, q, 2, index.features)
-        _score_all(encoded.queries, q, family_a, family_b, index.features, matched, out)
-        yield out
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """RadGraph F1 on CPUs."""
 
+    family_a: int
+    family_b: int
 
-def score_pairs(index, encoded, query, unit, *, family_a, family_b):
-    """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
-    parts = components(index, encoded, query, unit, None, family_a=family_a, family_b=family_b)
-    if family_b < 0:
-        return parts[NAMES[family_a]], parts
-    matched = matches(index, encoded, query, unit)
-    columns = []
-    for f in (family_a, family_b):
-        columns += [matched[f].tolist(), (index.features.sizes[f, unit] + encoded.queries.sizes[query, f]).tolist()]
-    return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for queries first .. last - 1; see :func:`search_radgraph`."""
+        search_radgraph(
+            batch.queries, first, last, self.family_a, self.family_b, corpus.features, corpus.cells, k, *workspace,
+            answers.rows, answers.scores, answers.ties,
+        )  # fmt: skip
 
+    def score_all(self, corpus, batch, chosen):
+        """Yield the F1 of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+        out = np.empty(len(corpus.features.fwd_ptr) - 1)
+        for q in chosen:
+            matched = new_matched(batch.queries, q, 2, corpus.features)
+            _score_all(batch.queries, q, self.family_a, self.family_b, corpus.features, matched, out)
+            yield out
 
-def new_work(index):
-    """Allocate the work space of one thread."""
-    return new_scratch(index.features), new_best(len(index.features.fwd_ptr) - 1)
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+        parts = self.components(corpus, batch, query, unit, None)
+        if self.family_b < 0:
+            return parts[NAMES[self.family_a]], parts
+        matched = matches(corpus, batch, query, unit)
+        columns = []
+        for f in (self.family_a, self.family_b):
+            columns += [matched[f].tolist(), (corpus.features.sizes[f, unit] + batch.queries.sizes[query, f]).tolist()]
+        return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
 
+    def components(self, corpus, batch, query, unit, scores):
+        """Return the F1 of each family for pairs of a distinct query and a unit.
 
-def components(index, encoded, query, unit, scores, *, family_a, family_b):
-    """Return the F1 of each family for pairs of a distinct query and a unit.
+        Parameters
+        ----------
+        query, unit : int64[n]
+        scores : float64[n]
 
-    Parameters
-    ----------
-    query, unit : int64[n]
-    scores : float64[n]
+        Returns
+        -------
+        dict of str to float64[n]
+        """
+        matched = matches(corpus, batch, query, unit)
+        parts = {}
+        for f in (self.family_a, self.family_b):
+            if f >= 0:
+                total = corpus.features.sizes[f, unit].astype(np.int64) + batch.queries.sizes[query, f]
+                parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
+        return parts
 
-    Returns
-    -------
-    dict of str to float64[n]
-    """
-    matched = matches(index, encoded, query, unit)
-    parts = {}
-    for f in (family_a, family_b):
-        if f >= 0:
-            total = index.features.sizes[f, unit].astype(np.int64) + encoded.queries.sizes[query, f]
-            parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
-    return parts
+    def new_workspace(self, corpus):
+        """Allocate the work space of one thread."""
+        return new_scratch(corpus.features), new_best(len(corpus.features.fwd_ptr) - 1)

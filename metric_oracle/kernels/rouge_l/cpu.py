@@ -1,5 +1,6 @@
 """ROUGE-L search with Numba: word-overlap screen, bit-parallel longest common subsequence, one thread a call."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from metric_oracle.kernels._overlap import (
     promising,
     read,
 )
+from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
 
@@ -282,14 +284,6 @@ def search_rouge_l(
         expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
 
 
-def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
-    search_rouge_l(
-        encoded.queries, encoded.words, encoded.words_ptr, first, last, index.features, index.sequence,
-        index.sequence_ptr, index.cells, k, *work, found.rows, found.scores, found.ties,
-    )  # fmt: skip
-
-
 @jit
 def _count_short(words, sequence, cells, mask, out):
     """Write the common subsequence of every unit with a query of at most 64 words, in the manner of `count_lcs`.
@@ -367,18 +361,6 @@ def _score_all(words, sequence, sequence_ptr, cells, slot, mask, out):
             out[u] = rouge_l(np.int64(out[u]), cells[j, 2], np.int64(n))
 
 
-def score_all(index, encoded, chosen):
-    """Yield ROUGE-L of every unit against each of some distinct queries: float64[D], overwritten by the next."""
-    out = np.empty(len(index.features.fwd_ptr) - 1)
-    slot, mask = np.zeros(len(index.words), np.int32), np.zeros(len(index.words), np.uint64)
-    cells = index.cells.copy()
-    cells[:, 3] = index.sequence_ptr[cells[:, 0]]
-    for q in chosen:
-        words = encoded.words[encoded.words_ptr[q] : encoded.words_ptr[q + 1]]
-        _score_all(words, index.sequence, index.sequence_ptr, cells, slot, mask, out)
-        yield out
-
-
 @jit
 def _score_pairs(query, unit, words, words_ptr, sequence, sequence_ptr, slot, out):
     for i in range(len(query)):
@@ -393,35 +375,55 @@ def _score_pairs(query, unit, words, words_ptr, sequence, sequence_ptr, slot, ou
                 slot[w] = 0
 
 
-def score_pairs(index, encoded, query, unit):
-    """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
-    scores = np.empty(len(query))
-    slot = np.zeros(len(index.words), np.int32)
-    _score_pairs(
-        query, unit, encoded.words, encoded.words_ptr, index.sequence, index.sequence_ptr, slot, scores
-    )  # fmt: skip
-    return scores, components(index, encoded, query, unit, scores)
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """ROUGE-L on CPUs."""
 
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
+        search_rouge_l(
+            batch.queries, batch.words, batch.words_ptr, first, last, corpus.features, corpus.sequence,
+            corpus.sequence_ptr, corpus.cells, k, *workspace, answers.rows, answers.scores, answers.ties,
+        )  # fmt: skip
 
-def new_work(index):
-    """Allocate the work space of one thread."""
-    slot = np.zeros(len(index.words), np.int32)
-    return new_scratch(index.features), slot, new_best(len(index.features.fwd_ptr) - 1)
+    def score_all(self, corpus, batch, chosen):
+        """Yield ROUGE-L of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+        out = np.empty(len(corpus.features.fwd_ptr) - 1)
+        slot, mask = np.zeros(corpus.n_words, np.int32), np.zeros(corpus.n_words, np.uint64)
+        cells = corpus.cells.copy()
+        cells[:, 3] = corpus.sequence_ptr[cells[:, 0]]
+        for q in chosen:
+            words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
+            _score_all(words, corpus.sequence, corpus.sequence_ptr, cells, slot, mask, out)
+            yield out
 
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+        scores = np.empty(len(query))
+        slot = np.zeros(corpus.n_words, np.int32)
+        _score_pairs(
+            query, unit, batch.words, batch.words_ptr, corpus.sequence, corpus.sequence_ptr, slot, scores
+        )  # fmt: skip
+        return scores, self.components(corpus, batch, query, unit, scores)
 
-def components(index, encoded, query, unit, scores):
-    """Return precision and recall of pairs of a distinct query and a unit; the score gives the subsequence back.
+    def components(self, corpus, batch, query, unit, scores):
+        """Return precision and recall of pairs of a distinct query and a unit; the score gives the subsequence back.
 
-    Parameters
-    ----------
-    query, unit : int64[n]
-    scores : float64[n]
+        Parameters
+        ----------
+        query, unit : int64[n]
+        scores : float64[n]
 
-    Returns
-    -------
-    dict of str to float64[n]
-    """
-    length = index.features.sizes[0, unit].astype(np.int64)
-    reference_length = encoded.queries.sizes[query, 0].astype(np.int64)
-    lcs = np.rint(scores * (length + reference_length) / 2.0)
-    return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
+        Returns
+        -------
+        dict of str to float64[n]
+        """
+        length = corpus.features.sizes[0, unit].astype(np.int64)
+        reference_length = batch.queries.sizes[query, 0].astype(np.int64)
+        lcs = np.rint(scores * (length + reference_length) / 2.0)
+        return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
+
+    def new_workspace(self, corpus):
+        """Allocate the work space of one thread."""
+        slot = np.zeros(corpus.n_words, np.int32)
+        return new_scratch(corpus.features), slot, new_best(len(corpus.features.fwd_ptr) - 1)
