@@ -17,7 +17,7 @@ import metric_oracle as mo
 from benchmarks.data import LAYER, Data, SkippedError, StateSample
 from metric_oracle.indexes.ngrams import tokenize_bleu
 from metric_oracle.kernels.radgraph import reference as radgraph
-from metric_oracle.retrieval.search import n_threads
+from metric_oracle.retrieval.pool import n_threads
 
 Reports = list[tuple[str, dict]]  # text, RadGraph annotation
 Score = Callable[[], np.ndarray]  # float64[references, candidates]

@@ -32,8 +32,8 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.pool import n_threads
 from metric_oracle.retrieval.results import replacing
-from metric_oracle.retrieval.search import n_threads
 
 METRICS = shown_in("bench")
 BACKENDS = ("cpu", "cuda")

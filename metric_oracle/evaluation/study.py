@@ -23,11 +23,12 @@ from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
 from metric_oracle.indexes.manifest import check_name
 from metric_oracle.metrics import METRICS, Term, get_metric
 from metric_oracle.retrieval import baselines
+from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.results import Scores
-from metric_oracle.retrieval.search import most_frequent_row, retrieve
+from metric_oracle.retrieval.search import retrieve
 
 # One metric of each kind; the other names are forms and parts of these.
 METRICS_OF_STUDY = ("bleu-2", "rouge-l", "bertscore", "chexbert", "radgraph", "radcliq")

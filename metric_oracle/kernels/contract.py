@@ -33,7 +33,9 @@ class Capabilities:
     batched : bool
         One call answers all queries, as a GPU wants it; otherwise a thread pool hands out blocks of queries.
     bound : bool
-        Candidates are dropped by proven bounds; otherwise every pair is scored.
+        Candidates are dropped by proven bounds, which are compared with the scores; otherwise every pair is scored.
+    exact : bool
+        Nothing that could be listed is dropped. A shortlist that no bound proves is none.
     signed : bool
         Scores may be negative and are listed all the same; otherwise rows without a positive score follow by row.
     queries_at_once : int
@@ -42,6 +44,7 @@ class Capabilities:
 
     batched: bool = False
     bound: bool = True
+    exact: bool = True
     signed: bool = False
     queries_at_once: int = 32
 

@@ -25,10 +25,12 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.kernels.chexbert import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric, get_metric
+from metric_oracle.retrieval.answers import most_frequent_row
+from metric_oracle.retrieval.checks import encode_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import BLOCK, check_pairs, encode_queries, most_frequent_row, signature
+from metric_oracle.retrieval.search import BLOCK, check_pairs, signature
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0

@@ -15,10 +15,12 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels._distribution import BINS, new_room, summarise
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.checks import encode_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import encode_queries, n_threads, run_blocks, signature
+from metric_oracle.retrieval.search import signature
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY, MOST_BINS = 128, 1024

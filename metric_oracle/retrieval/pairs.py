@@ -20,11 +20,11 @@ from metric_oracle.indexes.index import Index, build_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_archive, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Scores
-from metric_oracle.retrieval.search import check_queries
 
 DEFAULT_METRICS = shown_in("score")
 # What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.

@@ -9,11 +9,12 @@ from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import check_queries, retrieve
+from metric_oracle.retrieval.search import retrieve
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}

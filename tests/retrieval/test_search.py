@@ -17,7 +17,7 @@ from metric_oracle.indexes import store
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval import search
+from metric_oracle.retrieval import pool
 
 LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "rouge-l")
 
@@ -68,8 +68,8 @@ def test_every_metric_equals_the_reference_backend(index, queries, metric):
 def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     """Pages go back whenever the next block may need more than is left, and the answers do not depend on it."""
     released, held = [], [1.0e9]
-    monkeypatch.setattr(search, "resident", lambda: held[0])
-    monkeypatch.setattr(search, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
+    monkeypatch.setattr(pool, "resident", lambda: held[0])
+    monkeypatch.setattr(pool, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
     free = api.retrieve(index, queries, "radcliq", k=3)
     kernel = import_module("metric_oracle.retrieval.composite.cpu")
     find = kernel.Backend.search
@@ -83,7 +83,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     assert limited.table.equals(free.table)
     assert len(queries.ids) > 8  # three blocks
     assert released == pytest.approx([1.3e9])
-    monkeypatch.setattr(search, "release", lambda: None)
+    monkeypatch.setattr(pool, "release", lambda: None)
     match = (
         r"^retrieve: max_memory must be at least 0\.91 GB \(held besides files\); got 0\.1\. "
         r"Give more, or fewer queries at once\.$"
@@ -91,6 +91,53 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     held[0] = 0.9e9
     with pytest.raises(InputError, match=match):
         api.retrieve(index, queries, "bleu", max_memory=0.1)
+
+
+def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
+    """Once a block has shown what it takes, the guess for all threads does not count."""
+    released, held = [], [0.1e9]
+    monkeypatch.setattr(pool, "resident", lambda: held[0])
+    monkeypatch.setattr(pool, "release", lambda: released.append(1))
+    limit = pool.MemoryLimit(1.0, 8, "retrieve")
+    for _ in range(20):
+        with limit.block():
+            held[0] += 0.01e9
+    assert held[0] == pytest.approx(0.3e9)
+    assert released == []
+    with limit.block(), limit.block():  # those under way may grow too
+        held[0] = 0.985e9
+    with limit.block():
+        assert released == [1]
+
+
+def test_overlapping_searches_leave_the_threads_of_blas_as_they_were():
+    def blas_threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    inside = []
+
+    def run(first: int) -> int:
+        inside.append(blas_threads())
+        if first == 0:  # another search begins before this one ends, and ends after it began
+            pool.run_blocks(lambda _: inside.append(blas_threads()) or 1, range(2), 2, 1, None, 2)
+            inside.append(blas_threads())
+        return 1
+
+    with threadpool_limits(2, user_api="blas"):
+        pool.run_blocks(run, range(2), 2, 1, None, 2)
+        assert inside == [{1}] * 5
+        assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize("given", [{"threads": 2}, {"max_memory": 1.0}])
+def test_what_a_batched_backend_would_ignore(index, queries, monkeypatch, given):
+    monkeypatch.setattr(cuda.Backend, "lacking", lambda self: "")
+    match = (
+        rf"^retrieve: {next(iter(given))} must be left out for bleu-2 on backend 'cuda', which takes all queries at "
+        r"once; got a value\. Drop it\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, queries, "bleu", backend="cuda", **given)
 
 
 def test_limit_of_memory_that_is_none(index, queries):
@@ -344,11 +391,11 @@ def test_products_stay_on_the_threads_of_the_pool():
 
     inside = []
     with threadpool_limits(2, user_api="blas"):
-        search.run_blocks(run, range(3), 3, 2, None, 3)
+        pool.run_blocks(run, range(3), 3, 2, None, 3)
         assert inside == [{1}] * 3
         assert blas_threads() == {2}
         with pytest.raises(ZeroDivisionError):
-            search.run_blocks(lambda first: 1 // 0, range(3), 3, 2, None, 3)
+            pool.run_blocks(lambda first: 1 // 0, range(3), 3, 2, None, 3)
         assert blas_threads() == {2}
 
 
