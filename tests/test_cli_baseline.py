@@ -149,9 +149,14 @@ def test_where_a_plot_may_go(fails, corpus, given, tmp_path):
         match = r"baseline: plot must end with \.png, \.svg or \.pdf; got .*\. Name one of these formats\."
         fails(*expectation, "--plot", tmp_path / name, match=match)
     (tmp_path / "d.png").mkdir()
-    for name in ("none/p.png", "d.png"):
-        match = r"baseline: plot must be "
-        fails(*expectation, "--plot", tmp_path / name, match=match)
+    match = r"baseline: plot must be in an existing folder; got .*none/p\.png\. Make the folder first\."
+    fails(*expectation, "--plot", tmp_path / "none/p.png", match=match)
+    fails(
+        *expectation,
+        "--plot",
+        tmp_path / "d.png",
+        match=r"baseline: plot must be a file; got the folder .*d\.png\. Name a file in it\.$",
+    )
     copy = tmp_path / "reports.png"
     copy.write_bytes(corpus["test"].read_bytes())
     match = r"baseline: plot must be another file than the inputs; got .*, which is one\. Name another file\."
