@@ -23,6 +23,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.tables import answers_table, info_table
 from metric_oracle.retrieval.results import read_results
+from support import SECRET
 
 COMPONENTS = {
     "bleu": ["precision_1", "precision_2", "brevity_penalty"],
@@ -34,21 +35,6 @@ COMPONENTS = {
 FIRST = ["query_id", "rank", "row", "candidate_id", "score"]
 LAST = ["n_ties", "fallback", "exact", "text"]
 COMMAND = str(Path(sys.executable).with_name("oracle"))  # that of this environment, active or not
-SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
-
-
-@pytest.fixture
-def fails(oracle):
-    """Return a function that runs a command which must end in one line and exit code 2."""
-
-    def run(*arguments, match):
-        code, out, err = oracle(*arguments)
-        assert (code, out) == (2, "")
-        assert err.count("\n") == 1
-        assert SECRET.split()[0] not in err
-        assert re.match("error: " + match, err), err
-
-    return run
 
 
 def options(corpus, side):

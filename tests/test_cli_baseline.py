@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import sys
 
 import numpy as np
@@ -16,19 +15,6 @@ from metric_oracle.evaluation.tables import answers_table, expectation_table
 from metric_oracle.retrieval.results import read_results
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
-
-
-@pytest.fixture
-def fails(oracle):
-    """Return a function that runs a command which must end in one line and exit code 2."""
-
-    def run(*arguments, match):
-        code, out, err = oracle(*arguments)
-        assert (code, out) == (2, "")
-        assert err.count("\n") == 1
-        assert re.match("error: " + match, err), err
-
-    return run
 
 
 @pytest.fixture(scope="module")
