@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.inputs import changed
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
@@ -24,6 +23,7 @@ from metric_oracle.indexes import index as index_module
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.inputs import Attachment, Inputs, load_inputs
 from metric_oracle.metrics import get_metric
+from support.inputs import changed
 
 PARTS = ["reports", "ngrams", "words", "radgraph", *(["chexbert"] if find_spec("faiss") else []), "labels"]
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.inputs import changed
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
@@ -21,6 +20,7 @@ from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_results
+from support.inputs import changed
 
 N_ROWS = 210
 QUANTILES = (0.0, 0.025, 0.05, 0.25, 1 / 3, 0.5, 0.75, 0.95, 1.0)

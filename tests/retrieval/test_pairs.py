@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.inputs import changed
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
@@ -23,6 +22,7 @@ from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.pairs import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.pairs import score as score_sides
+from support.inputs import changed
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 

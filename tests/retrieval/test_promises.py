@@ -11,7 +11,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import ExactnessError
 from metric_oracle.kernels.chexbert.score import cosine
-from metric_oracle.retrieval import baselines, search
+from metric_oracle.retrieval import baselines, pool
 
 WORDS = [
     "no",
@@ -52,8 +52,8 @@ def test_max_memory_has_room_for_every_thread(index, queries, monkeypatch, threa
     def release():
         released.append(held[0])
 
-    monkeypatch.setattr(search, "resident", lambda: held[0])
-    monkeypatch.setattr(search, "release", release)
+    monkeypatch.setattr(pool, "resident", lambda: held[0])
+    monkeypatch.setattr(pool, "release", release)
     limited = api.retrieve(index, queries, "bleu", k=2, max_memory=1.0, threads=threads)
     assert bool(released) == releases
     assert limited.table.equals(api.retrieve(index, queries, "bleu", k=2, threads=threads).table)

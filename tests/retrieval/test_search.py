@@ -7,7 +7,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from support.inputs import changed
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from metric_oracle import api
@@ -18,6 +17,7 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval import pool
+from support.inputs import changed
 
 LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "rouge-l")
 

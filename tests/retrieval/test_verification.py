@@ -3,11 +3,11 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from support import inputs
 
 from metric_oracle import api
 from metric_oracle.errors import ExactnessError, IndexFormatError, InputError
 from metric_oracle.retrieval.results import Results
+from support import inputs
 
 K = 3
 
