@@ -147,7 +147,7 @@ def _read_rows(path: Path, id_column: str | None, text_column: str | None) -> _R
     table = read_table(path, _NAME)
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = _text_name(table, text_column)
-    texts = table.column(name, _NAME, "text_column")
+    texts = table.column(name, _NAME, "text_column", is_text=True)
     for row, cell in enumerate(texts):
         if not isinstance(cell, str) and not is_missing(cell):
             msg = (

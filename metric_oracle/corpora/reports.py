@@ -119,6 +119,8 @@ def read_reports(
             "Check the name: it is never read as text."
         )
         raise InputError(msg)
+    if not path.is_dir():
+        existing_file(path, "read_reports")
 
     if path.is_dir() or path.suffix.lower() == ".zip":
         if id_column is not None or text_column is not None:
@@ -235,7 +237,7 @@ def _text_cells(table: Table, section: str, text_column: str | None) -> tuple[li
             )
             raise InputError(msg)
         text_column = found[0]
-    return table.column(text_column, "read_reports", "text_column"), text_column
+    return table.column(text_column, "read_reports", "text_column", is_text=True), text_column
 
 
 def _one_text_each(ids: list[str], texts: list[str | None], path: Path) -> dict[str, str | None]:
@@ -349,7 +351,15 @@ def _mimic_files(path: Path) -> dict[str, str]:
                     "Fetch the archive again."
                 )
                 raise InputError(msg)
-        found = {member: member for member in members if _MIMIC_FILE.fullmatch(PurePosixPath(member).name)}
+        names = [member for member in members if _MIMIC_FILE.fullmatch(PurePosixPath(member).name)]
+        found = {member: member for member in names}
+        if len(found) < len(names):
+            doubled = next(member for member, count in Counter(names).items() if count > 1)
+            msg = (
+                f"read_reports: members of {path} must have different names; got two called {doubled}. "
+                "Fetch the archive again."
+            )
+            raise InputError(msg)
     if not found:
         msg = (
             f"read_reports: path must hold report files like p10/p10000032/s50414267.txt; got none in {path}. "
@@ -362,6 +372,9 @@ def _mimic_files(path: Path) -> dict[str, str]:
 def _read_mimic(path: Path, places: list[str]) -> Iterator[str]:
     if path.is_dir():
         for place in places:
+            if not os.path.isfile(place):
+                msg = f"read_reports: report files must be regular files; got {place}, which is none. Remove it."
+                raise InputError(msg)
             yield Path(place).read_bytes().decode("utf-8", "replace")
         return
     with _open_zip(path) as archive:

@@ -1,7 +1,7 @@
 """Tables that people have (CSV, TSV, Parquet, JSON, JSON Lines) as named columns of cells, with nothing guessed.
 
-CSV cells stay text (`NA`, `None` and `nan` are words); only the empty cell is missing. Error messages name files, rows,
-columns and ids and never quote a cell.
+CSV cells stay text (`NA`, `None` and `nan` are words). An empty cell is missing, save in a column of reports where it
+is quoted (``""``): that is an empty report. Error messages name files, rows, columns and ids and never quote a cell.
 """
 
 import csv
@@ -62,8 +62,8 @@ class Table:
     keys: list[str] | None = None
     note: str = ""
 
-    def column(self, name: str, function: str, argument: str) -> list[Any]:
-        """Return the cells of the one column called `name`; missing cells are None."""
+    def column(self, name: str, function: str, argument: str, *, is_text: bool = False) -> list[Any]:
+        """Return the cells of the one column called `name`; missing cells are None, and "" unless `is_text`."""
         places = [place for place, other in enumerate(self.names) if other == name]
         if len(places) != 1:
             rule = "a column of the file" if not places else "a column that occurs once"
@@ -72,8 +72,20 @@ class Table:
                 f"Columns: {shown_names(self.names)}."
             )
             raise InputError(msg)
-        cells = self.columns[places[0]]
-        return cells if isinstance(cells, list) else cells.to_pylist()
+        return self.cells(places[0], function, is_text=is_text)
+
+    def cells(self, place: int, function: str, *, is_text: bool = False) -> list[Any]:
+        """Return the cells of a column by its place, see :meth:`column`."""
+        column = self.columns[place]
+        try:
+            cells = column if isinstance(column, list) else column.to_pylist()
+        except (pa.ArrowException, OverflowError, ValueError):
+            msg = (
+                f"{function}: column {shown_names([self.names[place]])} of {self.path} must hold text or numbers; got "
+                f"{column.type} with values out of range. Convert the column to text."  # type: ignore[union-attr]
+            )
+            raise InputError(msg) from None
+        return cells if is_text else [None if cell == "" else cell for cell in cells]
 
     def id_cells(self, function: str, id_column: str | None = None) -> tuple[list[Any], str] | None:
         """Return the id cells and their column's name, or None where no column has an id name.
@@ -103,8 +115,8 @@ def shown_names(names: Iterable[str]) -> str:
 
 
 def is_missing(cell: object) -> bool:
-    """Tell whether a cell is missing: None, or the NaN that JSON and Parquet writers leave."""
-    return cell is None or (isinstance(cell, float) and cell != cell)
+    """Tell whether a cell is missing: None, the NaN that JSON and Parquet writers leave, pandas' NA and NaT."""
+    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: bool = True) -> list[str]:
@@ -164,7 +176,10 @@ def check_unique(ids: Sequence[str], function: str, where: str) -> None:
 
 
 def existing_file(path: Path, function: str, argument: str = "path") -> Path:
-    """Return `path` if it is a file."""
+    """Return `path` if it is a regular file, which a pipe that would be waited for is not."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        msg = f"{function}: {argument} must be a regular file; got the pipe or device {path}. Write it to a file first."
+        raise InputError(msg)
     if not path.is_file():
         msg = f"{function}: {argument} must be an existing file; got {path}. Check the name."
         raise InputError(msg)
@@ -173,12 +188,17 @@ def existing_file(path: Path, function: str, argument: str = "path") -> Path:
 
 def read_bytes(path: Path, function: str) -> bytes:
     """Read a whole file, unpacked where its name ends with `.gz`; an empty one is an error."""
+    existing_file(path, function)
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error):
         msg = f"{function}: path must be a whole gzip file; got a damaged or cut one, {path}. Fetch it again."
         raise InputError(msg) from None
-    if not raw.strip():
+    except MemoryError:
+        msg = f"{function}: path must be a file that fits into memory; got {path}, which does not. Split it."
+        raise InputError(msg) from None
+    # A byte-order mark is no content.
+    if not raw.removeprefix(b"\xef\xbb\xbf").strip():
         msg = f"{function}: path must be a file with content; got an empty file, {path}. Fetch it again."
         raise InputError(msg)
     return raw
@@ -209,6 +229,7 @@ def file_ending(path: Path) -> str:
 
 def read_table(path: Path, function: str) -> Table:
     """Read a table by its ending: .csv, .tsv, .json, .jsonl, .ndjson (each also with .gz) or .parquet."""
+    existing_file(path, function)
     kind = ENDINGS.get(file_ending(path))
     if kind is None or (kind == "Parquet" and path.suffix.lower() == ".gz"):
         msg = f"{function}: path must end with one of {', '.join(ENDINGS)}; got {path}. Convert or rename the file."
@@ -225,8 +246,8 @@ def read_table(path: Path, function: str) -> Table:
 
 def _read_parquet(path: Path, function: str) -> Table:
     try:
-        with path.open("rb") as file:
-            table = pa.parquet.ParquetFile(file).read()
+        # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
+        table = pa.parquet.ParquetFile(str(path)).read()
         table.validate(full=True)
         names = table.column_names
     except PermissionError:
@@ -270,7 +291,7 @@ def _read_csv(path: Path, kind: str, text: str, note: str, function: str) -> Tab
                 column_types=dict.fromkeys(places, pa.large_string()),
                 null_values=[""],
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
             ),
         )
     except pa.ArrowInvalid:

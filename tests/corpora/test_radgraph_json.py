@@ -104,7 +104,7 @@ def test_annotator_without_such_a_level(tmp_path):
         ("{}", "must hold at least one graph; got none"),
         ("[]", "must hold at least one graph; got none"),
         ("3", "must be a whole JSON object of graphs .* broken after 0 graphs"),
-        ("\ufeff", "broken after 0 graphs"),
+        ("\ufeff", "must be a file with content; got an empty file"),
         ("{", "broken after 0 graphs"),
         (json.dumps({"0": FIRST, "1": SECOND})[:-1], "broken after 2 graphs"),
         (json.dumps({"0": FIRST, "1": SECOND})[:-30], "broken after 1 graphs"),
