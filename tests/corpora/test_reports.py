@@ -1,8 +1,6 @@
 import gzip
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from collections import Counter
 
@@ -253,24 +251,6 @@ def test_parquet_of_times_out_of_range(tmp_path):
             parquet.write_table(pa.table([column, texts], names), path)
             with pytest.raises(InputError, match=rf"column '{names[0]}' of {path} must hold text( or numbers)?; got"):
                 read_reports(path)
-
-
-SHORT = """
-import sys
-from pathlib import Path
-from metric_oracle.corpora.tables import read_table
-read_table(Path(sys.argv[1]), "test")
-"""
-
-
-def test_processes_that_read_parquet_end_well(tmp_path):
-    path = tmp_path / "a.parquet"
-    pl.DataFrame({"id": range(1000), "text": ["A."] * 1000}).write_parquet(path)
-    command = [sys.executable, "-c", SHORT, str(path)]
-    for _ in range(12):
-        running = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
-        for process in running:
-            assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
 
 
 # MIMIC-CXR report files
