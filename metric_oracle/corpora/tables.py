@@ -46,15 +46,15 @@ class Table:
 
     Attributes
     ----------
-    path : the file, for messages
-    kind : "CSV", "TSV", "Parquet", "JSON" or "JSON Lines"
+    path : the file, or what holds the columns in memory, for messages
+    kind : "CSV", "TSV", "Parquet", "JSON" or "JSON Lines"; in memory what holds them
     names : the header; names may be empty or repeated
     columns : Arrow columns or lists, parallel to `names`
     keys : the keys of a JSON object, one a row, else None
     note : "" or "read as latin-1"
     """
 
-    path: Path
+    path: str | Path
     kind: str
     names: list[str]
     columns: Sequence[pa.ChunkedArray | list[Any]]
@@ -337,24 +337,32 @@ def _read_json(path: Path, text: str, note: str, function: str) -> Table:
     except (ValueError, RecursionError):
         msg = f"{function}: path must be JSON without endless numbers and nesting; got such in {path}. Repair it."
         raise InputError(msg) from None
+    table = table_of_objects(path, "JSON", data, note)
+    if table is None:
+        msg = (
+            f"{function}: path must be a JSON object of texts, an object of objects or a list of objects; "
+            f"got another layout in {path}. Convert it."
+        )
+        raise InputError(msg)
+    return table
+
+
+def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> Table | None:
+    """Return the table that dicts and lists make, as JSON has them; None for another layout."""
     if isinstance(data, dict) and data:
         keys, items = list(data), list(data.values())
         if all(isinstance(item, dict) for item in items):
-            return _from_records(path, "JSON", items, keys, note)
+            return _from_records(path, kind, items, keys, note)
         if all(isinstance(item, str) or is_missing(item) for item in items):
-            return Table(path, "JSON", ["text"], [items], len(items), keys, note)
+            return Table(path, kind, ["text"], [items], len(items), keys, note)
         if all(isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items):
             # R2Gen's annotation.json: split -> reports.
             records = [{**record, "split": name} for name, item in zip(keys, items, strict=True) for record in item]
             if records:
-                return _from_records(path, "JSON", records, None, note)
+                return _from_records(path, kind, records, None, note)
     elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
-        return _from_records(path, "JSON", data, None, note)
-    msg = (
-        f"{function}: path must be a JSON object of texts, an object of objects or a list of objects; "
-        f"got another layout in {path}. Convert it."
-    )
-    raise InputError(msg)
+        return _from_records(path, kind, data, None, note)
+    return None
 
 
 def _read_json_lines(path: Path, text: str, note: str, function: str) -> Table:
@@ -377,7 +385,9 @@ def _read_json_lines(path: Path, text: str, note: str, function: str) -> Table:
     return _from_records(path, "JSON Lines", records, None, note)
 
 
-def _from_records(path: Path, kind: str, records: list[dict[str, Any]], keys: list[str] | None, note: str) -> Table:
+def _from_records(
+    path: str | Path, kind: str, records: list[dict[str, Any]], keys: list[str] | None, note: str
+) -> Table:
     names = list(dict.fromkeys(name for record in records for name in record))
     return Table(
         path, kind, names, [[record.get(name) for record in records] for name in names], len(records), keys, note

@@ -84,8 +84,8 @@ def check_out(
         raise InputError(msg)
     outputs = [path, _signature_path(path)] if path.suffix.lower() == ".csv" else [path]
     for out in outputs:
-        for given in filter(None, inputs):
-            if any(_is_same(out, held) for held in (Path(given), _signature_path(Path(given)))):
+        for given in [Path(given) for given in inputs if given]:
+            if _is_same(out, given) or _is_same(out, _signature_path(given)):
                 msg = (
                     f"{function}: {argument} must be another file than the inputs; got {path}, which is one"
                     f"{'' if out == path else f' by its signature file {out}'}. Name another file."

@@ -360,7 +360,7 @@ def good(folder):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"section": "history"}, "section must be one of impression, findings; got 'history'"),
+        ({"section": "history"}, r"section must be one of impression, findings, findings\+impression; got 'history'"),
         ({"profile": "ifcc"}, "profile must be one of yu2023, mit; got 'ifcc'"),
         ({"split_file": "x.csv"}, "split must be given with split_file"),
         ({"split": "test", "split_file": "absent.csv"}, "split_file must be an existing file; got absent.csv"),
