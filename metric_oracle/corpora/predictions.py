@@ -25,7 +25,6 @@ from metric_oracle.corpora.reports import (
     sort_out,
 )
 from metric_oracle.corpora.tables import (
-    IMAGE_ID_NAMES,
     Table,
     canonical_ids,
     chexpert_studies,
@@ -348,12 +347,7 @@ def _text_name(table: Table, text_column: str | None) -> str:
 
 def _keys(table: Table, id_column: str | None = None) -> _Keys | None:
     """Return the ids of a table's rows, None where no column has an id name."""
-    lower = {name.lower(): name for name in table.names}
-    # R2Gen's annotation.json of MIMIC-CXR calls its images `id`.
-    is_image = {"id"} if {"id", "study_id"} <= lower.keys() and table.keys is None else set()
-    image_name = next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
-    if id_column is None and is_image:
-        id_column = lower["study_id"]
+    image_name = table.image_name
     found = table.id_cells(_NAME, id_column)
     if found is None:
         return None

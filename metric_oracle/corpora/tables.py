@@ -21,7 +21,7 @@ import pyarrow.parquet
 
 from metric_oracle.errors import InputError
 
-STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id")
+STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id", "query_id")  # the last one is our own results'
 IMAGE_ID_NAMES = ("dicom_id", "image_id", "path_to_image")
 ENDINGS = {
     ".csv": "CSV",
@@ -87,6 +87,13 @@ class Table:
             raise InputError(msg) from None
         return cells if is_text else [None if cell == "" else cell for cell in cells]
 
+    @property
+    def image_name(self) -> str | None:
+        """Return the column of image ids; R2Gen's annotation.json of MIMIC-CXR calls it `id`, beside `study_id`."""
+        lower = {name.lower(): name for name in self.names}
+        is_image = {"id"} if {"id", "study_id"} <= lower.keys() and self.keys is None else set()
+        return next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
+
     def id_cells(self, function: str, id_column: str | None = None) -> tuple[list[Any], str] | None:
         """Return the id cells and their column's name, or None where no column has an id name.
 
@@ -96,8 +103,11 @@ class Table:
             return self.column(id_column, function, "id_column"), id_column
         if self.keys is not None:
             return list(self.keys), "object key"
+        image_name = self.image_name
         for known in (STUDY_ID_NAMES, IMAGE_ID_NAMES):
             found = [name for name in self.names if name.lower() in known]
+            if known is STUDY_ID_NAMES and len(found) > 1:
+                found = [name for name in found if name != image_name]
             if len(found) > 1:
                 msg = (
                     f"{function}: id_column must be given where several columns can hold the ids; "

@@ -1,10 +1,7 @@
 """The answers of a search and the scores of pairs: fixed columns, the signature, and the files they go to."""
 
-import fcntl
-import glob
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.errors import InputError
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
@@ -195,10 +193,10 @@ def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
     try:
         with ExitStack() as stack:
             for place in places:
-                _remove_leftovers(place)
-            held = [_hold(beside, stack) for beside in besides]
+                remove_leftovers(place, f".{place.name}.", ".tmp")
+            files = [stack.enter_context(held(beside)) for beside in besides]
             yield besides
-            for file in held:
+            for file in files:
                 os.fsync(file)
             for beside, place in zip(besides[::-1], places[::-1], strict=True):
                 beside.replace(place)
@@ -211,27 +209,6 @@ def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
     finally:
         for beside in besides:
             beside.unlink(missing_ok=True)
-
-
-def _hold(beside: Path, stack: ExitStack) -> int:
-    """Make a file and lock it, so that others see that its writer lives; the lock goes with the process."""
-    file = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
-    stack.callback(os.close, file)
-    with suppress(OSError):  # some file systems have no locks
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return file
-
-
-def _remove_leftovers(place: Path) -> None:
-    """Remove the files of killed writers beside a path: those of the form of `replacing` that nobody holds."""
-    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
-        if not re.fullmatch(r"\d+", left.name[len(place.name) + 2 : -4]):
-            continue
-        with suppress(OSError), ExitStack() as stack:
-            file = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            stack.callback(os.close, file)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left.unlink()
 
 
 def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str) -> None:

@@ -159,6 +159,22 @@ def test_section_decides_between_columns(tmp_path):
     assert read_reports(path, text_column="report").texts == ["R."]
 
 
+def test_annotations_of_r2gen_for_mimic_cxr(tmp_path):
+    """Its `id` is the image, and one study has several."""
+    items = [
+        {"id": image, "study_id": study, "subject_id": 1, "report": text, "image_path": [f"{image}.jpg"]}
+        for image, study, text in (("d1", 50000001, "A."), ("d2", 50000001, "A."), ("d3", 50000002, "B."))
+    ]
+    path = write(tmp_path, "annotation.json", json.dumps({"train": items[2:], "test": items[:2]}))
+    assert pairs(read_reports(path)) == {"50000001": "A.", "50000002": "B."}
+    assert pairs(read_reports(path, split="test")) == {"50000001": "A."}
+
+
+def test_results_of_a_search_are_read(tmp_path):
+    path = write(tmp_path, "r.csv", "query_id,rank,row,candidate_id,score,text\ns50000001,1,3,x,0.5,A.\n")
+    assert pairs(read_reports(path)) == {"50000001": "A."}
+
+
 def test_id_column_can_be_named(tmp_path):
     path = write(tmp_path, "a.csv", "id,uid,report\nx,1,A.\n")
     assert read_reports(path, id_column="uid").ids == ["1"]
