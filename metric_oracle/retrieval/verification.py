@@ -9,6 +9,7 @@ from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.baselines import KINDS
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
@@ -46,6 +47,10 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         msg = f"verify: k in the signature must be an int of at least 1; got {k!r}. Retrieve again."
         raise InputError(msg)
+    baseline = signature.get("baseline")
+    if baseline is not None and baseline not in tuple(KINDS):
+        msg = f"verify: baseline in the signature must be one of {', '.join(KINDS)}; got {baseline!r}. Retrieve again."
+        raise InputError(msg)
     for name, value in (("sample", sample), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             msg = f"verify: {name} must be an int of at least 0; got {value!r}. Choose one."
@@ -76,7 +81,6 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     settings = {name: signature[_SETTINGS[name]] for name in record.settings if _SETTINGS[name] in signature}
     encoded = representation.encode(queries, **settings)
     score = load_reference(record)
-    baseline = signature.get("baseline")
     for query, row, value in zip(columns["query_id"], columns["row"], columns["score"], strict=True):
         unit = int(unit_of_row[row]) if 0 <= row < len(unit_of_row) else -1
         asked = encoded.item(int(encoded.which[position[query]]))
@@ -113,7 +117,7 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     for query, listed in answers.items():
         listed.sort()
         if baseline is not None:
-            if [rank for rank, *_ in listed] != list(range(1, k + 1)):
+            if len(listed) != k or [rank for rank, *_ in listed] != list(range(1, k + 1)):
                 msg = (
                     f"verify: the answers of query {shown_names([query])} must have the ranks 1 to {k}; got others. "
                     "The results were cut or altered: make them again."
@@ -151,4 +155,4 @@ def _is_ranked(answers: list[tuple], k: int, higher_is_better: bool) -> bool:
     ranks, rows, scores, _, fallback = zip(*answers, strict=True)
     order = [(-score if higher_is_better else score, row) for score, row in zip(scores, rows, strict=True)]
     order = order[1:] if fallback[0] else order
-    return ranks == tuple(range(1, k + 1)) and len(set(rows)) == k and order == sorted(order)
+    return len(ranks) == k and ranks == tuple(range(1, k + 1)) and len(set(rows)) == k and order == sorted(order)

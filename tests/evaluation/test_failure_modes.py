@@ -204,7 +204,8 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
     write_sheets(tmp_path / "t.csv", *given)
     with (tmp_path / "t.csv").open(newline="") as file:
         assert [float(row["p_value"]) for row in csv.DictReader(file)] == found.tests["p_value"].to_pylist()
-    assert json.loads((tmp_path / "t.csv.signature.json").read_text()) == found.signature
+    signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
+    assert {name: signature[name] for name in found.signature} == found.signature
 
 
 def test_chosen_categories_and_rate(rated, found):

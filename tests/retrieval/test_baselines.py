@@ -211,6 +211,7 @@ def test_expectations_are_written(world, tmp_path, ending):
     elif ending == ".csv":
         table = csv.read_csv(path)
         signature = json.loads((tmp_path / "e.csv.signature.json").read_text())
+        assert len(signature.pop("table_sha256")) == 64
     else:
         header, *records = map(json.loads, path.read_text().splitlines())
         table, signature = pa.Table.from_pylist(records), header["signature"]

@@ -246,6 +246,13 @@ def test_terms_of_another_kind(tmp_path, changes):
         read_weights(write(tmp_path, **changes))
 
 
+def test_a_name_that_cannot_be_printed(tmp_path):
+    with pytest.raises(
+        InputError, match=r"^retrieve: weights must be a JSON file that fit-composite writes, of format"
+    ):
+        read_weights(write(tmp_path, name="\ud800"))
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_numbers_that_are_not_finite(tmp_path, number):
     path = write(tmp_path, terms={"bleu": {"mean": 12345, "scale": 1, "weight": 1}})

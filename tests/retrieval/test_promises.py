@@ -107,14 +107,14 @@ def test_a_hundred_pairs_are_checked_evenly_spread(index, queries, monkeypatch):
 @pytest.mark.parametrize("wrong", range(0, 50, 7))
 def test_one_wrong_score_among_fifty_answers_is_found(index, queries, monkeypatch, wrong):
     cpu = import_module("metric_oracle.kernels.bleu.cpu")
-    real = cpu.search
+    real = cpu.Backend.search
 
-    def search_wrongly(representation, encoded, first, last, k, found, *rest, **options):
-        real(representation, encoded, first, last, k, found, *rest, **options)
+    def search_wrongly(self, corpus, batch, first, last, k, answers, workspace):
+        real(self, corpus, batch, first, last, k, answers, workspace)
         if first <= wrong < last:
-            found.scores[wrong] = np.nextafter(found.scores[wrong], 0)
+            answers.scores[wrong] = np.nextafter(answers.scores[wrong], 0)
 
-    monkeypatch.setattr(cpu, "search", search_wrongly)
+    monkeypatch.setattr(cpu.Backend, "search", search_wrongly)
     with pytest.raises(
         ExactnessError, match=r"^retrieve: bleu-2 of row \d+ must be the reference's .*\. This is a def"
     ):

@@ -1,4 +1,5 @@
 import math
+import resource
 import shutil
 
 import pyarrow as pa
@@ -202,6 +203,26 @@ def test_signature_with_another_k(index, queries, results, k):
     match = rf"^verify: k in the signature must be an int of at least 1; got {k!r}\. Retrieve again\.$"
     with pytest.raises(InputError, match=match):
         api.verify(index, Results(results.table, {**results.signature, "k": k}), queries)
+
+
+@pytest.mark.parametrize("baseline", [None, "random"])
+def test_signature_with_a_huge_k_takes_no_memory(index, queries, results, baseline):
+    signature = {**results.signature, "k": 10**9, "baseline": baseline}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(
+        ExactnessError, match=r"^verify: the answers of query '\d+' must (be|have the ranks 1 to) 10{9}"
+    ):
+        api.verify(index, Results(results.table, signature), queries)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+@pytest.mark.parametrize("baseline", ["x", "", 0, ["random"]])
+def test_signature_with_another_baseline(index, queries, results, baseline):
+    signature = {**results.signature, "baseline": baseline}
+    with pytest.raises(
+        InputError, match=r"^verify: baseline in the signature must be one of random, most-frequent, id"
+    ):
+        api.verify(index, Results(results.table, signature), queries)
 
 
 def test_signature_with_another_metric(index, queries, results):

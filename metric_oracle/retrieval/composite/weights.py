@@ -37,7 +37,7 @@ def read_weights(path: str | Path, function: str = "retrieve") -> Metric:
         version, direction, name = content["version"], content["direction"], content["name"]
     except (ValueError, TypeError, KeyError, RecursionError):
         known = False
-    if not known or not isinstance(name, str):
+    if not known or not isinstance(name, str) or not name.isprintable():  # half of a surrogate pair is not
         msg = (
             f"{function}: weights must be a JSON file that fit-composite writes, of format {FORMAT!r}; got another in "
             f'{path}. Fit one with "oracle fit-composite".'
