@@ -27,7 +27,15 @@ from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.chexbert import cpu as cosines
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import BLOCK, check_pairs, encode_queries, itself, most_frequent_row, signature
+from metric_oracle.retrieval.search import (
+    BLOCK,
+    check_pairs,
+    digest,
+    encode_queries,
+    itself,
+    most_frequent_row,
+    signature,
+)
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0
@@ -105,7 +113,8 @@ def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, *
         "text": pa.array(queries.texts, pa.large_string()),
     }
     table = _table(queries, 1, chosen, scores, components, text)
-    return Results(table, _signature(index, record, encoded, 1, {"baseline": "identity"}))
+    more = {"baseline": "identity", "references": digest(queries)}
+    return Results(table, _signature(index, record, encoded, 1, more))
 
 
 def nearest(
@@ -229,7 +238,7 @@ def _results(
         chosen["text"] = index.reports["text"].take(taken)
     components = {name: values[place] for name, values in components.items()}
     table = _table(queries, k, chosen, scores[place], components, text)
-    return Results(table, _signature(index, record, encoded, k, more))
+    return Results(table, _signature(index, record, encoded, k, {**more, "references": digest(queries)}))
 
 
 def _table(

@@ -1,6 +1,5 @@
 """Scores of aligned pairs: each query with the corpus row that it was given, and reports with a model's predictions."""
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.kernels.composite.score import composite
 from metric_oracle.metrics import METRICS, Metric, Term, get_metric
 from metric_oracle.retrieval.results import Scores
-from metric_oracle.retrieval.search import candidates, check_queries, subset
+from metric_oracle.retrieval.search import candidates, check_queries, digest, subset
 
 # Scored where nothing is asked for: the paper's, then one of each further kind. The rest are forms and parts of these.
 DEFAULT_METRICS = (
@@ -33,7 +32,9 @@ DEFAULT_METRICS = (
 # What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.
 _EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
-_MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
+MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
+# What of the settings of a search the signature of a metric records.
+SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
 # What both sides need, by representation.
 _OPTIONS = {
     "radgraph": "--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
@@ -127,7 +128,7 @@ def score_rows(
         "kind": "scores",
         "system": system,
         "metrics": {record.name: _signature(record, index, used) for record in records},
-        "references": _digest(queries),
+        "references": digest(queries),
         "n": n,
         "version": version("metric-oracle"),
     }
@@ -254,7 +255,7 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
     """Return what reproduces the scores of a metric, whatever system was scored."""
     content = index.content["representations"]
     made = {
-        kind: {name: content[kind][name] for name in _MADE if content[kind].get(name) is not None}
+        kind: {name: content[kind][name] for name in MADE if content[kind].get(name) is not None}
         for kind in record.representations
     }
     settings = used.get("bertscore" if "bertscore" in record.representations else record.representation, {})
@@ -263,18 +264,8 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
-        **{name: settings[name] for name in ("idf", "rescaled", "truncated_queries", "prevalence") if name in settings},
+        **{name: settings[name] for name in SETTINGS if name in settings},
     }
-
-
-def _digest(queries: Inputs) -> str:
-    """Return the SHA-256 over the sorted ids and texts."""
-    hasher = hashlib.sha256()
-    for strings in sorted(zip(queries.ids, queries.texts, strict=True)):
-        for string in strings:
-            raw = string.encode("utf-8", "surrogatepass")
-            hasher.update(b"%d:" % len(raw) + raw)
-    return hasher.hexdigest()
 
 
 # References and predictions

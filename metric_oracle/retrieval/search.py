@@ -1,5 +1,6 @@
 """The oracle: for every query the best rows of the corpus under a metric, exactly."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -136,7 +137,12 @@ def retrieve(
     components = _components(record, representation, encoded, found)
     return Results(
         _table(index, queries, encoded.which, found, fallback, components, text),
-        {**signature(index, record, backend, int(k)), **getattr(encoded, "settings", {}), **stages},
+        {
+            **signature(index, record, backend, int(k)),
+            **getattr(encoded, "settings", {}),
+            "references": digest(queries),
+            **stages,
+        },
     )
 
 
@@ -154,6 +160,16 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
         "ties": "lowest row first",
         "version": version("metric-oracle"),
     }
+
+
+def digest(queries: Inputs) -> str:
+    """Return the SHA-256 over the sorted ids and texts."""
+    hasher = hashlib.sha256()
+    for strings in sorted(zip(queries.ids, queries.texts, strict=True)):
+        for string in strings:
+            raw = string.encode("utf-8", "surrogatepass")
+            hasher.update(b"%d:" % len(raw) + raw)
+    return hasher.hexdigest()
 
 
 def subset(inputs: Inputs, chosen: np.ndarray) -> Inputs:

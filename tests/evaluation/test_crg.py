@@ -11,7 +11,7 @@ from rich.console import Console
 from metric_oracle.corpora.vectors import LABELS, read_label_table
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.crg import parse_levels, score_crg
-from metric_oracle.evaluation.tables import crg_table
+from metric_oracle.presentation.terminal import crg_table
 from metric_oracle.retrieval.results import Results, check_out
 
 COUNTS = {"RadFM": (550, 9985, 1766, 42401, 0.335), "CT2Rep": (1561, 8974, 1804, 42363, 0.359),

@@ -9,14 +9,17 @@ from scipy import stats
 
 from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.evaluation.failure_modes import (
-    _scientific,
-    benjamini_hochberg,
-    failure_modes,
-    plot_failure_modes,
-    pooled_t_tests,
+from metric_oracle.evaluation.failure_modes import failure_modes, pooled_t_tests
+from metric_oracle.evaluation.statistics import benjamini_hochberg
+from metric_oracle.presentation.paper_table import write_tables
+from metric_oracle.presentation.ratings_layout import (
+    failure_mode_tables,
+    family_tables,
+    found_table,
+    mean_tables,
+    scientific,
 )
-from metric_oracle.evaluation.sheets import write_sheets
+from metric_oracle.presentation.ratings_plots import plot_failure_modes
 
 CANDIDATES = ("bleu", "s_emb", "bertscore", "radgraph")
 # Table S4 of Yu et al., Patterns 2023: p-value, critical value and decision as printed, for BLEU > CheXbert, BLEU >
@@ -64,9 +67,9 @@ def test_published_critical_values_and_decisions(table):
     cells = TABLE_S4[table].split()
     p_values, critical, decisions = [float(p) for p in cells[::3]], cells[1::3], cells[2::3]
     computed, significant = benjamini_hochberg(p_values, 0.01)
-    assert [_scientific(value) for value in computed] == critical
+    assert [scientific(value) for value in computed] == critical
     assert ["NY"[int(some)] for some in significant] == decisions
-    assert [_scientific(p) for p in p_values] == cells[::3]
+    assert [scientific(p) for p in p_values] == cells[::3]
 
 
 def test_the_misprint_of_table_s4a():
@@ -136,7 +139,7 @@ def test_less_is_more_read_backwards(rated, found):
         assert r["p_value"] == pytest.approx(mirrored["p_value"], rel=1e-12)
         assert r["t"] == -mirrored["t"]
         assert r["significant"] == mirrored["significant"]
-    assert "BLEU < CheXbert" in [row[0] for row in less.test_sheets()[0].rows]
+    assert "BLEU < CheXbert" in [row[0] for row in family_tables(less)[0].rows]
 
 
 def test_both_layouts_give_one_result(rated, found):
@@ -171,37 +174,42 @@ def test_a_category_without_errors(tmp_path):
 
 
 def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
-    total, significant, *families = found.sheets()
-    assert total.header == ["", *(f"Error {i}" for i in range(1, 7)), "Total"]
+    total, significant, *families = failure_mode_tables(found)
+    assert total.columns == [*(f"Error {i}" for i in range(1, 7)), "Total"]
     assert [row[0] for row in total.rows] == ["BLEU", "CheXbert", "BERTScore", "RadGraph"]
     errors = rated.counts.sum(axis=(2, 4)) / 6
-    assert total.rows[2][3] == f"{errors[:, 2, 2].mean():.3f}"
-    assert [row[-1] for row in total.rows] == [f"{errors[:, c].sum(axis=-1).mean():.3f}" for c in range(4)]
-    assert significant.rows[0][1] == f"{rated.counts[:, 0, :, 0, 1].mean():.3f}"
+    assert total.rows[2][1][2].lines[0] == f"{errors[:, 2, 2].mean():.3f}"
+    assert [cells[-1].lines[0] for _, cells in total.rows] == [
+        f"{errors[:, c].sum(axis=-1).mean():.3f}" for c in range(4)
+    ]
+    assert significant.rows[0][1][0].lines[0] == f"{rated.counts[:, 0, :, 0, 1].mean():.3f}"
     assert total.notes[0] == "Mean over 6 radiologists and 50 studies."
     assert "Error 1: false prediction of finding; Error 2: omission of finding" in total.notes[1]
     assert len(families) == 12
     assert families[1].title == "Error 1 (false prediction of finding): number of clinically significant errors"
-    assert families[0].header == ["", "p-value", "critical value, FDR 0.01", "significant"]
+    assert families[0].columns == [
+        "p-value", "critical value, FDR 0.01", "significant", "rate ratio", "p by study", "significant by study",
+    ]  # fmt: skip
     assert [row[0] for row in families[0].rows[:4]] == [
         "BLEU > CheXbert", "BLEU > BERTScore", "BLEU > RadGraph", "CheXbert > BLEU",
     ]  # fmt: skip
     first = found.tests.to_pylist()[0]
-    assert families[0].rows[0][1:] == [
-        _scientific(first["p_value"]), _scientific(first["critical_value"]), "Y" if first["significant"] else "N",
+    assert [cell.lines[0] for cell in families[0].rows[0][1][:3]] == [
+        scientific(first["p_value"]), scientific(first["critical_value"]), "Y" if first["significant"] else "N",
     ]  # fmt: skip
-    short = found.found_sheet()
-    assert len(short.rows) == sum(found.tests["significant"].to_pylist())
-    assert f"{len(short.rows)} of 144 one-sided t tests, 12 families of 12, Benjamini-Hochberg at a" in short.notes[0]
+    short = found_table(found)
+    n = sum(found.tests["significant"].to_pylist())
+    assert sum(cells[6].lines == ("Y",) for _, cells in short.rows) == n
+    assert f"{n} of 144 one-sided t tests, 12 families of 12, Benjamini-Hochberg at a" in short.notes[0]
 
-    given = (found.sheets(), found.tests, found.signature, "failure_modes")
-    write_sheets(tmp_path / "t.md", *given)
-    assert (tmp_path / "t.md").read_text().count("| --- |") == 14
-    write_sheets(tmp_path / "t.tex", *given)
+    given = (failure_mode_tables(found), found.tests, found.signature, "failure_modes")
+    write_tables(tmp_path / "t.md", *given)
+    assert (tmp_path / "t.md").read_text().count("|---|--:|") == 14
+    write_tables(tmp_path / "t.tex", *given)
     text = (tmp_path / "t.tex").read_text()
-    assert r"BLEU $>$ CheXbert & " in text
+    assert r"BLEU \textgreater{} CheXbert & " in text
     assert text.splitlines()[-1] == f"% signature: {json.dumps(found.signature)}"
-    write_sheets(tmp_path / "t.csv", *given)
+    write_tables(tmp_path / "t.csv", *given)
     with (tmp_path / "t.csv").open(newline="") as file:
         assert [float(row["p_value"]) for row in csv.DictReader(file)] == found.tests["p_value"].to_pylist()
     assert json.loads((tmp_path / "t.csv.signature.json").read_text()) == found.signature
@@ -211,9 +219,9 @@ def test_chosen_categories_and_rate(rated, found):
     some = failure_modes(rated.long, categories=["3", "1", "3"], rate=0.2)
     assert some.signature["categories"] == ["3", "1"]
     assert some.tests.num_rows == 48
-    assert [sheet.title.split(" (")[0] for sheet in some.test_sheets()] == ["Error 3", "Error 3", "Error 1", "Error 1"]
-    assert some.test_sheets()[0].header[2] == "critical value, FDR 0.2"
-    assert len(some.mean_sheets()[0].header) == 8
+    assert [table.title.split(" (")[0] for table in family_tables(some)] == ["Error 3", "Error 3", "Error 1", "Error 1"]
+    assert family_tables(some)[0].columns[1] == "critical value, FDR 0.2"
+    assert len(mean_tables(some)[0].columns) == 7
     wide = {(r["errors"], r["category"], r["a"], r["b"]): r["significant"] for r in some.tests.to_pylist()}
     strict = {key: s for r in found.tests.to_pylist() if (key := (r["errors"], r["category"], r["a"], r["b"])) in wide
               for s in [r["significant"]]}  # fmt: skip

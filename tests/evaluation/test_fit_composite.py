@@ -10,13 +10,12 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import cli
-from metric_oracle.errors import BackendError, InputError
-from metric_oracle.evaluation.composite import fit_composite
-from metric_oracle.evaluation.tables import composite_table
+from metric_oracle.errors import InputError
+from metric_oracle.evaluation.fit_composite import fit_composite
 from metric_oracle.metrics import get_metric
+from metric_oracle.presentation.terminal import composite_table
 from metric_oracle.retrieval.composite import read_weights
 
-pytest.importorskip("sklearn")
 V0 = get_metric("radcliq:v0").recorded
 N, STUDIES = 200, 50  # ReXVal's: four candidates for each of 50 studies
 
@@ -248,11 +247,3 @@ def test_columns_that_are_not_there(tmp_path):
 def test_no_table(tmp_path):
     with pytest.raises(InputError, match=r"^fit_composite: table must be an existing file; got .*\. Check the name\.$"):
         fit_composite(tmp_path / "none.csv")
-
-
-def test_without_scikit_learn(tmp_path, monkeypatch):
-    path = write(tmp_path / "pairs.csv", made_with_v0())
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    match = r"^fit_composite: scikit-learn must be installed; got no module sklearn\. Install the extra: pip "
-    with pytest.raises(BackendError, match=match):
-        fit_composite(path)

@@ -16,9 +16,9 @@ from rich.console import Console
 
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation.comparison import compare
-from metric_oracle.evaluation.plots import draw, write_plot
-from metric_oracle.evaluation.publication import csv_text, jsonl, latex, markdown, plain, write
-from metric_oracle.evaluation.tables import comparison_tables
+from metric_oracle.presentation.comparison_layout import csv_text, jsonl, latex, layout, markdown, write
+from metric_oracle.presentation.comparison_plot import draw, write_plot
+from metric_oracle.presentation.paper_table import plain
 from metric_oracle.retrieval.results import Results, Scores, read_scores
 
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "rouge-l", "radcliq")
@@ -143,7 +143,7 @@ def test_csv_and_json_lines_have_every_digit(comparison):
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_terminal(comparison, width):
     console = Console(width=width, record=True, file=io.StringIO(), color_system=None)
-    for part in comparison_tables(comparison, width):
+    for part in layout(comparison):
         console.print(part)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= width
