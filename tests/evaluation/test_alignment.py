@@ -1,7 +1,9 @@
 import csv
+import dataclasses
 import io
 import json
 import sys
+from itertools import combinations
 
 import numpy as np
 import pyarrow.compute as pc
@@ -9,11 +11,14 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from metric_oracle import api
 from metric_oracle.corpora.raters import Ratings, read_ratings
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation import alignment
 from metric_oracle.evaluation.alignment import MEAN, align
-from metric_oracle.evaluation.rank_agreement import draw, side, spearman, tau_b
+from metric_oracle.evaluation.rank_agreement import accuracy, draw, side, spearman, tau_b, tau_within
+from metric_oracle.evaluation.rater_agreement import intraclass
 from metric_oracle.presentation import ratings_plots
 from metric_oracle.presentation.paper_table import latex, markdown, write_tables
 from metric_oracle.presentation.ratings_layout import alignment_tables
@@ -428,3 +433,187 @@ def test_options(rated):
         InputError, match=r"^align: samples must be left out with Ratings; got both\. Give them to read_rat"
     ):
         align(ratings, rated.scores, samples=rated.samples)
+
+
+# Within studies, between metrics, between raters
+
+
+def test_agreement_within_studies_by_hand():
+    """Resample by resample: the pairs of candidates of one study, each study as often as it was drawn."""
+    rng = np.random.default_rng(12)
+    x, y = rng.integers(0, 4, 24), rng.integers(0, 3, 24)
+    studies = [str(s) for s in rng.integers(0, 7, 24)]
+    drawn = draw(studies, 30, 2)
+    found = {f: f(side(x, drawn), side(y, drawn), drawn) for f in (tau_within, accuracy)}
+    names = list(dict.fromkeys(studies))
+    for b, times in enumerate(drawn.studies):
+        both = untied_x = untied_y = right = 0.0
+        for i, j in [pair for pair in combinations(range(24), 2) if studies[pair[0]] == studies[pair[1]]]:
+            w, dx, dy = times[names.index(studies[i])], np.sign(x[i] - x[j]), np.sign(y[i] - y[j])
+            both, untied_x, untied_y = both + w * dx * dy, untied_x + w * abs(dx), untied_y + w * abs(dy)
+            right += w * abs(dy) * (1.0 if dx == dy else 0.5 if dx == 0 else 0.0)
+        for function, value, exists in (
+            (tau_within, both / np.sqrt(untied_x * untied_y or 1), untied_x * untied_y),
+            (accuracy, right / (untied_y or 1), untied_y),
+        ):
+            assert np.isnan(found[function][b]) if not exists else found[function][b] == pytest.approx(value)
+    assert np.isfinite(found[tau_within]).any()
+
+
+def test_what_pools_studies_and_what_does_not(tmp_path):
+    """A metric that only tells hard studies from easy ones agrees over all pairs, and not within studies."""
+    rng = np.random.default_rng(13)
+    hard = np.repeat(rng.integers(0, 9, 25), 4)
+    counts = hard + rng.integers(0, 3, 100)
+    scores = -hard + rng.normal(0, 0.1, 100)
+    found = small(tmp_path, counts, scores, studies=[f"s{i // 4:02}" for i in range(100)])
+    of = {name: record(found, "x", "total", MEAN, name) for name in ("tau-b", "tau-b within studies")}
+    assert of["tau-b"]["low"] > 0.5
+    assert of["tau-b within studies"]["low"] < 0 < of["tau-b within studies"]["high"]
+    accurate = record(found, "x", "total", MEAN, "pairwise accuracy")
+    assert accurate["low"] < 0.5 < accurate["high"]
+    # One pair a study: nothing to compare within.
+    alone = small(tmp_path, counts[:8], scores[:8], studies=[f"s{i}" for i in range(8)])
+    assert record(alone, "x", "total", MEAN, "pairwise accuracy")["value"] is None
+    assert len(alignment_tables(alone)) == 2
+
+
+@pytest.mark.parametrize("n_studies", [4, 14])
+def test_bca_of_few_studies_is_scipys(n_studies):
+    """Of four studies a tenth of the resamples ties with the sample: the mid-rank decides."""
+    rng = np.random.default_rng(14)
+    x, y = rng.permutation(2.0 * np.arange(2 * n_studies)), rng.permutation(2 * n_studies)
+    drawn = draw([str(i // 2) for i in range(2 * n_studies)], 400, 3)
+    values = tau_b(side(x, drawn), side(y, drawn), drawn)
+    found = alignment.agreement("tau-b", values, drawn)
+    assert found["degenerate"] == 0
+    assert (np.abs(values[:400] - values[-1]) < 1e-12).sum() > (20 if n_studies == 4 else -1)
+
+    def of_studies(studies):
+        pairs = np.concatenate([[2 * int(s), 2 * int(s) + 1] for s in studies])
+        return np.round(stats.kendalltau(x[pairs], y[pairs]).statistic, 12)
+
+    theirs = stats.bootstrap(
+        (np.arange(n_studies),), of_studies, n_resamples=400, vectorized=False, method="bca",
+        rng=np.random.default_rng(3),
+    ).confidence_interval  # fmt: skip
+    assert [found["bca_low"], found["bca_high"]] == pytest.approx(list(theirs), abs=1e-10)
+
+
+def worlds(n, noise_a, noise_b, seed):
+    """Yield signs of two metrics and of errors of 50 studies x 4, all sharing a part that a study has."""
+    rng = np.random.default_rng(seed)
+    studies = [str(i // 4) for i in range(200)]
+    for repetition in range(n):
+        errors = np.repeat(rng.gamma(2, 1, 50), 4) + rng.gamma(1, 1, 200)
+        common = rng.normal(0, 1.2, 200)
+        a, b = (-errors + common + rng.normal(0, noise, 200) for noise in (noise_a, noise_b))
+        drawn = draw(studies, 400, repetition)
+        yield [tau_b(side(one, drawn), side(-errors, drawn), drawn) for one in (a, b)]
+
+
+def test_the_difference_of_two_metrics_is_found_where_intervals_overlap():
+    """Two metrics that share what they miss: their intervals overlap, the paired difference is plain."""
+    found = overlapping = 0
+    for a, b in worlds(40, 0.5, 1.1, seed=15):
+        ends = [np.quantile(one[:400], [0.025, 0.975]) for one in (a, b)]
+        overlapping += ends[0][0] <= ends[1][1]
+        found += alignment.bootstrap_p(a[:400] - b[:400]) < 0.05
+    assert found >= 28  # of 40
+    assert overlapping >= 36
+
+
+def test_equal_metrics_are_seldom_called_different():
+    found = sum(alignment.bootstrap_p(a[:400] - b[:400]) < 0.05 for a, b in worlds(100, 0.8, 0.8, seed=16))
+    assert found <= 10  # 5 expected, with a standard error of 2.2
+
+
+def test_differences_are_those_of_the_resampled_values(rated, aligned):
+    rows = aligned.differences.to_pylist()
+    assert len(rows) == 4 * 2 * 6
+    columns = {"bleu": scores_of(rated, "bleu"), "poor": scores_of(rated, "poor")}
+    ratings = read_ratings(rated.long)
+    drawn = draw(ratings.studies, 1000, 0)
+    errors = side(-ratings.errors("significant").sum(axis=(1, 2)), drawn)
+    between = np.subtract(*(tau_b(side(x, drawn), errors, drawn) for x in columns.values()))
+    keys = {"statistic": "tau-b", "errors": "significant", "a": "bleu", "b": "poor"}
+    (row,) = [r for r in rows if all(r[key] == value for key, value in keys.items())]
+    assert row["difference"] == pytest.approx(between[-1], abs=1e-12)
+    assert [row["low"], row["high"]] == pytest.approx(np.quantile(between[:1000], [0.025, 0.975]), abs=1e-12)
+    assert row["p_value"] == 2 / 1001
+    same = [r for r in rows if (r["a"], r["b"]) == ("RadCliQ-v1", "crepe")]  # one column twice
+    assert {(r["difference"], r["p_value"]) for r in same} == {(0.0, 1.0)}
+    for statistic in ("tau-b", "spearman", "tau-b within studies", "pairwise accuracy"):
+        family = [r for r in rows if r["statistic"] == statistic]
+        assert [r["p_adjusted"] for r in family] == pytest.approx(
+            stats.false_discovery_control([r["p_value"] for r in family])
+        )
+    one = align(rated.long, rated.scores, directions=POOR, paired=[("poor", "bleu")], resamples=100)
+    assert one.differences["a"].to_pylist() == ["poor"] * 8
+    for paired, match in (
+        ([("bleu", "GREEN")], r"^align: paired must name two metrics of bleu, poor, .*; got 'bleu' and 'GREEN'\."),
+        ([("bleu", "bleu")], r"^align: paired must name two metrics of .*; got 'bleu' and 'bleu'\. Correct"),
+        ([("bleu", "poor"), ("poor", "bleu")], r"^align: paired must name each pair once; got one twice\. A repeated"),
+    ):
+        with pytest.raises(InputError, match=match):
+            align(rated.long, rated.scores, directions=POOR, paired=paired)
+
+
+def test_intraclass_correlations_by_hand():
+    """Shrout and Fleiss (1979), table 2: six targets, four judges; ICC(2,1) = .29, ICC(2,4) = .62 in table 4."""
+    counts = np.array([[9, 6, 8, 7, 10, 6], [2, 1, 4, 1, 5, 2], [5, 3, 6, 2, 6, 4], [8, 2, 8, 6, 9, 7]])
+    one, mean = intraclass(counts, np.ones((1, 6)))
+    # Mean squares of their table 3: targets 11.24, judges 32.49, error 1.02.
+    rows, raters, rest = 56.208333333 / 5, 97.458333333 / 3, 15.291666667 / 15
+    assert one[0] == pytest.approx((rows - rest) / (rows + 3 * rest + 4 * (raters - rest) / 6), rel=1e-9)
+    assert mean[0] == pytest.approx((rows - rest) / (rows + (raters - rest) / 6), rel=1e-9)
+    assert (round(one[0], 2), round(mean[0], 2)) == (0.29, 0.62)
+    repeated = intraclass(counts.repeat([2, 0, 1, 1, 3, 1], axis=1), np.ones((1, 8)))
+    assert np.ravel(intraclass(counts, np.array([[2.0, 0, 1, 1, 3, 1]]))) == pytest.approx(np.ravel(repeated))
+    assert np.isnan(np.ravel(intraclass(np.full((3, 4), 2), np.ones((1, 4))))).all()
+
+
+def test_raters_among_themselves(rated, aligned):
+    rows = {(r["errors"], r["statistic"]): r for r in aligned.raters.to_pylist()}
+    assert len(rows) == 2 * 6
+    counts = rated.counts.sum(axis=(3, 4)).reshape(200, 6)
+    left_out = [stats.kendalltau(counts[:, r], np.delete(counts, r, axis=1).sum(axis=1)).statistic for r in range(6)]
+    found = rows["total", "leave-one-rater-out tau-b"]
+    assert found["value"] == pytest.approx(np.mean(left_out), abs=1e-12)
+    assert found["low"] < found["value"] < found["high"]
+    assert rows["total", "ICC(A,1)"]["value"] < rows["total", "ICC(A,k)"]["value"]
+    assert "raters among themselves" in {r["rater"] for r in aligned.records()}
+
+
+def test_one_rater_has_no_agreement(tmp_path):
+    found = small(tmp_path, [0, 1, 2, 3], [4, 3, 2, 1])
+    assert found.raters.num_rows == 0
+    assert found.warnings() == ["Fewer than 20 studies (2): the intervals are too short."]
+    assert found.warnings()[0] in alignment_tables(found)[0].notes
+
+
+# Files of `oracle score`, and the texts themselves
+
+
+def test_a_file_of_scores_gives_its_metrics_and_not_their_components(rated, tmp_path):
+    ratings = read_ratings(rated.long, samples=rated.samples)
+    sides = [Reports(ratings.pairs, texts, "", {}, {}) for texts in (ratings.references, ratings.predictions)]
+    made = api.score(*sides, ["bleu", "rouge-l"], system="x")
+    for ending in ("parquet", "csv"):
+        made.write(tmp_path / f"s.{ending}")
+        found = align(rated.long, tmp_path / f"s.{ending}", resamples=100)
+        assert list(found.scores) == ["bleu-2", "rouge-l"]
+    aliased = align(rated.long, tmp_path / "s.parquet", metrics=["bleu"], resamples=100)
+    assert list(aliased.scores) == ["bleu-2"]
+    part = "bleu-2.precision_1"
+    asked = align(rated.long, tmp_path / "s.csv", metrics=[part], directions={part: "higher"}, resamples=100)
+    assert list(asked.scores) == [part]
+    # The same from the texts.
+    again = align(rated.long, samples=rated.samples, metrics=["bleu", "rouge-l"], resamples=100)
+    assert all(np.array_equal(again.scores[name], found.scores[name]) for name in found.scores)
+    assert again.table.equals(found.table)
+    assert again.signature["scored"]["bleu-2"] == made.signature["metrics"]["bleu-2"]
+    lacking = dataclasses.replace(ratings, predictions=[None, *ratings.predictions[1:]])
+    match = r"^align: samples must hold both texts of every pair to score them; got 1 without, first '0/bleu'\."
+    with pytest.raises(InputError, match=match):
+        align(lacking)

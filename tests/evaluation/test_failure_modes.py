@@ -9,7 +9,7 @@ from scipy import stats
 
 from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.evaluation.failure_modes import failure_modes, pooled_t_tests
+from metric_oracle.evaluation.failure_modes import failure_modes, pooled_t_tests, study_test
 from metric_oracle.evaluation.statistics import benjamini_hochberg
 from metric_oracle.presentation.paper_table import write_tables
 from metric_oracle.presentation.ratings_layout import (
@@ -276,3 +276,87 @@ def test_errors(rated, tmp_path):
     match = r"^failure_modes: ratings must hold at least 2 points \(rater x study\) of each candidate type; got 1\."
     with pytest.raises(InputError, match=match):
         failure_modes(path)
+
+
+# By study
+
+
+def test_the_test_by_study_is_scipys(rated, found):
+    for r in found.tests.to_pylist():
+        a, b = (points(rated, r["errors"], r[side], r["category"]).reshape(50, 6).mean(axis=1) for side in ("a", "b"))
+        expected = stats.ttest_rel(a, b, alternative="greater")
+        assert [r["study_t"], r["study_p_value"]] == pytest.approx([expected.statistic, expected.pvalue], rel=1e-9)
+        assert r["rate_ratio"] == pytest.approx(a.mean() / b.mean())
+        assert r["ratio_low"] < r["rate_ratio"] < r["ratio_high"]
+        assert r["study_significant"] == (r["study_p_adjusted"] <= 0.01)
+    for kind in ("total", "significant"):
+        family = [r for r in found.tests.to_pylist() if (r["errors"], r["category"]) == (kind, "2")]
+        assert [r["study_p_adjusted"] for r in family] == pytest.approx(
+            stats.false_discovery_control([r["study_p_value"] for r in family])
+        )
+    assert "by study" in found.summary()
+
+
+def test_the_interval_of_a_rate_ratio_by_hand():
+    """The variance of log(a / b) is that of a sum over studies: (a_s / a - b_s / b) / S."""
+    a, b = np.array([2.0, 0, 1, 3]), np.array([1.0, 1, 0, 2])
+    found = study_test(a, b, "more")
+    influence = np.array([2 / 1.5 - 1, -1.0, 1 / 1.5, 2 - 2])
+    half = 3.182446305284263 * np.sqrt((influence**2).sum() / 12)  # the 97.5 % point of Student's t, 3 degrees
+    assert [found["rate_ratio"], found["ratio_low"], found["ratio_high"]] == pytest.approx(
+        [1.5, 1.5 * np.exp(-half), 1.5 * np.exp(half)]
+    )
+
+
+def test_studies_without_variation():
+    zeros, ones = np.zeros(4), np.ones(4)
+    assert study_test(zeros, zeros, "more") == {
+        "study_t": 0.0, "study_p_value": 1.0, "rate_ratio": None, "ratio_low": None, "ratio_high": None,
+    }  # fmt: skip
+    assert (study_test(ones, zeros, "more")["study_p_value"], study_test(ones, zeros, "less")["study_p_value"]) == (
+        0,
+        1,
+    )
+    assert set(study_test(ones[:1], zeros[:1], "more").values()) == {None}
+
+
+def test_size_where_raters_agree_and_where_studies_differ():
+    """Equal candidates: the paper's test errs in both directions, the one by study does not. 5 % is nominal."""
+    rng = np.random.default_rng(17)
+    sizes = {}
+    for name, (of_study, of_candidate) in {"raters agree": (0.0, 1.0), "studies differ": (1.0, 0.0)}.items():
+        rejected = np.zeros(2)
+        for _ in range(400):
+            shared = rng.normal(0, 1, (50, 1, 1)) * of_study + rng.normal(0, 1, (50, 2, 1)) * of_candidate
+            counts = rng.poisson(np.exp(shared - 0.5).repeat(6, axis=2)).astype(float)
+            a, b = counts[:, 0], counts[:, 1]
+            _, p = pooled_t_tests([a.ravel()], [b.ravel()], "more")
+            by_study = study_test(a.mean(axis=1), b.mean(axis=1), "more")["study_p_value"]
+            rejected += [p[0] < 0.05, by_study < 0.05]
+        sizes[name] = rejected / 400
+    assert sizes["raters agree"][0] > 0.12
+    assert sizes["studies differ"][0] < 0.03
+    assert all(0.02 < by_study < 0.08 for _, by_study in sizes.values())
+
+
+def test_coverage_of_the_rate_ratio():
+    rng = np.random.default_rng(18)
+    held = 0
+    for _ in range(400):
+        shared = np.exp(rng.normal(-0.2, 0.6, (50, 1)))
+        a, b = (rng.poisson(rate * shared.repeat(6, axis=1)).mean(axis=1) for rate in (1.5, 1.0))
+        found = study_test(a, b, "more")
+        held += found["ratio_low"] <= 1.5 <= found["ratio_high"]
+    assert 368 <= held <= 392  # 380 expected, with a standard error of 4.4
+
+
+def test_candidates_that_share_one_study(tmp_path):
+    lines = ["study,system,rater,category,significant,count"]
+    lines += [f"1,{c},{r},1,{g},{r * (c == 'x')}" for c in "xy" for r in (0, 1, 2) for g in (0, 1)]
+    (tmp_path / "r.csv").write_text("\n".join(lines))
+    found = failure_modes(tmp_path / "r.csv")
+    row = found.tests.to_pylist()[0]
+    assert row["p_value"] < 1
+    assert row["study_p_value"] is row["rate_ratio"] is row["study_p_adjusted"] is None
+    assert [cell.lines for cell in family_tables(found)[0].rows[0][1][3:]] == [("–",)] * 3
+    assert found.warnings()[0] in family_tables(found)[0].notes + mean_tables(found)[0].notes
