@@ -1,6 +1,6 @@
 """Imports point one way; what must stay light, stays light.
 
-    cli -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
+    cli -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
 
 `api` is the public functions: the demo in `evaluation` calls them as a user would, never the other way round. `corpora`
 feeds `indexes`; `metrics` and `errors` are leaves that everything but the kernels may use. Kernels know no Arrow, no
@@ -29,8 +29,9 @@ ALLOWED = {
     "indexes": LEAVES | {"corpora", "encoders", "kernels"},
     "retrieval": LEAVES | {"corpora", "indexes", "kernels"},
     "evaluation": LEAVES | {"corpora", "indexes", "kernels", "retrieval", "api"},
+    "presentation": LEAVES | {"corpora", "indexes", "retrieval", "api", "evaluation"},
     "api": LEAVES | {"corpora", "indexes", "retrieval"},
-    "cli": LEAVES | {"corpora", "evaluation", "api", "indexes", "retrieval"},
+    "cli": LEAVES | {"corpora", "presentation", "evaluation", "api", "indexes", "retrieval"},
     "": {"api", "corpora", "errors", "evaluation"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
@@ -132,9 +133,12 @@ def test_no_import_points_up():
         ("indexes/__init__.py", "from ..retrieval import search"),
         ("corpora/reports.py", "import metric_oracle.indexes.index"),
         ("retrieval/search.py", "from metric_oracle.api import retrieve"),
-        ("retrieval/search.py", "from metric_oracle.evaluation import tables"),
+        ("retrieval/search.py", "from metric_oracle.evaluation import study"),
+        ("evaluation/study.py", "from metric_oracle.presentation import comparison_layout"),
+        ("presentation/terminal.py", "from metric_oracle import cli"),
+        ("presentation/terminal.py", "from metric_oracle.kernels import topk"),
         ("retrieval/search.py", "import tests.conftest"),
-        ("evaluation/tables.py", "if True:\n    from metric_oracle import cli"),
+        ("evaluation/study.py", "if True:\n    from metric_oracle import cli"),
         ("api.py", "from metric_oracle.cli import main"),
         ("api.py", "from metric_oracle import evaluation"),
         ("metrics.py", "import numpy"),
@@ -159,7 +163,7 @@ def test_the_checker_rejects(path, source):
         ("kernels/bleu/reference.py", "import numpy\nfrom collections import Counter\nfrom .score import bleu"),
         ("kernels/bertscore/cuda.py", "from .cpu import search\ndef f():\n    import torch"),
         ("indexes/chexbert.py", "import faiss\nfrom metric_oracle.kernels._overlap import Features"),
-        ("cli.py", "from metric_oracle import api\nfrom metric_oracle.evaluation import tables"),
+        ("cli.py", "from metric_oracle import api\nfrom metric_oracle.presentation import terminal"),
         ("retrieval/search.py", "import_module(f'metric_oracle.kernels.{kernel}.cpu')"),
     ],
 )

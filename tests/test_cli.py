@@ -21,7 +21,7 @@ from rich.console import Console
 from metric_oracle import api, cli
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.tables import answers_table, info_table
+from metric_oracle.presentation.terminal import answers_table, info_table
 from metric_oracle.retrieval.results import read_results
 from support import SECRET
 

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import api
-from metric_oracle.evaluation.figures import check_plot
-from metric_oracle.evaluation.histogram import plot_histogram
-from metric_oracle.evaluation.tables import answers_table, expectation_table
+from metric_oracle.presentation.expectation_plot import plot_histogram
+from metric_oracle.presentation.matplotlib_io import check_plot
+from metric_oracle.presentation.terminal import answers_table, expectation_table
 from metric_oracle.retrieval.results import read_results
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")

@@ -122,7 +122,7 @@ def world(corpus, rated, tmp_path_factory):
     rows = [[f"s{i // 4}", *rng.random(2).round(3), rng.integers(6)] for i in range(80)]
     write(folder / "pairs.csv", rows, header=("study_id", "radgraph", "bleu", "errors"))
     if find_spec("sklearn"):
-        from metric_oracle.evaluation.composite import fit_composite
+        from metric_oracle.evaluation.fit_composite import fit_composite
 
         fit_composite(folder / "pairs.csv").write(folder / "weights.json")
 

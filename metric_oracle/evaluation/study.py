@@ -1,12 +1,9 @@
 """A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics."""
 
-import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ import pyarrow as pa
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation import plots, publication
 from metric_oracle.evaluation.comparison import Comparison, compare
 from metric_oracle.indexes.index import Index, build_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
@@ -78,7 +74,7 @@ def run_study(
     """
     names = [get_metric(name, "study").name for name in metrics or [m for m in METRICS_OF_STUDY if m in index.metrics]]
     given = models or {}
-    files = [_file_name(name) for name in given]
+    files = [file_name(name) for name in given]
     unusable = [name for name, file in zip(given, files, strict=True) if not file or files.count(file) > 1]
     if unusable:
         msg = (
@@ -115,8 +111,10 @@ def run_study(
     own = {name: baselines.identity(index, queries, name, text=False).table["score"] for name in names}
     systems[IDENTITY] = _scores(systems[MOST_FREQUENT], own, IDENTITY)
     step(RANDOM)
-    expected = _expected(index, queries, names)
-    systems[RANDOM] = _scores(systems[MOST_FREQUENT], {name: expected[name] for name in names}, RANDOM)
+    expected, ranges = _expected(index, queries, names)
+    random = _scores(systems[MOST_FREQUENT], {name: expected[name] for name in names}, RANDOM)
+    averaged = {"over": "all reports of the corpus", "ranges": ranges}
+    systems[RANDOM] = replace(random, signature={**random.signature, "averaged": averaged})
     return systems
 
 
@@ -163,12 +161,15 @@ def _common(row_ids: list[np.ndarray]) -> np.ndarray:
     return common
 
 
-def _expected(index: Index, queries: Inputs, metrics: list[str]) -> dict[str, np.ndarray]:
-    """Return each query's mean score over the corpus under each metric, float64[Q].
+def _expected(
+    index: Index, queries: Inputs, metrics: list[str]
+) -> tuple[dict[str, np.ndarray], dict[str, list[float] | None]]:
+    """Return each query's mean score over the corpus under each metric, float64[Q], and the range of the single scores.
 
     The mean of a composite is the composite of its parts' means where all of them can score the same rows: then nothing
-    has to be scored twice.
+    has to be scored twice, and the range is not known.
     """
+    ranges: dict[str, list[float] | None] = dict.fromkeys(metrics)
     means: dict[str, np.ndarray] = {}
     rows = {metric: np.unique(index.representation(METRICS[metric]).row_id) for metric in metrics}
     for metric in sorted(metrics, key=lambda name: METRICS[name].kernel == "composite"):
@@ -178,8 +179,10 @@ def _expected(index: Index, queries: Inputs, metrics: list[str]) -> dict[str, np
             intercept = METRICS[metric].options["intercept"]
             means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
         else:
-            means[metric] = expectation(index, queries, metric).table["mean"].to_numpy()
-    return means
+            table = expectation(index, queries, metric).table
+            means[metric] = table["mean"].to_numpy()
+            ranges[metric] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
+    return means, ranges
 
 
 def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
@@ -188,7 +191,7 @@ def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
     return Scores(table, {**like.signature, "system": system})
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """Return a name in letters, digits, - and _ alone."""
     return re.sub(r"[^\w-]+", "-", name).strip("-")
 
@@ -216,21 +219,3 @@ def compare_study(
         oracles={metric: oracle_name(metric) for metric in rows},
         progress=progress,
     )
-
-
-def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: Path) -> None:
-    """Write the scores of each system and the table (Markdown, LaTeX, CSV; a picture) into a new folder."""
-    check_folder(out)
-    unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
-    unfinished.mkdir()
-    try:
-        for name, scores in systems.items():
-            scores.write(unfinished / f"{_file_name(name)}.parquet")
-        for ending in (".md", ".tex", ".csv"):
-            publication.write(comparison, unfinished / f"table{ending}")
-        if find_spec("matplotlib"):
-            plots.write_plot(comparison, unfinished / "table.png")
-        unfinished.rename(out)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise

@@ -30,7 +30,7 @@ from metric_oracle.retrieval.checks import encode_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import BLOCK, check_pairs, signature
+from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0
@@ -108,7 +108,8 @@ def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, *
         "text": pa.array(queries.texts, pa.large_string()),
     }
     table = _table(queries, 1, chosen, scores, components, text)
-    return Results(table, _signature(index, record, encoded, 1, {"baseline": "identity"}))
+    more = {"baseline": "identity", "references": digest(queries)}
+    return Results(table, _signature(index, record, encoded, 1, more))
 
 
 def nearest(
@@ -234,7 +235,7 @@ def _results(
         chosen["text"] = index.reports["text"].take(taken)
     components = {name: values[place] for name, values in components.items()}
     table = _table(queries, k, chosen, scores[place], components, text)
-    return Results(table, _signature(index, record, encoded, k, more))
+    return Results(table, _signature(index, record, encoded, k, {**more, "references": digest(queries)}))
 
 
 def _table(

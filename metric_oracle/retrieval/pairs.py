@@ -1,6 +1,5 @@
 """Scores of aligned pairs: each query with the corpus row that it was given, and reports with a model's predictions."""
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +24,15 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Scores
+from metric_oracle.retrieval.search import digest
 
 DEFAULT_METRICS = shown_in("score")
 # What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.
 _EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
-_MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
+MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
+# What of the settings of a search the signature of a metric records.
+SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
 
@@ -117,7 +119,7 @@ def score_rows(
         "kind": "scores",
         "system": system,
         "metrics": {record.name: _signature(record, index, used) for record in records},
-        "references": _digest(queries),
+        "references": digest(queries),
         "n": n,
         "version": version("metric-oracle"),
     }
@@ -233,7 +235,7 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
     """Return what reproduces the scores of a metric, whatever system was scored."""
     content = index.content["representations"]
     made = {
-        kind: {name: content[kind][name] for name in _MADE if content[kind].get(name) is not None}
+        kind: {name: content[kind][name] for name in MADE if content[kind].get(name) is not None}
         for kind in record.representations
     }
     settings = used.get(record.representation, {})
@@ -244,18 +246,8 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
-        **{name: settings[name] for name in ("idf", "rescaled", "truncated_queries", "prevalence") if name in settings},
+        **{name: settings[name] for name in SETTINGS if name in settings},
     }
-
-
-def _digest(queries: Inputs) -> str:
-    """Return the SHA-256 over the sorted ids and texts."""
-    hasher = hashlib.sha256()
-    for strings in sorted(zip(queries.ids, queries.texts, strict=True)):
-        for string in strings:
-            raw = string.encode("utf-8", "surrogatepass")
-            hasher.update(b"%d:" % len(raw) + raw)
-    return hasher.hexdigest()
 
 
 # References and predictions

@@ -1,5 +1,6 @@
 """The oracle: for every query the best rows of the corpus under a metric, exactly."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from importlib.metadata import version
@@ -130,7 +131,12 @@ def retrieve(
     components = {name: values.reshape(n, int(k)) for name, values in components.items()}
     return Results(
         layout(index, queries, encoded.which, answers, fallback, components, kernel.capabilities.exact, text),
-        {**signature(index, record, backend, int(k)), **encoded.settings, **stages},
+        {
+            **signature(index, record, backend, int(k)),
+            **encoded.settings,
+            "references": digest(queries),
+            **stages,
+        },
     )
 
 
@@ -148,6 +154,16 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
         "ties": "lowest row first",
         "version": version("metric-oracle"),
     }
+
+
+def digest(queries: Inputs) -> str:
+    """Return the SHA-256 over the sorted ids and texts."""
+    hasher = hashlib.sha256()
+    for strings in sorted(zip(queries.ids, queries.texts, strict=True)):
+        for string in strings:
+            raw = string.encode("utf-8", "surrogatepass")
+            hasher.update(b"%d:" % len(raw) + raw)
+    return hasher.hexdigest()
 
 
 def _search(

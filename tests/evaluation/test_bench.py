@@ -13,9 +13,10 @@ from rich.console import Console
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.evaluation import bench
-from metric_oracle.evaluation.tables import bench_tables
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.metrics import get_metric
+from metric_oracle.presentation.bench_plot import write_plot
+from metric_oracle.presentation.terminal import bench_tables
 from metric_oracle.retrieval import kernels
 
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert:labels"]
@@ -255,7 +256,7 @@ def test_plot_has_every_bar(tmp_path):
     pytest.importorskip("matplotlib")
     row = {"reports": 100, "tests": 10, "seconds": 1.0, "p20": 0.9, "p80": 1.2, "pairs_per_s": 1000.0, "single_ms": 2.0}
     rows = [row | {"metric": m, "backend": b} for m in ("bleu-2", "radgraph") for b in ("cpu", "cuda")]
-    bench.write_plot(tmp_path / "bench.svg", [*rows[1:], {"metric": "rouge-l", "backend": "cpu", "skipped": "no"}])
+    write_plot(tmp_path / "bench.svg", [*rows[1:], {"metric": "rouge-l", "backend": "cpu", "skipped": "no"}])
     text = (tmp_path / "bench.svg").read_text(encoding="utf-8")
     assert text.count("<!-- 0.001 M/s, 2 ms -->") == 3
     assert "<!-- radgraph -->" in text

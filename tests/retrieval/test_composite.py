@@ -147,8 +147,7 @@ def test_other_weights_in_the_signature(index, queries, tmp_path):
 
 
 def test_a_fitted_composite_is_searched(index, queries, tmp_path):
-    pytest.importorskip("sklearn")
-    from metric_oracle.evaluation.composite import fit_composite
+    from metric_oracle.evaluation.fit_composite import fit_composite
 
     answers = api.retrieve(index, queries, "radcliq:v0", k=20).table
     rng = np.random.default_rng(0)
@@ -302,7 +301,7 @@ def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
 def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, tmp_path):
     from rich.console import Console
 
-    from metric_oracle.evaluation.tables import answers_table
+    from metric_oracle.presentation.terminal import answers_table
 
     for terms, expected in ((TERMS, True), ({"rouge-l": TERMS["rouge-l"]}, False)):
         console = Console(width=150, record=True, file=io.StringIO())

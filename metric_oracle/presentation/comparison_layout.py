@@ -1,20 +1,20 @@
 """A comparison of systems in the layout of tables S5 to S7 of Yu et al.: Markdown, LaTeX, CSV, JSON Lines.
 
-:func:`layout` makes the cells; each writer only renders them. Rounding happens in the layout, and CSV and JSON Lines,
-which come from the records, have every digit.
+:func:`layout` makes the cells; rounding happens there, and CSV and JSON Lines, which come from the records, have every
+digit.
 """
 
 import csv
-import html
 import io
 import json
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from metric_oracle.evaluation.comparison import LEVEL, Column, Comparison
-from metric_oracle.evaluation.statistics import LEGACY, Interval
+from metric_oracle.evaluation.comparison import Comparison
+from metric_oracle.evaluation.statistics import LEGACY, LEVEL, Interval
+from metric_oracle.evaluation.table_cells import CRG, Column
+from metric_oracle.presentation import paper_table
+from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
 from metric_oracle.retrieval.results import check_out, replacing
 
 LABELS = {
@@ -28,29 +28,6 @@ LABELS = {
     "radcliq:preprint": "RadCliQ of the preprint (predicted errors)",
 }
 ENDINGS = (".md", ".tex", ".csv", ".jsonl")
-NOTHING = "–"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Text of one cell, a line each; `best` is set in bold."""
-
-    lines: tuple[str, ...]
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class Block:
-    """One table: a title, a name for each row, and entries under the columns."""
-
-    title: str
-    columns: list[str]
-    rows: list[tuple[str, list[Entry]]]
-
-
-def plain(text: str) -> str:
-    """Return a name on one line, without control characters."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
 
 
 def label(column: Column) -> str:
@@ -68,32 +45,40 @@ def _ends(ends: Interval, legacy: bool) -> str:
     return f"[{name} {_number(ends.low)} {_number(ends.high)}]" + ("†" if ends.degenerate else "")
 
 
+def _with_ends(value: float | None, ends: Interval | None, shown: Callable[[float], str]) -> Entry:
+    """Return a number with its interval on a second line."""
+    if value is None:
+        return Entry((NOTHING,))
+    return Entry((shown(value),) if ends is None else (shown(value), f"[{shown(ends.low)}, {shown(ends.high)}]"))
+
+
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def layout(comparison: Comparison) -> tuple[list[Block], list[str]]:
-    """Return the tables of a comparison and the notes under them."""
+def layout(comparison: Comparison) -> list[PaperTable]:
+    """Return the tables of a comparison, the notes under the last one."""
     columns, signature = comparison.columns, comparison.signature
     legacy = signature["interval"]["method"] == LEGACY
     labels = [label(column) for column in columns]
 
-    def block(title: str, entry: Callable[[str, Column], Entry], some: list[Column]) -> Block:
+    def block(title: str, entry: Callable[[str, Column], Entry], some: list[Column]) -> PaperTable:
         rows = [(plain(system), [entry(system, column) for column in some]) for system in comparison.systems]
-        return Block(title, [label(column) for column in some], rows)
+        return PaperTable(title, [label(column) for column in some], rows)
 
     def score(system: str, column: Column) -> Entry:
         cell = comparison.cells[system, column.metric]
-        spread = f"Range [{_number(cell.minimum)}, {_number(cell.maximum)}]"
+        ends = [_number(end) for end in (cell.minimum, cell.maximum) if end is not None]
+        spread = f"Range [{', '.join(ends)}]" if ends else f"Range {NOTHING}"
         return Entry((_number(cell.mean), _ends(cell.interval, legacy), spread), cell.best)
 
     def change(system: str, column: Column) -> Entry:
-        value = comparison.cells[system, column.metric].percent_change
-        return Entry((NOTHING if value is None else f"{value:+z.1f} %",))
+        cell = comparison.cells[system, column.metric]
+        return _with_ends(cell.percent_change, cell.change_interval, lambda value: f"{value:+z.1f} %")
 
     def share(system: str, column: Column) -> Entry:
-        value = comparison.cells[system, column.metric].share
-        return Entry((NOTHING if value is None else f"{value:z.1%}".replace("%", " %"),))
+        cell = comparison.cells[system, column.metric]
+        return _with_ends(cell.share, cell.share_interval, lambda value: f"{100 * value:z.1f} %")
 
     kind = "legacy interval" if legacy else f"{LEVEL:.0%} confidence interval"
     scores = block(f"Average, {kind} and range of metric scores", score, columns)
@@ -126,18 +111,19 @@ def layout(comparison: Comparison) -> tuple[list[Block], list[str]]:
             for d in comparison.differences
         ]
         heads = [f"Mean difference [{LEVEL:.0%} CI]", "p", "p adjusted", "Intervals overlap"]
-        blocks.append(Block("Paired differences on the same studies", heads, rows))
-    return blocks, _notes(comparison)
+        blocks.append(PaperTable("Paired differences on the same studies", heads, rows))
+    blocks[-1].notes.extend(_notes(comparison))
+    return blocks
 
 
 def _notes(comparison: Comparison) -> list[str]:
     signature, columns = comparison.signature, comparison.columns
     how = signature["interval"]
-    names = [plain(system) for system in comparison.systems]
     if how["method"] == LEGACY:
         notes = [
             f"Intervals: {LEGACY}, the t interval of the mean of one sample of {how['resamples']:,} scores with "
-            f"replacement, as in the code released with Yu et al. (seed {how['seed']}). "
+            f"replacement, as in the code released with Yu et al. (seed {how['seed']}); that code prints the mean of "
+            "the sample, the middle of the interval, and this table the average of all scores, which may lie outside. "
             "It is not a confidence interval of the average."
         ]
     else:
@@ -147,17 +133,72 @@ def _notes(comparison: Comparison) -> list[str]:
     if any(cell.interval.degenerate for cell in cells.values()) or any(
         d.interval.degenerate for d in comparison.differences
     ):
-        notes.append("† All values are equal: the interval has no width and says nothing.")
-    beside = {*comparison.systems} - {*signature["oracles"].values(), signature["random"]}
-    among = " among the systems that are no oracle" if signature["oracles"] and beside else ""
-    notes.append(f"Bold: best average{among}.")
-    left_out = {column.metric: comparison.studies - column.n for column in columns}
-    if any(left_out.values()):
+        notes.append("† All values are equal, or nearly: the interval says nothing.")
+    notes += _among(comparison)
+    notes += _left_out(comparison)
+    notes += _warnings(comparison)
+    if signature["random"] is not None:
+        undefined = [
+            LABELS.get(column.metric, column.metric)
+            for column in columns
+            if cells[signature["random"], column.metric].percent_change is None
+        ]
+        if undefined:
+            notes.append(f"No percentage of an average that is not above 0: {', '.join(undefined)}.")
+        lost = [
+            LABELS.get(column.metric, column.metric)
+            for column in columns
+            if column.metric in signature["oracles"] and cells[signature["random"], column.metric].share is None
+        ]
+        if lost:
+            notes.append(f"No share where the oracle is not better than random: {', '.join(lost)}.")
+        if how["method"] != LEGACY:
+            notes.append(
+                "Intervals of changes and shares: the same resamples, all rows together; none for rows that are fixed "
+                "at 0 or 100 %, and where some resample has no such number."
+            )
+        if any(column.metric == "radcliq" for column in columns):
+            notes.append(
+                "RadCliQ is centred: 0 is the average of ReXVal and not a report without errors, so its percentages "
+                "are not percentages of errors."
+            )
+    if CRG in {column.metric for column in columns}:
+        notes.append(
+            "CRG: of the whole test set, 1 / (2 - average contribution of a report); each resample of studies has its "
+            "own prevalence. A report has no CRG, so there is no range."
+        )
+        if comparison.fixed_weights:
+            shown = ", ".join(map(plain, comparison.fixed_weights))
+            notes.append(f"CRG without counts of labels, the prevalence fixed in each resample: {shown}.")
+    if comparison.differences:
+        notes.append(
+            f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples; "
+            f"adjusted by Benjamini and Hochberg over the {len(comparison.differences)} tests of this table. Intervals "
+            "of the differences: BCa. Intervals that do not overlap are the rule of Yu et al. for a significant "
+            "difference; it ignores that the studies are the same."
+        )
+    return notes
+
+
+def _among(comparison: Comparison) -> list[str]:
+    """Say which average is bold."""
+    oracles, random = {*comparison.signature["oracles"].values()}, comparison.signature["random"]
+    perfect = {*comparison.perfect} & {*comparison.systems}
+    if not {*comparison.systems} - oracles - perfect - {random}:
+        return ["Bold: best average."]
+    out = [text for text, some in (("oracle", oracles), ("perfect answer", perfect)) if some]
+    return [f"Bold: best average{' among the systems that are no ' if out else ''}{' and no '.join(out)}."]
+
+
+def _left_out(comparison: Comparison) -> list[str]:
+    """Say which studies and metrics are not in the table."""
+    notes, cells, columns = [], comparison.cells, comparison.columns
+    if any(column.n < comparison.studies for column in columns):
         lost = []
         for column in columns:
             counts = [
-                f"{name} {cells[system, column.metric].unscorable:,}"
-                for name, system in zip(names, comparison.systems, strict=True)
+                f"{plain(system)} {cells[system, column.metric].unscorable:,}"
+                for system in comparison.systems
                 if cells[system, column.metric].unscorable
             ]
             if counts:
@@ -169,116 +210,23 @@ def _notes(comparison: Comparison) -> list[str]:
     if comparison.left_out:
         shown = "; ".join(f"{plain(name)}: {', '.join(metrics)}" for name, metrics in comparison.left_out.items())
         notes.append(f"Not in the table, because not every system has it: {shown}.")
-    if signature["random"] is not None:
-        undefined = [
-            LABELS.get(column.metric, column.metric)
-            for column in columns
-            if cells[signature["random"], column.metric].percent_change is None
-        ]
-        if undefined:
-            notes.append(f"No percentage of an average that is not above 0: {', '.join(undefined)}.")
-        if any(column.metric == "radcliq" for column in columns):
-            notes.append(
-                "RadCliQ is centred: 0 is the average of ReXVal and not a report without errors, so its percentages "
-                "are not percentages of errors."
-            )
-    if comparison.differences:
-        notes.append(
-            f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples; "
-            f"adjusted by Benjamini and Hochberg over the {len(comparison.differences)} tests of this table. Intervals "
-            "of the differences: BCa. Intervals that do not overlap are the rule of Yu et al. for a significant "
-            "difference; it ignores that the studies are the same."
-        )
+    if comparison.too_few:
+        shown = ", ".join(f"{metric} ({n})" for metric, n in comparison.too_few.items())
+        notes.append(f"Not in the table, because fewer than 2 studies have it of every system: {shown}.")
     return notes
 
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$!])")
-
-
-def _markdown_text(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", html.escape(plain(text), quote=False))
-
-
-def markdown(comparison: Comparison) -> str:
-    """Return the tables as Markdown; the signature is in a comment at the end."""
-    blocks, notes = layout(comparison)
-    lines = []
-    for block in blocks:
-        lines += [f"**{_markdown_text(block.title)}**", ""]
-        lines.append("| | " + " | ".join(map(_markdown_text, block.columns)) + " |")
-        lines.append("|---|" + "---|" * len(block.columns))
-        for name, entries in block.rows:
-            cells = []
-            for entry in entries:
-                # Numbers and names of metrics: nothing in them but < means anything to Markdown.
-                first, *others = (html.escape(line, quote=False) for line in entry.lines)
-                cells.append(" ".join([f"**{first}**" if entry.best else first, *others]))
-            lines.append(f"| {_markdown_text(name)} | " + " | ".join(cells) + " |")
-        lines.append("")
-    lines += [f"- {_markdown_text(note)}" for note in notes]
-    # No name can end the comment.
-    signature = json.dumps(comparison.signature).replace("<", "\\u003c").replace(">", "\\u003e")
-    return "\n".join([*lines, "", f"<!-- signature: {signature} -->", ""])
-
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        "−": "$-$",
-        "–": "--",
-        "†": r"\textdagger{}",
-        **{c: "\\" + c for c in "{}$&#%_"},
-    }
-)
-_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
-
-
-def _latex_text(text: str) -> str:
-    return plain(text).translate(_LATEX)
-
-
-def latex(comparison: Comparison) -> str:
-    r"""Return the tables as LaTeX for booktabs; the signature is in a comment at the end.
-
-    The lines of a cell are rows of the tabular, so that no package but booktabs is needed.
-    """
-    blocks, notes = layout(comparison)
-    lines = [r"% \usepackage{booktabs}"]
-    for block in blocks:
-        lines += [
-            r"\begin{table}",
-            r"\centering\footnotesize",
-            rf"\caption{{{_latex_text(block.title)}}}",
-            rf"\begin{{tabular}}{{l{'c' * len(block.columns)}}}",
-            r"\toprule",
-            " & ".join(["", *map(_latex_text, block.columns)]) + r" \\",
-        ]
-        tall = any(len(entry.lines) > 1 for _, entries in block.rows for entry in entries)
-        for place, (name, entries) in enumerate(block.rows):
-            # After \\ and \midrule a bracket or a star would be their argument.
-            start = "{}" if plain(name).startswith(("[", "*")) else ""
-            height = max(len(entry.lines) for entry in entries)
-            lines.append(r"\midrule" if place == 0 else r"\addlinespace" if tall else "")
-            for row in range(height):
-                cells = [start + _latex_text(name) if row == 0 else ""]
-                for entry in entries:
-                    text = _latex_text(entry.lines[row]) if row < len(entry.lines) else ""
-                    text = _MINUS.sub("$-$", text)
-                    cells.append(rf"\textbf{{{text}}}" if entry.best and row == 0 else text)
-                lines.append(" & ".join(cells) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}"]
-        if block is blocks[-1]:
-            lines += [rf"\par\smallskip\raggedright {_latex_text(note)}" for note in notes]
-        lines += [r"\end{table}", ""]
-    lines.append(f"% signature: {json.dumps(comparison.signature)}")
-    return "\n".join(line for line in lines if line) + "\n"
+def _warnings(comparison: Comparison) -> list[str]:
+    """Say what makes an interval or a range mean less than it seems."""
+    notes = comparison.warnings()
+    for name, over in comparison.averaged.items():
+        notes.append(
+            f"{plain(name)}: the score of a study is its mean over {over}; the range is that of the single scores "
+            f"({NOTHING} where they are not known). Its interval is over studies and has no draw in it, so it is "
+            "narrower than that of one random report for each study: that intervals do not overlap is not the paper's "
+            "comparison here."
+        )
+    return notes
 
 
 def csv_text(comparison: Comparison) -> str:
@@ -295,6 +243,16 @@ def jsonl(comparison: Comparison) -> str:
     """Return the signature record, then one line a record."""
     records = [{"signature": comparison.signature}, *comparison.records()]
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def markdown(comparison: Comparison) -> str:
+    """Return the tables as Markdown."""
+    return paper_table.markdown(layout(comparison), comparison.signature)
+
+
+def latex(comparison: Comparison) -> str:
+    """Return the tables as LaTeX for booktabs."""
+    return paper_table.latex(layout(comparison), comparison.signature)
 
 
 RENDER = {"md": markdown, "tex": latex, "csv": csv_text, "jsonl": jsonl}

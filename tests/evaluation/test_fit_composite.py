@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import cli
-from metric_oracle.errors import BackendError, InputError
-from metric_oracle.evaluation.composite import fit_composite
-from metric_oracle.evaluation.tables import composite_table
+from metric_oracle.corpora.raters import read_ratings
+from metric_oracle.errors import InputError
+from metric_oracle.evaluation.fit_composite import fit_composite
 from metric_oracle.metrics import get_metric
+from metric_oracle.presentation.terminal import composite_table
 from metric_oracle.retrieval.composite.weights import read_weights
 
-pytest.importorskip("sklearn")
 V0 = get_metric("radcliq:v0").recorded
 N, STUDIES = 200, 50  # ReXVal's: four candidates for each of 50 studies
 
@@ -250,9 +250,44 @@ def test_no_table(tmp_path):
         fit_composite(tmp_path / "none.csv")
 
 
-def test_without_scikit_learn(tmp_path, monkeypatch):
-    path = write(tmp_path / "pairs.csv", made_with_v0())
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    match = r"^fit_composite: scikit-learn must be installed; got no module sklearn\. Install the extra: pip "
-    with pytest.raises(BackendError, match=match):
-        fit_composite(path)
+# Ratings and scores, without a script between
+
+
+def test_ratings_and_scores_are_the_table_that_a_script_would_make(rated, tmp_path):
+    ratings = read_ratings(rated.long)
+    scores = {tuple(line.split(",")[:2]): line.split(",")[2:4] for line in rated.scores.read_text().splitlines()[1:]}
+    columns = {name: [] for name in ("study_id", "bleu-2", "chexbert", "errors")}
+    for study, candidate, errors in zip(
+        ratings.studies, ratings.candidates, ratings.errors("significant").sum(axis=2).mean(axis=1), strict=True
+    ):
+        bleu, poor = scores[study, candidate]
+        for name, cell in zip(columns, (study, bleu, poor, repr(float(errors))), strict=True):
+            columns[name].append(cell)
+    by_script = fit_composite(write(tmp_path / "pairs.csv", columns)).content
+    renamed = tmp_path / "scores.csv"
+    renamed.write_text(rated.scores.read_text().replace("bleu,poor,", "bleu_score,semb_score,", 1))
+    fitted = fit_composite(rated.long, renamed, errors="significant", name="x").content
+    assert list(fitted["terms"]) == ["bleu-2", "chexbert"]
+    for name, term in by_script["terms"].items():
+        assert fitted["terms"][name] == pytest.approx(term, rel=1e-12)
+    assert fitted["fit"] == pytest.approx(by_script["fit"], rel=1e-9)
+    assert fitted["source"]["errors"] == "significant"
+    assert [one["file"] for one in fitted["source"]["scores"]] == ["scores.csv"]
+    chosen = fit_composite(rated.long, renamed, metrics=["chexbert"]).content
+    assert list(chosen["terms"]) == ["chexbert"]
+    with pytest.raises(
+        InputError, match=r"^fit_composite: errors must be one of total, significant of ratings; got 'x'"
+    ):
+        fit_composite(rated.long, renamed, errors="x")
+
+
+def test_texts_of_the_samples_file_are_scored(oracle, rated, tmp_path):
+    given = ["fit-composite", rated.long, "--samples", rated.samples, "--metrics", "bleu-1"]
+    code, out, err = oracle(*given, "--out", tmp_path / "w.json")
+    assert (code, out, err) == (0, "", f"{tmp_path / 'w.json'}: 1 metrics\n")
+    record = read_weights(tmp_path / "w.json")
+    assert list(record.options["terms"]) == ["bleu-1"]
+    fitted = fit_composite(rated.long, samples=rated.samples, metrics=["bleu-1"])
+    assert fitted.records()[0]["weight"] == record.options["terms"]["bleu-1"].weight
+    assert fitted.signature["command"] == "fit-composite"
+    assert fitted.summary() == f"1 metrics, 200 pairs, R2 {fitted.content['fit']['r2']:.3f}"

@@ -4,10 +4,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metric_oracle.evaluation.comparison import LEVEL, Column, Comparison
-from metric_oracle.evaluation.figures import check_plot, new_figure, write_figure
-from metric_oracle.evaluation.publication import label, plain
-from metric_oracle.evaluation.statistics import LEGACY
+from metric_oracle.evaluation.comparison import Comparison
+from metric_oracle.evaluation.statistics import LEGACY, LEVEL
+from metric_oracle.evaluation.table_cells import Column
+from metric_oracle.presentation.comparison_layout import label
+from metric_oracle.presentation.matplotlib_io import check_plot, new_figure, write_figure
+from metric_oracle.presentation.paper_table import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

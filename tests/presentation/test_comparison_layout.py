@@ -16,9 +16,9 @@ from rich.console import Console
 
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation.comparison import compare
-from metric_oracle.evaluation.plots import draw, write_plot
-from metric_oracle.evaluation.publication import csv_text, jsonl, latex, markdown, plain, write
-from metric_oracle.evaluation.tables import comparison_tables
+from metric_oracle.presentation.comparison_layout import csv_text, jsonl, latex, layout, markdown, write
+from metric_oracle.presentation.comparison_plot import draw, write_plot
+from metric_oracle.presentation.paper_table import plain
 from metric_oracle.retrieval.results import Results, Scores, read_scores
 
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "rouge-l", "radcliq")
@@ -140,10 +140,10 @@ def test_csv_and_json_lines_have_every_digit(comparison):
     assert lines == records
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_terminal(comparison, width):
     console = Console(width=width, record=True, file=io.StringIO(), color_system=None)
-    for part in comparison_tables(comparison, width):
+    for part in layout(comparison):
         console.print(part)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= width
@@ -152,8 +152,15 @@ def test_terminal(comparison, width):
         assert f"[95% CI {cell.interval.low:.3f} {cell.interval.high:.3f}]" in text
         assert f"Range [{cell.minimum:.3f}, {cell.maximum:.3f}]" in text
     assert "[red]markup[/red]" in text
-    n_tables = sum("Average, 95%" in line for line in text.splitlines())
-    assert n_tables == {60: 6, 80: 3, 200: 1}[width]
+    assert "…" not in text
+    for cell in comparison.cells.values():
+        for value, ends in ((cell.percent_change, cell.change_interval), (cell.share, cell.share_interval)):
+            if value is not None and ends is not None:
+                assert re.search(
+                    rf"{re.escape(f'[{ends.low:+z.1f} %, {ends.high:+z.1f} %]')}|{ends.low:z.1f} %, ", text
+                )
+    n_parts = sum(line.strip().startswith("Studies") for line in text.splitlines())
+    assert n_parts == {60: 6, 80: 3, 100: 2, 120: 2, 200: 1}[width]
 
 
 # Files
@@ -294,7 +301,7 @@ def test_command_plots(oracle, files, tmp_path):
     [
         (["{0}"], "table: systems must be NAME=FILE; got '.*s0.parquet'. Put both sides"),
         (["A={0}", "={1}"], "table: systems must be NAME=FILE; got '=.*s1.csv'. Put"),
-        (["A={0}", "A={1}"], "table: systems must have each name once; got 'A' twice. Give"),
+        (["A={0}", "A={1}"], "compare: the files of 'A' must be of different metrics; got bleu-2 twice. Name one"),
         (["A={0}", "--random", "A", "--oracle", "bleu"], "table: oracle must be METRIC=NAME; got 'bleu'. Put"),
         (
             ["A={0}", "--oracle", "bleu=A", "--oracle", "bleu=B"],
@@ -311,10 +318,10 @@ def test_command_plots(oracle, files, tmp_path):
         (["A={0}", "--out", "{dir}/no/t.md"], "table: out must be in an existing folder; got .*t.md. Make"),
         (["A={1}", "--out", "{1}"], "table: out must be another file than the inputs; got .*s1.csv, which is one. "),
         (["A={0}", "--plot", "{dir}/p.gif"], "table: plot must end with .png, .svg or .pdf; got .*p.gif. Name"),
-        (["A={dir}/none.csv"], "read_scores: scores must be an existing file; got .*none.csv. Write"),
+        (["A={dir}/none.csv"], "compare: scores must be an existing file; got .*none.csv. Write"),
         (
             ["A={dir}/bad.jsonl"],
-            "read_scores: scores must be a file that score --out wrote, .*KeyError.*Write it again.",
+            "compare: scores must be a file that score --out wrote, .*KeyError.*Write it again.",
         ),
         (
             ["A={0}", "--interval", "normal"],

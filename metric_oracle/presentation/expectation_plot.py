@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from metric_oracle.evaluation.figures import new_figure, write_figure
+from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
 from metric_oracle.retrieval.expectation import Expectation
 
 SIZE = (6.4, 3.6)  # inches
