@@ -276,7 +276,7 @@ def _differences(
     """Return a record for each comparison of two metrics that both have a value."""
     records: list[dict[str, Any]] = []
     for statistic in STATISTICS:
-        family = []
+        family: list[dict[str, Any]] = []
         for kind, (a, b) in product(KINDS, asked):
             between = of_mean[statistic, kind, a] - of_mean[statistic, kind, b]
             resampled = between[:resamples]
@@ -285,7 +285,7 @@ def _differences(
                 continue
             low, high = percentile(resampled[exists], SIDES)
             names = {"statistic": statistic, "errors": kind, "a": a, "b": b}
-            numbers = {"difference": float(between[-1]), "low": low, "high": high}
+            numbers: dict[str, Any] = {"difference": float(between[-1]), "low": low, "high": high}
             p_value = bootstrap_p(resampled[exists])
             family.append({**names, **numbers, "p_value": p_value, "degenerate": int((~exists).sum())})
         if family:

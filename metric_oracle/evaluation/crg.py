@@ -202,8 +202,8 @@ def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed:
     """
 
     def scores(means: np.ndarray) -> np.ndarray:
-        parts = [np.moveaxis(means[..., 3 * place : 3 * place + 3], -1, 0) for place in range(len(labels))]
-        return np.stack([crg_of_means(*part, n) for part, n in zip(parts, labels, strict=True)], axis=-1)
+        parts = [means[..., 3 * place : 3 * place + 3] for place in range(len(labels))]
+        return np.stack([crg_of_means(part, n) for part, n in zip(parts, labels, strict=True)], axis=-1)
 
     if columns.shape[1] < 2:
         columns = np.repeat(columns, 2, axis=1)

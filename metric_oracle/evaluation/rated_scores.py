@@ -120,7 +120,7 @@ def _score_texts(
         Reports(rated.pairs, [str(text) for text in texts or []], "samples", {}, {})
         for texts in (rated.references, rated.predictions)
     ]
-    found = pairs.score(*sides, None if metrics is None else list(metrics), system="samples")
+    found = pairs.score(sides[0], sides[1], None if metrics is None else list(metrics), system="samples")
     columns = {name: found.table[name].to_numpy().astype(np.float64) for name in found.metrics}
     return columns, {"scores": [], "scored": found.signature["metrics"]}
 

@@ -67,13 +67,13 @@ class Resampled:
         if not (np.isfinite(self.value) and np.isfinite(self.resampled).all()):
             return None
         sides = (1 + np.array([-1, 1]) * level) / 2
-        ends = percentile(self.resampled, sides)
+        low, high = percentile(self.resampled, sides)
+        is_close = False
         if method == "bca":
-            corrected = bca(float(self.value), self.resampled, self.left_out, sides)
-            if None in corrected:  # the values differ by less than float64 can square
-                return Interval(*ends, degenerate=True)  # type: ignore[arg-type]
-            ends = corrected
-        return Interval(*ends)  # type: ignore[arg-type]
+            ends = bca(float(self.value), self.resampled, self.left_out, sides)
+            is_close = None in ends  # the values differ by less than float64 can square
+            low, high = (low, high) if is_close else ends
+        return Interval(float(low or 0), float(high or 0), is_close)
 
 
 def checked_values(values: Sequence[float] | np.ndarray, function: str) -> Array:

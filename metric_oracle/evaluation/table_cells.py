@@ -4,7 +4,7 @@ All systems are resampled together. CRG is no mean: its cell is CRG of the whole
 and each resample of studies has its own prevalence, as the definition would on that test set.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,31 +81,43 @@ def means_of(
     if metric != CRG:
         return resample_means(np.array([*row.values()]), resamples, seed)
     columns: list[np.ndarray] = []
-    of_system: list[Callable[[Array], Array]] = []
+    places: list[tuple[slice, float | None]] = []  # of each system's columns, and the labels of a report
     for name, contributions in row.items():
         prevalence = scores[name].signature["metrics"][metric].get("prevalence")
         held, start = counts[name], len(columns)
         if held is None or not prevalence:
             columns.append(contributions)
-            of_system.append(lambda means, at=start: 1 / (2 - means[..., at]))
+            places.append((slice(start, start + 1), None))
         else:
             matched, missed, invented = held[:, complete]
-            labels = prevalence["labels"] / prevalence["reports"]
             columns += [matched + missed, missed, invented]
-            of_system.append(
-                lambda means, at=start, labels=labels: crg_of_means(
-                    *np.moveaxis(means[..., at : at + 3], -1, 0), labels
-                )
-            )
-    found = resample_means(np.array(columns), resamples, seed)
-    return found.map(lambda means: np.stack([crg(means) for crg in of_system], axis=-1))
+            places.append((slice(start, start + 3), prevalence["labels"] / prevalence["reports"]))
+
+    def scored(means: Array) -> Array:
+        return np.stack(
+            [
+                1 / (2 - means[..., place.start]) if labels is None else crg_of_means(means[..., place], labels)
+                for place, labels in places
+            ],
+            axis=-1,
+        )
+
+    return resample_means(np.array(columns), resamples, seed).map(scored)
 
 
-def crg_of_means(positives: Array, missed: Array, invented: Array, labels: float) -> Array:
-    """Return CRG from means over reports; `kernels.crg.score` has the equation and what an empty class means."""
-    lost = missed / np.where(positives > 0, positives, 1) + invented / np.where(
-        positives < labels, labels - positives, 1
-    )
+def crg_of_means(means: Array, labels: float) -> Array:
+    """Return CRG; `kernels.crg.score` has the equation and what an empty class means.
+
+    Parameters
+    ----------
+    means : float64[..., 3]
+        Positive labels, false negatives and false positives of a report.
+    labels : float
+        Labels of a report.
+    """
+    positives, missed, invented = means[..., 0], means[..., 1], means[..., 2]
+    negatives = labels - positives
+    lost = missed / np.where(positives > 0, positives, 1) + invented / np.where(negatives > 0, negatives, 1)
     return 1 / (1 + 2 * lost)
 
 
@@ -160,7 +172,8 @@ class MetricCells:
             ends = self.ranges.get(name, (float(values.min()), float(values.max())))
             if metric == CRG or ends is None:
                 ends = (None, None)
-            change = share = (None, None)
+            change: tuple[float | None, Interval | None] = (None, None)
+            share: tuple[float | None, Interval | None] = (None, None)
             if random is not None:
                 change = self._ratio(name, random, None, 100.0 * sign)
             if random is not None and metric in oracles:

@@ -234,7 +234,7 @@ def demo_tables(outcome: "DemoOutcome") -> list[Any]:
     notes += [f"not run, not installed: {name}" for name in outcome.lacking]
     title = f"Metric-oracles of {outcome.tests:,} test reports in a synthetic corpus of {outcome.reports:,}"
     heads = ["reports", "mean oracle score", "mean random score", "pairs per second"]
-    example = [Text("One test report and its oracle reports", style="bold"), Text("")]
+    example: list[Any] = [Text("One test report and its oracle reports", style="bold"), Text("")]
     example += [Padding(_one_line(outcome.example), (0, 0, 0, 2)), Text("")]
     for row in outcome.metrics:
         example.append(Text(f"{row.metric}  {row.top[0]:.4f}"))

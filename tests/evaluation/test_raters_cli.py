@@ -61,7 +61,8 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
     code, out, err = oracle("align", rated.long, "--scores", rated.scores, "--metric", "bleu", "--resamples", 100)
     assert code == 0
     out = re.sub(r"\x1b\[[\d;]*m", "", out)
-    assert re.search(r"Rater 0 +Rater 1 .* Mean of raters", out)
+    assert re.search(r"Rater 0 +Rater 1 .* Rater 5 +raters", out)  # "Mean of" is the line above
+    assert "signature: align|bleu|ratings:" in out
     assert "100 resamples of studies, seed 0" in " ".join(out.split())
     assert re.fullmatch(r"long\.csv \([0-9a-f]{12}\); scores\.csv \([0-9a-f]{12}\); metric-oracle [\d.]+\n", err)
     code, out, err = oracle("failure-modes", rated.long)
