@@ -216,7 +216,10 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str
     check_out(path, function=function)
     ending = path.suffix.lower()
     if ending == ".csv":
-        _write_csv(path, table, signature, function)
+        from pyarrow import csv
+
+        with replacing_csv(function, path, signature) as beside, beside.open("wb") as file:
+            csv.write_csv(table, file)
         return
     with replacing(function, path) as (beside,), beside.open("wb") as file:
         if ending == ".parquet":
@@ -227,22 +230,20 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str
             file.writelines(f"{line}\n".encode() for line in _json_lines(table, signature))
 
 
-def _write_csv(path: Path, table: pa.Table, signature: dict[str, Any], function: str) -> None:
-    """Write a table and, beside it, a signature that knows the table by its checksum.
+@contextmanager
+def replacing_csv(function: str, path: Path, signature: dict[str, Any]) -> Iterator[Path]:
+    """Yield a file beside `path` for a table; it takes its place with a signature that knows it by its checksum.
 
     Two files cannot be renamed at once. The signature goes first and holds the one that it replaces, so that after a
     kill between the renames the old table still has its signature.
     """
-    from pyarrow import csv
-
     beside_path = _signature_path(path)
     replaced = None
     if path.is_file():
         with suppress(OSError, ValueError):
             replaced = _matching(_read_signature(beside_path), _checksum(path))
     with replacing(function, path, beside_path) as (beside, signature_beside):
-        with beside.open("wb") as file:
-            csv.write_csv(table, file)
+        yield beside
         record = {**signature, _TABLE: _checksum(beside)}
         transient = record if replaced is None else {**record, _REPLACES: replaced}
         signature_beside.write_text(json.dumps(transient, indent=2) + "\n", encoding="utf-8")
