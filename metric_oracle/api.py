@@ -298,9 +298,12 @@ def verify(
     *,
     sample: int = 20,
     seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
     **loading: Any,
 ) -> dict[str, int]:
-    """Score a result file again with the reference and search a sample of its queries by brute force.
+    """Check every column of a result file, and search a sample of its queries by brute force.
+
+    Parameters as for :func:`metric_oracle.retrieval.verification.verify`; `**loading` as for :func:`load_queries`.
 
     Returns
     -------
@@ -310,7 +313,7 @@ def verify(
     opened = index if isinstance(index, Index) else open_index(index)
     batch = queries if isinstance(queries, Inputs) else load_queries(queries, **loading)
     found = results if isinstance(results, Results) else read_results(results)
-    return _verification.verify(opened, found, batch, sample=sample, seed=seed)
+    return _verification.verify(opened, found, batch, sample=sample, seed=seed, progress=progress)
 
 
 def score(

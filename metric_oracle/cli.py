@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from metric_oracle.errors import InputError, MetricOracleError
+from metric_oracle.errors import ExactnessError, InputError, MetricOracleError
 
 app = typer.Typer(
     name="oracle",
@@ -75,7 +75,7 @@ PlotOut = Annotated[Path | None, typer.Option("--plot", help="Draw a picture: .p
 
 
 def main() -> None:
-    """Run the command line; every expected error becomes one line and exit code 2."""
+    """Run the command line; every expected error becomes one line and exit code 2, a difference that was found 1."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # JSON is UTF-8 whatever the locale; a terminal shows what it can.
         if sys.stdout.isatty():
@@ -110,7 +110,9 @@ def _fail(error: BaseException) -> NoReturn:
         line = str(error)
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     print(f"error: {line}", file=sys.stderr)
-    raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2) from None
+    # A check that finds a difference is no misuse.
+    code = 130 if isinstance(error, KeyboardInterrupt) else 1 if isinstance(error, ExactnessError) else 2
+    raise SystemExit(code) from None
 
 
 def _version(wanted: bool) -> None:
@@ -674,12 +676,13 @@ def verify(
 
     opened = api.open_index(index)
     opened.verify_files()
-    checked = api.verify(
-        opened, results, queries, sample=sample, seed=seed, radgraph=radgraph, chexbert=chexbert,
-        chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels, uncertain=uncertain, section=section,
-        id_column=id_column, text_column=text_column, split=split, split_file=split_file, profile=profile,
-        encoder=encoder,
-    )  # fmt: skip
+    with _progress("verify") as step:
+        checked = api.verify(
+            opened, results, queries, sample=sample, seed=seed, progress=partial(step, "pairs"), radgraph=radgraph,
+            chexbert=chexbert, chexbert_ids=chexbert_ids, chexbert_labels=chexbert_labels, uncertain=uncertain,
+            section=section, id_column=id_column, text_column=text_column, split=split, split_file=split_file,
+            profile=profile, encoder=encoder,
+        )  # fmt: skip
     print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 

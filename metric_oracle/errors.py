@@ -1,8 +1,8 @@
 """Every error that a user can cause, each one line.
 
 The form: *function: argument must be rule; got value. Next step.* The command line turns any :class:`MetricOracleError`
-into that line and exit code 2. Report text is patient data and never part of a message: messages name files, lines,
-columns and ids.
+into that line and exit code 2; an :class:`ExactnessError`, which is a finding and no misuse, into exit code 1. Report
+text is patient data and never part of a message: messages name files, lines, columns and ids.
 """
 
 
@@ -27,4 +27,4 @@ class BackendError(MetricOracleError):
 
 
 class ExactnessError(MetricOracleError):
-    """A proven bound was broken: the answer would not be exact, so there is none."""
+    """An answer is not exact: a proven bound was broken, or a value differs from what it must be."""

@@ -8,7 +8,7 @@ import zlib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -172,6 +172,7 @@ class FakeEncoder:
     width = 16
     max_length = 26
     device = "cpu"
+    environment: ClassVar = {"device": "cpu", "torch": "none"}
 
     def __init__(self, model, *, layer=None, device="auto", dtype="float32", function="build_index"):
         self.function, self.name, self.layer, self.dtype = function, str(model), 1 if layer is None else layer, dtype

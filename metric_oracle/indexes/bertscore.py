@@ -7,9 +7,10 @@ q . c = v (q . m) + s (B'q) . b + (q - BB'q) . e + (BB'q) . e.
 and the rounding of B'q to bytes. The proof stands in the README of `kernels/bertscore`.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.tables import read_table, shown_names
-from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, write_states
+from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, states_digest, write_states
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
@@ -218,9 +219,10 @@ class TokenStateIndex(Units):
         """
         encoder = self.open_encoder(inputs)
         tokens = encoder.tokenize(inputs.texts)
-        return self.queries(
+        found = self.queries(
             tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale, wordless
         )
+        return replace(found, recorded={**found.recorded, **_made(found, encoder)})
 
     def queries(
         self,
@@ -363,6 +365,15 @@ class TokenQueries(Encoded):
     def item(self, q: int) -> TokenItem:
         """Return a distinct query."""
         return TokenItem(self.batch.states_of(q).astype(np.float32), self.batch.weights_of(q), self.baseline)
+
+
+def _made(queries: TokenQueries, encoder: TokenEncoder) -> dict[str, Any]:
+    """Return what tells states from those of another device or library, whatever the order of the queries."""
+    each = sorted(states_digest(queries.batch.states_of(q)) for q in range(len(queries.tokens.ptr) - 1))
+    return {
+        "states_digest": hashlib.sha256("".join(each).encode()).hexdigest(),
+        "environment": encoder.environment,
+    }
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:

@@ -21,6 +21,7 @@ from metric_oracle.corpora.tables import canonical_ids, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.chexbert import EmbeddingIndex
+from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.kernels.chexbert import cpu as cosines
@@ -71,10 +72,15 @@ def random(
             msg = f"baseline: {name} must be an int {rule}; got {value!r}. Choose one."
             raise InputError(msg)
     encoded = encode_queries(index, queries, record, settings)
-    scorable = np.sort(representation_of(index, record).row_id)
-    drawn = np.random.default_rng(seed).integers(len(scorable), size=(draws, len(queries.ids)))
-    more = {"seed": int(seed), "draws": int(draws)}
-    return _results(index, queries, record, encoded, scorable[drawn.T], text, {"baseline": "random", **more})
+    rows = drawn_rows(representation_of(index, record), len(queries.ids), seed, draws)
+    more = {"baseline": "random", "seed": int(seed), "draws": int(draws)}
+    return _results(index, queries, record, encoded, rows, text, more)
+
+
+def drawn_rows(representation: Representation, n: int, seed: int, draws: int) -> np.ndarray:
+    """Return the rows that are drawn for n queries: int64[n, draws]."""
+    scorable = np.sort(representation.row_id)
+    return scorable[np.random.default_rng(seed).integers(len(scorable), size=(draws, n)).T]
 
 
 def most_frequent(index: Index, queries: Inputs, metric: str, *, text: bool = True, **settings: Any) -> Results:
@@ -224,7 +230,7 @@ def _results(
     query, unit = np.divmod(distinct, n_units)
     corpus = representation.corpus(record, encoded)
     scores, components = load_kernel(record, "cpu").score_pairs(corpus, encoded.batch, query, unit)
-    check_pairs(record, representation, encoded, query, unit, scores, components)
+    check_pairs(record, representation, encoded, queries.ids, query, unit, scores, components)
     taken = pa.array(flat)
     chosen = {
         "row": flat,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
@@ -127,7 +128,7 @@ def retrieve(
     units = representation.unit_of_row[answers.rows].ravel()
     query = np.repeat(np.arange(n), int(k))
     components = kernel.components(corpus, batch, query, units, answers.scores.ravel())
-    check_pairs(record, representation, encoded, query, units, answers.scores.ravel(), components)
+    check_pairs(record, representation, encoded, queries.ids, query, units, answers.scores.ravel(), components)
     components = {name: values.reshape(n, int(k)) for name, values in components.items()}
     return Results(
         layout(index, queries, encoded.which, answers, fallback, components, kernel.capabilities.exact, text),
@@ -229,18 +230,19 @@ class _Reference(Kernel):
 
 
 def check_pairs(
-    record: Metric, representation: Representation, encoded: EncodedQueries, query: np.ndarray, units: np.ndarray,
-    scores: np.ndarray, components: dict[str, np.ndarray],
+    record: Metric, representation: Representation, encoded: EncodedQueries, ids: Sequence[str], query: np.ndarray,
+    units: np.ndarray, scores: np.ndarray, components: dict[str, np.ndarray],
 ) -> None:  # fmt: skip
-    """Raise unless the scores and components of a sample of pairs are those of the reference."""
+    """Raise unless scores and components of a sample of pairs are the reference's; `ids` are those of the queries."""
     score = load_reference(record)
     for i in np.unique(np.linspace(0, len(scores) - 1, min(CHECKED, len(scores))).astype(np.int64)):
         expected = score(representation.candidate(int(units[i]), encoded), encoded.item(int(query[i])))
         got = scores[i], {name: values[i] for name, values in components.items()}
         if got != expected:
             row = representation.row_id[representation.row_ptr[units[i]]]
+            name = shown_names([ids[int(np.argmax(encoded.which == query[i]))]])
             msg = (
-                f"retrieve: {record.name} of row {row} must be the reference's {expected}; got {got}. "
+                f"retrieve: {record.name} of row {row} must be the reference's {expected} for query {name}; got {got}. "
                 "This is a defect: please report it with the index fingerprint."
             )
             raise ExactnessError(msg)

@@ -1,12 +1,21 @@
 import math
+import re
 import resource
 import shutil
+from dataclasses import replace
+from importlib import import_module
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from metric_oracle import api
-from metric_oracle.errors import ExactnessError, IndexFormatError, InputError
+from metric_oracle.errors import BackendError, ExactnessError, IndexFormatError, InputError
+from metric_oracle.indexes import bertscore
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval import brute_force
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Results
 from support import inputs
 
@@ -88,15 +97,14 @@ def test_changed_row(index, queries, results, sample):
         other = changed(results, "row", lambda rows: rows.__setitem__(4, row))  # noqa: B023
         if other.table["row"].equals(results.table["row"]):
             continue
-        with pytest.raises(
-            ExactnessError, match=SCORE + r"|^verify: candidate_id must be that of the index's row; got an"
-        ):
+        with pytest.raises(ExactnessError, match=SCORE + r"|^verify: \w+ of query '\d+' and row \d+ must be .*; got"):
             api.verify(index, other, queries, sample=sample)
 
 
 RANKED = (
     r"^verify: the answers of query '\d+' must be 3, ranked by score, then row; got others\. The results were cut or al"
 )
+CUT = r"^verify: the answers of query '\d+' must have the ranks 1 to 3; got others\. The results were cut or altered: r"
 
 
 def test_changed_order(index, queries, results):
@@ -110,7 +118,7 @@ def test_changed_order(index, queries, results):
 @pytest.mark.parametrize("rows", [[0, 1], [0, 1, 2, 2], [0, 0, 2]])
 def test_answers_lost_or_doubled(index, queries, results, rows):
     table = results.table.take([*rows, *range(3, results.table.num_rows)])
-    with pytest.raises(ExactnessError, match=RANKED):
+    with pytest.raises(ExactnessError, match=CUT):
         api.verify(index, Results(table, results.signature), queries, sample=0)
 
 
@@ -120,21 +128,43 @@ BRUTE = (
 
 
 def test_changed_ties(index, queries, results):
-    with pytest.raises(ExactnessError, match=BRUTE):
+    one = rf"{BRUTE}|^verify: n_ties of query '\d+' and row \d+ must be \d+; got \d+\. The results were altered"
+    with pytest.raises(ExactnessError, match=one):
         api.verify(index, changed(results, "n_ties", lambda ties: ties.__setitem__(5, ties[5] + 1)), queries)
 
 
+def test_ties_above_the_last_score_are_counted_without_a_search(index, queries, results):
+    """All rows with a score above the last listed one are listed, in whatever query."""
+    table = results.table.to_pydict()
+    found = 0
+    for line, (rank, score) in enumerate(zip(table["rank"], table["score"], strict=True)):
+        if score != table["score"][line + K - rank]:
+            found += 1
+            other = changed(results, "n_ties", lambda ties: ties.__setitem__(line, ties[line] + 1))  # noqa: B023
+            with pytest.raises(
+                ExactnessError, match=r"^verify: n_ties of query '\d+' and row \d+ must be \d+; got \d+"
+            ):
+                api.verify(index, other, queries, sample=0)
+    assert found > 3
+
+
 def test_fallback_invented(index, queries, results):
-    with pytest.raises(ExactnessError, match=BRUTE):
-        api.verify(index, changed(results, "fallback", lambda flags: flags.__setitem__(1, True)), queries)
+    match = r"^verify: fallback of query '\d+' and row \d+ must be False; got True\. The results were altered"
+    with pytest.raises(ExactnessError, match=match):
+        api.verify(index, changed(results, "fallback", lambda flags: flags.__setitem__(1, True)), queries, sample=0)
 
 
 def test_best_answer_left_out(index, queries, results):
     """Every listed pair is right, but a better one is not listed."""
     wide = api.retrieve(index, queries, results.signature["metric"], k=K + 1).table
-    keep = [i for i, rank in enumerate(wide["rank"].to_pylist()) if rank > 1]
+    lines = wide.to_pylist()
+    # Where the best is alone with its score, no count of ties tells that it was there.
+    lost = {line["query_id"] for line in lines if line["rank"] == 1 == line["n_ties"]}
+    lost -= {line["query_id"] for line in lines if line["rank"] == 2 and line["score"] == 0}  # a fall-back would lead
+    assert lost
+    keep = [i for i, line in enumerate(lines) if line["rank"] != (1 if line["query_id"] in lost else K + 1)]
     table = wide.take(keep)
-    table = table.set_column(1, "rank", pa.array([rank - 1 for rank in table["rank"].to_pylist()]))
+    table = table.set_column(1, "rank", pa.array([*range(1, K + 1)] * 12))
     with pytest.raises(ExactnessError, match=BRUTE):
         api.verify(index, Results(table, results.signature), queries)
 
@@ -143,7 +173,7 @@ def test_best_answer_left_out(index, queries, results):
 def test_changed_candidate(index, queries, results, column):
     other = changed(results, column, lambda values: values.__setitem__(4, "Other"))
     match = (
-        rf"^verify: {column} must be that of the index's row; got another at query '\d+', row \d+\. The results were"
+        rf"^verify: {column} of query '\d+' and row \d+ must be that of the index; got another\. The results were al"
     )
     with pytest.raises(ExactnessError, match=match):
         api.verify(index, other, queries, sample=0)
@@ -183,12 +213,16 @@ def test_other_queries(index, results, corpus):
 
 
 def test_queries_with_other_texts(index, queries, results):
-    from dataclasses import replace
-
     turned = inputs.changed(queries, "radgraph", of_row=queries.attached["radgraph"].of_row[::-1].copy())
     turned = replace(turned, texts=queries.texts[::-1])
-    with pytest.raises(ExactnessError, match=SCORE):
+    match = (
+        r"^verify: results must be of these queries, SHA-256 \w{12}; got \w{12}: other texts under the same ids\. Pass"
+    )
+    with pytest.raises(InputError, match=match):
         api.verify(index, results, turned)
+    before = {name: value for name, value in results.signature.items() if name != "references"}  # of version 0.1
+    with pytest.raises(ExactnessError, match=SCORE):
+        api.verify(index, Results(results.table, before), turned)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 11])
@@ -210,7 +244,7 @@ def test_signature_with_a_huge_k_takes_no_memory(index, queries, results, baseli
     signature = {**results.signature, "k": 10**9, "baseline": baseline}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(
-        ExactnessError, match=r"^verify: the answers of query '\d+' must (be|have the ranks 1 to) 10{9}"
+        ExactnessError, match=r"^verify: the answers of query '\d+' must have the ranks 1 to 10{9}; got others"
     ):
         api.verify(index, Results(results.table, signature), queries)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
@@ -231,3 +265,231 @@ def test_signature_with_another_metric(index, queries, results):
         api.verify(index, Results(results.table, {**results.signature, "metric": "bluu"}), queries)
     with pytest.raises(ExactnessError, match=SCORE):
         api.verify(index, Results(results.table, {**results.signature, "metric": "bleu-3"}), queries)
+
+
+# Every column, of oracles and baselines, under every family of metrics
+
+FAMILIES = [
+    "bleu-2", "bleu-4:coco", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels", "crg", "bertscore",
+    "bertscore:recall", "radcliq", "radcliq:preprint",
+]  # fmt: skip
+KINDS = ["oracle", "random", "most-frequent", "identity"]
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory, fake_encoder):
+    """Return an index of every representation and five queries, the last of which shares no entity with a report."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    def files(side):
+        names = {"radgraph": "graphs", "chexbert": "embeddings", "chexbert_labels": "labels"}
+        return {option: corpus[f"{side}_{name}"] for option, name in names.items()} | {"uncertain": "positive"}
+
+    index = api.build_index(corpus["train"], folder / "I", encoder="fake", **files("train"))
+    batch = api.load_queries(corpus["test"], **files("test"))
+    return index, batch.take(np.arange(5)[::-1])
+
+
+def made(whole, metric, kind):
+    index, batch = whole
+    if kind == "oracle":
+        return api.retrieve(index, batch, metric, k=K)
+    options = {"draws": 4, "seed": 3} if kind == "random" else {}
+    return api.baseline(index, batch, kind, metric, **options)
+
+
+def other(value):
+    """Return another value of the same type, as near as there is."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, float):
+        return math.nextafter(value, 2)
+    return value + (1 if isinstance(value, int) else "x")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("metric", FAMILIES)
+def test_every_altered_value_is_found(whole, metric, kind):
+    index, batch = whole
+    results = made(whole, metric, kind)
+    calls = []
+    n = len(batch.ids) if kind == "oracle" else 0
+    found = api.verify(index, results, batch, progress=lambda *call: calls.append(call))
+    assert found == {"pairs": results.table.num_rows, "queries": n}
+    assert calls == sorted(calls)
+    assert calls[-1][0] == calls[-1][1]
+    rng = np.random.default_rng(FAMILIES.index(metric))
+    for column in results.table.column_names:
+        line = int(rng.integers(results.table.num_rows))
+        altered = changed(results, column, lambda values: values.__setitem__(line, other(values[line])))  # noqa: B023
+        errors = (ExactnessError, InputError) if column == "query_id" else ExactnessError
+        with pytest.raises(errors, match=r"^verify: ") as caught:
+            api.verify(index, altered, batch, sample=100 if column == "n_ties" else 0)
+        if isinstance(caught.value, ExactnessError):
+            assert re.search(r"query '\d+'", str(caught.value))
+        assert not any(text in str(caught.value) for text in (*batch.texts, *index.reports["text"].to_pylist()))
+    for column in results.components[:1]:
+        with pytest.raises(
+            ExactnessError, match=r"^verify: the components of query '\d+' and row -?\d+ must be .*; got ot"
+        ):
+            api.verify(index, Results(results.table.drop_columns([column]), results.signature), batch, sample=0)
+
+
+def test_texts_in_a_column_of_numbers_are_not_shown(whole):
+    index, batch = whole
+    results = made(whole, "bleu-2", "oracle")
+    for column in ("score", "precision_1"):
+        place = results.table.column_names.index(column)
+        table = results.table.set_column(place, column, results.table["text"])
+        with pytest.raises(ExactnessError, match=r"must be \d\.\d+; got str\. The results were altered"):
+            api.verify(index, Results(table, results.signature), batch)
+
+
+def test_rows_of_one_baseline_under_the_name_of_another(whole):
+    index, batch = whole
+    drawn = api.baseline(index, batch, "random", "bleu", draws=1)
+    match = (
+        r"^verify: the rows of query '\d+' must be those of baseline 'most-frequent'; got others\. The results were alt"
+    )
+    with pytest.raises(ExactnessError, match=match):
+        api.verify(index, Results(drawn.table, {**drawn.signature, "baseline": "most-frequent"}), batch)
+    other = api.baseline(index, batch, "random", "bleu", draws=1, seed=1)
+    match = (
+        r"^verify: the rows of query '\d+' must be those of baseline 'random'; got others\. The results were altered"
+    )
+    with pytest.raises(ExactnessError, match=match):
+        api.verify(index, Results(drawn.table, {**drawn.signature, "seed": 1}), batch)
+    assert api.verify(index, other, batch)["pairs"] == 5
+    match = r"^verify: seed in the signature must be an int of at least 0; got 'x'\. Make the baseline again\.$"
+    with pytest.raises(InputError, match=match):
+        api.verify(index, Results(drawn.table, {**drawn.signature, "seed": "x"}), batch)
+
+
+def test_draws_are_checked_whatever_the_order_of_the_queries(whole):
+    index, batch = whole
+    drawn = made(whole, "bleu-2", "random")
+    assert api.verify(index, drawn, batch.take(np.array([3, 0, 4, 1, 2])))["pairs"] == 20
+
+
+# Token states
+
+
+def test_states_are_made_once_for_all_queries(whole, monkeypatch):
+    index, batch = whole
+    results = made(whole, "bertscore", "oracle")
+    encode, calls = bertscore.encode, []
+    monkeypatch.setattr(bertscore, "encode", lambda *call: (calls.append(call), encode(*call))[1])
+    assert api.verify(index, results, batch)["queries"] == 5
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("metric", ["bertscore", "radcliq"])
+def test_other_states_are_not_the_fault_of_the_file(whole, monkeypatch, fake_encoder, metric):
+    index, batch = whole
+    results = made(whole, metric, "oracle")
+    assert results.signature["environment"] == fake_encoder.environment
+    encode = bertscore.encode
+
+    def elsewhere(encoder, tokens, storage):
+        states = encode(encoder, tokens, storage)
+        states[7] = np.nextafter(states[7], 1)
+        return states
+
+    monkeypatch.setattr(bertscore, "encode", elsewhere)
+    begin = (
+        r"^verify: token states of the queries must be those that the results were made of, SHA-256 \w{12}; got \w{12} "
+    )
+    with pytest.raises(
+        BackendError, match=begin + r"\(in the same environment\)\. The file is not to blame: verify it"
+    ):
+        api.verify(index, results, batch)
+    monkeypatch.setattr(fake_encoder, "environment", {"device": "cuda", "torch": "3"})
+    with pytest.raises(
+        BackendError, match=begin + r"\(device 'cpu' then, 'cuda' now; torch 'none' then, '3' now\)\. The"
+    ):
+        api.verify(index, results, batch)
+
+
+def test_order_of_the_queries_does_not_change_what_is_known_of_their_states(whole):
+    index, batch = whole
+    results = made(whole, "bertscore", "oracle")
+    assert api.verify(index, results, batch.take(np.array([4, 2, 0, 1, 3])))["queries"] == 5
+
+
+# The search by brute force
+
+
+@pytest.mark.parametrize(
+    "metric", ["bertscore", "bertscore:precision", "bertscore:recall", "chexbert", "radcliq", "crg"]
+)
+def test_brute_force_is_the_plain_search(whole, metric):
+    """Rows, scores to the last bit and ties are those of a sort of all plain scores."""
+    index, batch = whole
+    record = get_metric(metric)
+    representation = representation_of(index, record)
+    encoded = representation.encode(batch)
+    score = load_reference(record)
+    n_units = len(representation.row_ptr) - 1
+    chosen = sorted(set(encoded.which.tolist()))[1:]
+    plain = {
+        (q, unit): score(representation.candidate(unit, encoded), encoded.item(q))[0]
+        for q in chosen
+        for unit in range(n_units)
+    }
+    asked, told = [], []
+    for k in (1, 3, len(representation.row_id)):
+        found = brute_force.search(
+            record, representation, encoded, chosen, k, lambda *pair: (asked.append(pair), plain[pair])[1], told.append
+        )
+        for place, q in enumerate(chosen):
+            rows = sorted(
+                (-plain[q, unit] if record.higher_is_better else plain[q, unit], int(row))
+                for unit in range(n_units)
+                for row in representation.row_id[representation.row_ptr[unit] : representation.row_ptr[unit + 1]]
+            )
+            assert found.rows[place].tolist() == [row for _, row in rows[:k]]
+            assert [abs(score) for score in found.scores[place]] == [abs(score) for score, _ in rows[:k]]
+            assert found.ties[place].tolist() == [sum(s == score for s, _ in rows) for score, _ in rows[:k]]
+        if k == 1 and metric != "crg":  # but for a few, products decide
+            assert 0 < len(asked) < len(plain) / 4
+    assert sum(told) == 3 * brute_force.n_pairs(record, representation, encoded, chosen)
+
+
+def test_error_of_products_is_bounded(whole):
+    """Scores of products lie within their bound of the plain ones; the bound is far below what is searched for."""
+    index, batch = whole
+    for metric in ("bertscore", "bertscore:recall", "chexbert", "radcliq"):
+        record = get_metric(metric)
+        representation = representation_of(index, record)
+        encoded = representation.encode(batch)
+        approximate, error = brute_force._scores(record, representation, encoded, [0, 2], lambda n: None)
+        assert 0 < error < 1e-10
+        for place, q in enumerate((0, 2)):
+            for unit in range(0, approximate.shape[1], 3):
+                right = load_reference(record)(representation.candidate(unit, encoded), encoded.item(q))[0]
+                assert abs(approximate[place, unit] - right) <= error
+
+
+def test_errors_of_the_self_check_name_query_and_row_and_no_text(index, queries, monkeypatch):
+    cpu = import_module("metric_oracle.kernels.bleu.cpu")
+    search = cpu.Backend.search
+
+    def wrong(self, corpus, batch, first, last, k, answers, workspace):
+        search(self, corpus, batch, first, last, k, answers, workspace)
+        answers.scores[first:last] += 0.25
+
+    monkeypatch.setattr(cpu.Backend, "search", wrong)
+    match = (
+        r"^retrieve: bleu-2 of row \d+ must be the reference's \(.*\) for query '\d+'; got \(.*\)\. This is a defect"
+    )
+    with pytest.raises(ExactnessError, match=match) as caught:
+        api.retrieve(index, queries, "bleu", k=2)
+    assert not any(text in str(caught.value) for text in (*queries.texts, *index.reports["text"].to_pylist()))
+
+
+def test_a_difference_ends_the_command_with_code_1(oracle, corpus, index, queries, tmp_path):
+    results = api.retrieve(index, queries, "bleu", k=K)
+    changed(results, "score", lambda scores: scores.__setitem__(7, 0.125)).write(tmp_path / "r.parquet")
+    code, out, err = oracle("verify", index.folder, tmp_path / "r.parquet", corpus["test"])
+    assert (code, out) == (1, "")
+    assert re.match(r"error: verify: the score of query '\d+' and row \d+ must be .*; got 0\.125\. The results", err)
