@@ -17,8 +17,8 @@ from rich.console import Console
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.evaluation.tables import scores_table
-from metric_oracle.kernels.composite.score import composite
 from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.results import read_scores
 
 COMMAND = str(Path(sys.executable).with_name("oracle"))

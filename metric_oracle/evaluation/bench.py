@@ -30,11 +30,12 @@ from metric_oracle.evaluation.demo import INSTALL, MOST_ENCODED, MOST_QUERIES, f
 from metric_oracle.evaluation.figures import new_figure, write_figure
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.metrics import Metric, get_metric, shown_in
+from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.results import replacing
-from metric_oracle.retrieval.search import n_threads, subset
+from metric_oracle.retrieval.search import n_threads
 
-METRICS = ("bleu", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq")
+METRICS = shown_in("bench")
 BACKENDS = ("cpu", "cuda")
 DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
 SINGLES, SINGLE_WARM_UP = 50, 10
@@ -154,7 +155,7 @@ class Study(NamedTuple):
 
 def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
     """Time a whole oracle, from reports in memory to the table of answers, and in the same call the encoding."""
-    kind = type(index.representation(get_metric(metric)))
+    kind: Any = type(representation_of(index, get_metric(metric)))
     encode, seconds, found = kind.encode, [], []
 
     def clocked(*arguments: Any, **options: Any) -> Any:
@@ -196,15 +197,16 @@ def after_warm_up(values: Sequence[T]) -> list[T]:
 
 def alone(queries: Inputs, i: int) -> Inputs:
     """Return one query with nothing of the others, as somebody gives it who asks for one report."""
-    one = subset(queries, np.array([i]))
-    changes: dict[str, Any] = {}
-    for name, of_row in (("graphs", "graph_of_row"), ("embeddings", "embedding_of_row"), ("labels", "label_of_row")):
-        values, places = getattr(one, name), getattr(one, of_row)
-        if values is not None and places[0] >= 0:
-            place = int(places[0])
-            changes[name] = _one_graph(values, place) if name == "graphs" else values[place : place + 1]
-            changes[of_row] = np.zeros(1, np.int64)
-    return replace(one, **changes)
+    one = queries.take(np.array([i]))
+    attached = {}
+    for kind, attachment in one.attached.items():
+        place = int(attachment.of_row[0])
+        if place >= 0:
+            values = attachment.values
+            values = _one_graph(values, place) if isinstance(values, GraphTable) else values[place : place + 1]
+            attachment = replace(attachment, values=values, of_row=np.zeros(1, np.int64))
+        attached[kind] = attachment
+    return replace(one, attached=attached)
 
 
 def _one_graph(graphs: GraphTable, g: int) -> GraphTable:

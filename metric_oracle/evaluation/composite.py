@@ -13,7 +13,7 @@ from metric_oracle.corpora.tables import Table, existing_file, is_missing, read_
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.metrics import ALIASES, COMPOSABLE
-from metric_oracle.retrieval.composite import FORMAT, VERSION
+from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.retrieval.results import check_out, replacing
 
 

@@ -18,13 +18,12 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation import plots, publication
 from metric_oracle.evaluation.comparison import Comparison, compare
-from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.index import Index, build_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
 from metric_oracle.indexes.manifest import check_name
-from metric_oracle.kernels.composite.score import composite
 from metric_oracle.metrics import METRICS, Term, get_metric
 from metric_oracle.retrieval import baselines
+from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.results import Scores
@@ -133,12 +132,18 @@ def _score_model(index: Index, queries: Inputs, name: str, model: Model, metrics
         raise InputError(msg)
     encoding = None
     if any("bertscore" in METRICS[metric].representations for metric in metrics):
-        states: TokenStateIndex = index.representation(METRICS["bertscore"])
+        states: Any = index.representation(METRICS["bertscore"])
         baseline = states.description["baseline"]
         encoding = Encoding(
             states.open_encoder(queries), states.states.dtype, None if baseline is None else tuple(baseline)
         )
-    options: dict[str, Any] = {**model.files, "uncertain": queries.uncertain, "encoding": encoding}
+    labels = queries.attached.get("labels")
+    uncertain = None if labels is None else labels.settings["uncertain"]
+    options: dict[str, Any] = {
+        **model.files,
+        "uncertain": uncertain,
+        "encoding": encoding,
+    }
     inputs = load_inputs(read.ids, read.texts, "study", **options)
     with tempfile.TemporaryDirectory() as folder:
         written = build_index(inputs, Path(folder) / "predictions", metrics=metrics)

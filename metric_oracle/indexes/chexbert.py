@@ -7,17 +7,17 @@ cosines from above. Labels become vectors of 14 small integers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from metric_oracle.errors import BackendError
-from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.kernels.chexbert.cpu import CHUNK, RUN
+from metric_oracle.kernels.chexbert.cpu import CHUNK, RUN, VectorBatch, VectorCorpus
+from metric_oracle.metrics import Metric
 
 CODE = 64  # numbers of a code: coordinates along the leading directions, and the length of what they leave out
 SAMPLE = 1 << 14  # vectors that the directions are made from
@@ -122,39 +122,35 @@ class EmbeddingIndex(Units):
     codes: Any = None
     basis: Any = None
     code_error: Any = None
-    kind: ClassVar[str] = "chexbert"
-
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """Return the lengths of the vectors, 1 but for the rounding to float32: float64[D]."""
-        return np.sqrt(np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64))
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "EmbeddingIndex":
         """Index the embeddings of a corpus."""
-        assert inputs.embeddings is not None
-        assert inputs.embedding_of_row is not None
-        directions = unit_vectors(inputs.embeddings)
-        position, unit = _distinct_rows(directions, inputs.embedding_of_row)
+        embeddings, of_row = inputs.attached[kind].both
+        directions = unit_vectors(embeddings)
+        position, unit = _distinct_rows(directions, of_row)
         return cls(directions[position], *group_rows(unit, len(position)))
 
     def encode(self, inputs: Inputs) -> "VectorQueries":
         """Normalise the queries' embeddings."""
-        assert inputs.embeddings is not None
-        assert inputs.embedding_of_row is not None
-        if inputs.embeddings.shape[1] != self.vectors.shape[1]:
+        embeddings, of_row = inputs.attached["chexbert"].both
+        if embeddings.shape[1] != self.vectors.shape[1]:
             msg = (
                 f"retrieve: embeddings must have the index's width {self.vectors.shape[1]}; got "
-                f"{inputs.embeddings.shape[1]}. Encode queries and corpus with one model."
+                f"{embeddings.shape[1]}. Encode queries and corpus with one model."
             )
             raise BackendError(msg)
-        directions = unit_vectors(inputs.embeddings)
-        position, which = _distinct_rows(directions, inputs.embedding_of_row)
+        directions = unit_vectors(embeddings)
+        position, which = _distinct_rows(directions, of_row)
         vectors = directions[position]
         if self.basis is None:
             return VectorQueries(which, vectors)
         codes, leak = make_codes(vectors, self.basis)
         return VectorQueries(which, vectors, codes, float(self.code_error[0]) + leak)
+
+    def corpus(self, metric: Metric, encoded: "VectorQueries") -> VectorCorpus:
+        """Return what the kernels take."""
+        return VectorCorpus(self.vectors, self.row_ptr, self.row_id, self.codes, encoded.code_error, self.faiss_index)
 
     def item(self, unit: int) -> np.ndarray:
         """Return the vector of a unit."""
@@ -202,27 +198,28 @@ class LabelIndex(Units):
     row_ptr: np.ndarray
     row_id: np.ndarray
     uncertain: str
-    kind: ClassVar[str] = "labels"
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "LabelIndex":
         """Index the labels of a corpus."""
-        assert inputs.label_of_row is not None
-        assert inputs.uncertain is not None
-        vectors = _label_vectors(inputs, inputs.uncertain)
-        position, unit = _distinct_rows(vectors, inputs.label_of_row)
-        return cls(vectors[position], *group_rows(unit, len(position)), inputs.uncertain)
+        uncertain = inputs.attached[kind].settings["uncertain"]
+        vectors, of_row = _label_vectors(inputs, uncertain)
+        position, unit = _distinct_rows(vectors, of_row)
+        return cls(vectors[position], *group_rows(unit, len(position)), uncertain)
 
     def encode(self, inputs: Inputs) -> "VectorQueries":
         """Give the queries' labels the values that the index uses."""
-        assert inputs.label_of_row is not None
-        vectors = _label_vectors(inputs, self.uncertain)
-        position, which = _distinct_rows(vectors, inputs.label_of_row)
+        vectors, of_row = _label_vectors(inputs, self.uncertain)
+        position, which = _distinct_rows(vectors, of_row)
         return VectorQueries(which, vectors[position])
 
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records."""
         return {"uncertain": self.uncertain}
+
+    def corpus(self, metric: Metric, encoded: "VectorQueries") -> VectorCorpus:
+        """Return what the kernels take."""
+        return VectorCorpus(self.vectors, self.row_ptr, self.row_id)
 
     def item(self, unit: int) -> np.ndarray:
         """Return the vector of a unit."""
@@ -241,12 +238,13 @@ class LabelIndex(Units):
         return cls(uncertain=uncertain, **columns)
 
 
-def _label_vectors(inputs: Inputs, uncertain: str) -> np.ndarray:
-    return np.array(_VALUES[uncertain], np.int8)[inputs.labels]
+def _label_vectors(inputs: Inputs, uncertain: str) -> tuple[np.ndarray, np.ndarray]:
+    classes, of_row = inputs.attached["labels"].both
+    return np.array(_VALUES[uncertain], np.int8)[classes], of_row
 
 
 @dataclass(frozen=True)
-class VectorQueries:
+class VectorQueries(Encoded):
     """Distinct vectors of a batch of queries.
 
     Attributes
@@ -262,6 +260,11 @@ class VectorQueries:
     vectors: np.ndarray
     codes: np.ndarray | None = None
     code_error: float = 0.0
+
+    @property
+    def batch(self) -> VectorBatch:
+        """What the kernels take."""
+        return VectorBatch(self.vectors, self.codes)
 
     def item(self, q: int) -> np.ndarray:
         """Return the vector of a distinct query."""

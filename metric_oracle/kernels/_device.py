@@ -247,8 +247,8 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
 
     Parameters
     ----------
-    owner : object
-        An opened representation.
+    owner : ndarray
+        An array of an opened representation, which lives as long as that does.
     name : str
         What it is and on which device.
     """

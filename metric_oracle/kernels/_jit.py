@@ -42,6 +42,15 @@ def _keyed(compiled: Any) -> Any:
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if file is not None:
         file._source_stamp = (file._source_stamp, _sources())
+        load = file._load_index
+
+        def load_index() -> Any:
+            try:
+                return load()
+            except (AttributeError, ImportError):  # kept for a named tuple that is no longer there
+                return {}
+
+        file._load_index = load_index
     return compiled
 
 

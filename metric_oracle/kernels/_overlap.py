@@ -72,6 +72,82 @@ class Queries(NamedTuple):
     sizes: np.ndarray
 
 
+class SetCorpus(NamedTuple):
+    """What a search over sets of features reads of a corpus.
+
+    Attributes
+    ----------
+    features : Features
+    cells : int64[C, 8]
+        Length buckets: runs of documents of equal or similar sizes, see `indexes.features.cells_of`.
+    """
+
+    features: Features
+    cells: np.ndarray
+
+    @property
+    def row_ptr(self):
+        """Offsets of the rows of each document."""
+        return self.features.row_ptr
+
+    @property
+    def row_id(self):
+        """Corpus rows, ascending within a document."""
+        return self.features.row_id
+
+
+class SequenceCorpus(NamedTuple):
+    """The same of a corpus whose documents are sequences of words.
+
+    Attributes
+    ----------
+    features : Features
+    cells : int64[C, 8]
+    sequence : int32[...]
+        Word ids of each document in order.
+    sequence_ptr : int64[D + 1]
+    n_words : int
+        Size of the vocabulary.
+    """
+
+    features: Features
+    cells: np.ndarray
+    sequence: np.ndarray
+    sequence_ptr: np.ndarray
+    n_words: int
+
+    @property
+    def row_ptr(self):
+        """Offsets of the rows of each document."""
+        return self.features.row_ptr
+
+    @property
+    def row_id(self):
+        """Corpus rows, ascending within a document."""
+        return self.features.row_id
+
+
+class SetBatch(NamedTuple):
+    """What a search over sets of features reads of distinct queries."""
+
+    queries: Queries
+
+
+class SequenceBatch(NamedTuple):
+    """The same of sequences of words.
+
+    Attributes
+    ----------
+    queries : Queries
+    words, words_ptr : int64[...], int64[Q + 1]
+        Word ids in order, -1 for words that the corpus lacks.
+    """
+
+    queries: Queries
+    words: np.ndarray
+    words_ptr: np.ndarray
+
+
 @jit
 def count_all(queries, q, family, index, matched):
     """Count the features of a family that query `q` shares with every document.
@@ -204,9 +280,9 @@ def count_matches(queries, query, unit, index, mark, out):
         set_marks(ids, mark, 0)
 
 
-def matches(index, encoded, query, unit):
+def matches(corpus, batch, query, unit):
     """Return int64[F, n]: what :func:`count_matches` writes."""
-    out = np.empty((encoded.queries.sizes.shape[1], len(query)), np.int64)
-    mark = np.zeros(len(index.features.post_ptr) - 1, np.uint8)
-    count_matches(encoded.queries, query, unit, index.features, mark, out)
+    out = np.empty((batch.queries.sizes.shape[1], len(query)), np.int64)
+    mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
+    count_matches(batch.queries, query, unit, corpus.features, mark, out)
     return out

@@ -19,6 +19,7 @@ A *length bucket* is a run of documents of equal sizes: documents are sorted by 
 bucket.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -671,15 +672,16 @@ def require_bounds(work: Workspace) -> None:
         raise ExactnessError(msg)
 
 
-def stages(workspaces: Any) -> dict[str, Any]:
+def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:
     """Return the shares of the pairs that were filtered out and scored, and the closest call of each stage.
 
     The closest call is the least relative distance, over all documents whose exact score became known, between that
     score and what would have dropped them: 0 where a bound was met exactly.
     """
-    works = list(workspaces)
-    n_scored, n_pairs = np.sum([work.n_pairs for work in works], axis=0).tolist() if works else (0, 0)
-    scored = n_scored / n_pairs if n_pairs else 1.0
-    closest = np.min([work.closest for work in works], axis=0).tolist() if works else [np.inf] * len(STAGES)
+    if not workspaces:  # a GPU took all queries
+        return {}
+    n_scored, n_pairs = np.sum([work.n_pairs for work in workspaces], axis=0).tolist()
+    scored = n_scored / max(n_pairs, 1)
+    closest = np.min([work.closest for work in workspaces], axis=0).tolist()
     calls = {stage: ratio - 1.0 for stage, ratio in zip(STAGES, closest, strict=True) if ratio < np.inf}
     return {"filtered": 1.0 - scored, "scored": scored, "closest_call": calls}

@@ -1,48 +1,33 @@
 """The oracle: for every query the best rows of the corpus under a metric, exactly."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.indexes.index import REPRESENTATIONS, Index
+from metric_oracle.indexes.contract import EncodedQueries, Representation
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, check_max_memory
 from metric_oracle.indexes.store import release, resident
-from metric_oracle.kernels._device import DeviceError, lacking
+from metric_oracle.kernels._device import DeviceError
+from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.metrics import BACKENDS, Metric, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.kernels import check_backend, load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
 
 CHECKED = 100  # listed pairs that are scored again by the reference, evenly spread; `verify` does all
 BLOCK = 32  # queries a task: small enough to share the work evenly, large enough to cost nothing
 LEAST_BLOCK = 4  # the same where memory is looked after
-
-
-class Found(NamedTuple):
-    """Answers for the distinct queries of a batch.
-
-    Attributes
-    ----------
-    rows : int64[n, k]
-        -1 where there are fewer rows with a positive score than k.
-    scores : float64[n, k]
-    ties : int64[n, k]
-    """
-
-    rows: np.ndarray
-    scores: np.ndarray
-    ties: np.ndarray
 
 
 def n_threads() -> int:
@@ -106,7 +91,7 @@ def retrieve(
         If a score of the checked sample differs from the reference scorer's.
     """
     record = get_metric(metric)
-    representation = index.representation(record)
+    representation = representation_of(index, record)
     row_id = representation.row_id
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(row_id):
         msg = (
@@ -118,25 +103,34 @@ def retrieve(
         msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
         raise InputError(msg)
     check_max_memory(max_memory, "retrieve")
-    backend = _backend(backend, record)
+    backend = check_backend(backend, record, "retrieve")
     encoded = encode_queries(index, queries, record, settings)
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
     try:
+        if backend == "reference":
+            kernel: Kernel = _Reference(record, representation, encoded)
+        else:
+            kernel = load_kernel(record, backend)
+        corpus, batch = representation.corpus(record, encoded), encoded.batch
         stages = _search(
-            record, backend, representation, encoded, n, int(k), found, threads or n_threads(), progress,
-            len(encoded.which), max_memory,
-        )  # fmt: skip
+            kernel, corpus, batch, n, int(k), answers, threads or n_threads(), progress, len(encoded.which), max_memory
+        )
     except DeviceError as error:
         raise BackendError(str(error)) from error
-    _fill_zeros(found, row_id)
+    if not kernel.capabilities.signed:
+        _fill_zeros(answers, row_id)
     fallback = np.zeros((n, k), bool)
     if record.fallback:
-        _fall_back(found, fallback, index, row_id)
-    components = _components(record, representation, encoded, found)
+        _fall_back(answers, fallback, index, row_id)
+    units = representation.unit_of_row[answers.rows].ravel()
+    query = np.repeat(np.arange(n), int(k))
+    components = kernel.components(corpus, batch, query, units, answers.scores.ravel())
+    check_pairs(record, representation, encoded, query, units, answers.scores.ravel(), components)
+    components = {name: values.reshape(n, int(k)) for name, values in components.items()}
     return Results(
-        _table(index, queries, encoded.which, found, fallback, components, text),
-        {**signature(index, record, backend, int(k)), **getattr(encoded, "settings", {}), **stages},
+        _table(index, queries, encoded.which, answers, fallback, components, text),
+        {**signature(index, record, backend, int(k)), **encoded.settings, **stages},
     )
 
 
@@ -156,41 +150,14 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
     }
 
 
-def subset(inputs: Inputs, chosen: np.ndarray) -> Inputs:
-    """Return some of the queries."""
-    of_row: dict[str, Any] = {
-        name: None if value is None else value[chosen]
-        for name in ("graph_of_row", "embedding_of_row", "label_of_row")
-        for value in [getattr(inputs, name)]
-    }
-    ids, texts = [inputs.ids[i] for i in chosen], [inputs.texts[i] for i in chosen]
-    return replace(inputs, ids=ids, texts=texts, **of_row)
-
-
-def _backend(name: str, record: Metric) -> str:
-    if name not in BACKENDS:
-        msg = f"retrieve: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
-        raise InputError(msg)
-    if name == "cuda":
-        home = f"metric_oracle.kernels.{record.kernel}.cuda"
-        if find_spec(home) is None:
-            msg = f'retrieve: backend "cuda" is not usable: {record.name} has no CUDA kernels. Use "cpu", or "auto".'
-            raise BackendError(msg)
-        kernel = import_module(home)
-        if not kernel.is_usable():
-            msg = f'retrieve: backend "cuda" is not usable: {lacking(kernel.LIBRARY)}. Use "cpu", or "auto".'
-            raise BackendError(msg)
-    return "cpu" if name == "auto" else name
-
-
-def encode_queries(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> Any:
+def encode_queries(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> EncodedQueries:
     """Return the distinct queries as the kernels of a metric take them, after all checks."""
     check_queries(queries, record, index)
     foreign = [name for name in settings if name not in record.settings]
     if foreign:
         msg = f"retrieve: {', '.join(foreign)} must be left out for metric {record.name!r}; got a value. Drop it."
         raise InputError(msg)
-    return index.representation(record).encode(queries, **settings)
+    return representation_of(index, record).encode(queries, **settings)
 
 
 def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
@@ -198,6 +165,7 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
     if not queries.ids:
         msg = "retrieve: queries must be at least one report; got 0. Check the file and the section."
         raise InputError(msg)
+    index.check_holds(record)
     for kind in record.representations:
         _check_queries(queries, record, index, kind)
 
@@ -205,13 +173,13 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
 def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> None:
     """Raise unless every query has what one representation is made from."""
     needs = REPRESENTATIONS[kind]
-    if needs.needs is None or needs.needs[1] is None:  # made from the texts
+    if needs.source != "attachment":
         return
-    of_row = getattr(queries, needs.needs[1])
-    if of_row is None:
+    attachment = queries.attached.get(kind)
+    if attachment is None:
         msg = f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got none. Add {needs.option}."
         raise InputError(msg)
-    lacking = [queries.ids[i] for i in np.flatnonzero(of_row < 0)]
+    lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0)]
     if lacking:
         shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         msg = (
@@ -220,54 +188,51 @@ def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> 
         )
         raise InputError(msg)
     recorded = index.content["representations"][kind].get("encoder", {})
-    given = queries.made_by.get(kind, {})
+    given = attachment.made_by
     if {"sha256"} <= recorded.keys() & given.keys() and recorded["sha256"] != given["sha256"]:
         msg = (
             f"retrieve: {needs.plural} must come from the model of the index, sha256 {recorded['sha256'][:12]}; got "
             f"{given['sha256'][:12]}. Pass that model, or build another index."
         )
         raise InputError(msg)
-    if kind == "labels":
-        recorded = index.content["representations"]["labels"]["uncertain"]
-        if queries.uncertain != recorded:
+    for name, value in attachment.settings.items():
+        wanted = index.content["representations"][kind].get(name)
+        if value != wanted:
             msg = (
-                f"retrieve: uncertain must be {recorded!r} as in the index; got {queries.uncertain!r}. "
+                f"retrieve: {name} must be {wanted!r} as in the index; got {value!r}. "
                 "Pass the same value or build another index."
             )
             raise InputError(msg)
 
 
 def _search(
-    record: Metric, backend: str, representation: Any, encoded: Any, n: int, k: int, found: Found, threads: int,
+    kernel: Kernel, corpus: Any, batch: Any, n: int, k: int, answers: Answers, threads: int,
     progress: Callable[[int], None] | None, n_queries: int, max_memory: float | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
     Return what the signature records of the work: the share of pairs that each stage of a screen dropped.
     """
-    if backend == "reference":
-        kernel: Any = _Reference(record)
-    else:
-        kernel = import_module(f"metric_oracle.kernels.{record.kernel}.{backend}")
-    options = {} if backend == "reference" else record.options
     idle: list[Any] = []
     limit = None if max_memory is None else _Limit(max_memory, threads)
     size = BLOCK if limit is None else LEAST_BLOCK
 
     def run(first: int) -> int:
         last = min(first + size, n)
-        work = idle.pop() if idle else kernel.new_work(representation)
+        workspace = idle.pop() if idle else kernel.new_workspace(corpus)
         with limit or nullcontext():
-            kernel.search(representation, encoded, first, last, k, found, work, **options)
-        idle.append(work)
+            kernel.search(corpus, batch, first, last, k, answers, workspace)
+        idle.append(workspace)
         return last - first
 
-    if getattr(kernel, "WHOLE", False):  # a GPU takes all queries at once
-        kernel.search(representation, encoded, 0, n, k, found, None, **options)
+    if kernel.capabilities.batched:
+        kernel.search(corpus, batch, 0, n, k, answers, None)
         _report(progress, n, n, n_queries, 0)
     else:
         run_blocks(run, range(0, n, size), n, threads, progress, n_queries)
-    return {"stages": kernel.stages(idle)} if hasattr(kernel, "stages") else {}
+    stages = kernel.stages(idle)
+    closest = stages.pop("closest_call", None)
+    return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}
 
 
 def run_blocks(
@@ -336,62 +301,62 @@ def _report(progress: Callable[[int], None] | None, done: int, n: int, n_queries
     return total
 
 
-def candidates(representation: Any, encoded: Any) -> Callable[[int], Any]:
-    """Return what gives a unit to the reference scorer: weights of tokens may depend on the queries."""
-    return getattr(encoded, "candidate", representation.item)
+class _Reference(Kernel):
+    """The plain scorer on every distinct candidate, as a kernel; components are those of the CPU's."""
 
+    capabilities = Capabilities(bound=False, signed=True)
 
-def itself(encoded: Any) -> Callable[[int], Any]:
-    """Return what gives a query to the reference scorer as a candidate."""
-    return getattr(encoded, "own", encoded.item)
+    def __init__(self, record: Metric, representation: Representation, encoded: EncodedQueries) -> None:
+        self._score, self._kernel = load_reference(record), load_kernel(record, "cpu")
+        self._sign = 1.0 if record.higher_is_better else -1.0
+        self._representation, self._encoded = representation, encoded
 
+    def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
+        index = self._representation
+        units = np.arange(len(index.row_ptr) - 1)
+        items = [index.candidate(int(u), self._encoded) for u in units]
+        for q in range(first, last):
+            query = self._encoded.item(q)
+            scores = np.array([self._score(item, query)[0] for item in items])
+            rows, best, ties = select(units, self._sign * scores, index.row_ptr, index.row_id, k)
+            answers.rows[q], answers.scores[q], answers.ties[q] = rows, self._sign * best, ties
 
-class _Reference:
-    """The plain scorer on every distinct candidate, behind the same two functions as a kernel."""
+    def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
+        return self._kernel.score_all(corpus, batch, chosen)
 
-    def __init__(self, record: Metric) -> None:
-        self._score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-        self._options = record.options
-        self._higher = record.higher_is_better
+    def score_pairs(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> Any:
+        return self._kernel.score_pairs(corpus, batch, query, document)
 
-    def new_work(self, representation: Any) -> None:
+    def components(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray) -> Any:
+        return self._kernel.components(corpus, batch, query, document, scores)
+
+    def new_workspace(self, corpus: Any) -> None:
         return None
 
-    def search(self, index: Any, encoded: Any, first: int, last: int, k: int, found: Found, work: None) -> None:
-        units = np.arange(len(index.row_ptr) - 1)
-        item = candidates(index, encoded)
-        items = [item(int(u)) for u in units]
-        for q in range(first, last):
-            query = encoded.item(q)
-            scores = np.array([self._score(item, query, **self._options)[0] for item in items])
-            sign = 1.0 if self._higher else -1.0
-            rows, best, ties = select(units, sign * scores, index.row_ptr, index.row_id, k)
-            found.rows[q], found.scores[q], found.ties[q] = rows, sign * best, ties
 
-
-def _fill_zeros(found: Found, row_id: np.ndarray) -> None:
+def _fill_zeros(answers: Answers, row_id: np.ndarray) -> None:
     """Where fewer than k rows have a positive score, the others follow with score 0 in row order."""
-    short = np.flatnonzero(found.rows[:, -1] < 0)
+    short = np.flatnonzero(answers.rows[:, -1] < 0)
     if not len(short):
         return
-    k = found.rows.shape[1]
+    k = answers.rows.shape[1]
     lowest = np.sort(np.partition(row_id, k - 1)[:k])
     for q in short:
-        m = int(np.count_nonzero(found.rows[q] >= 0))
-        listed = found.rows[q, :m]
-        found.rows[q, m:] = lowest[~np.isin(lowest, listed)][: k - m]
-        found.ties[q, m:] = len(row_id) - m
+        m = int(np.count_nonzero(answers.rows[q] >= 0))
+        listed = answers.rows[q, :m]
+        answers.rows[q, m:] = lowest[~np.isin(lowest, listed)][: k - m]
+        answers.ties[q, m:] = len(row_id) - m
 
 
-def _fall_back(found: Found, fallback: np.ndarray, index: Index, row_id: np.ndarray) -> None:
+def _fall_back(answers: Answers, fallback: np.ndarray, index: Index, row_id: np.ndarray) -> None:
     """Give queries without any positive match the most frequent report, as Yu et al. do, marked as such."""
-    nothing = np.flatnonzero(found.scores[:, 0] == 0.0)
+    nothing = np.flatnonzero(answers.scores[:, 0] == 0.0)
     if not len(nothing):
         return
     row = most_frequent_row(index, row_id)
     for q in nothing:
-        others = found.rows[q][found.rows[q] != row]
-        found.rows[q] = np.r_[row, others][: found.rows.shape[1]]
+        others = answers.rows[q][answers.rows[q] != row]
+        answers.rows[q] = np.r_[row, others][: answers.rows.shape[1]]
         fallback[q, 0] = True
 
 
@@ -402,27 +367,14 @@ def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
     return int(scorable[np.argmax(multiplicity)])
 
 
-def _components(record: Metric, representation: Any, encoded: Any, found: Found) -> dict[str, np.ndarray]:
-    """Return the components of every listed pair, float64[n, k], and check a sample of pairs with the reference."""
-    units = representation.unit_of_row[found.rows].ravel()
-    n, k = found.rows.shape
-    query = np.repeat(np.arange(n), k)
-    scores = found.scores.ravel()
-    kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
-    components = kernel.components(representation, encoded, query, units, scores, **record.options)
-    check_pairs(record, representation, encoded, query, units, scores, components)
-    return {name: values.reshape(n, k) for name, values in components.items()}
-
-
 def check_pairs(
-    record: Metric, representation: Any, encoded: Any, query: np.ndarray, units: np.ndarray, scores: np.ndarray,
-    components: dict[str, np.ndarray],
+    record: Metric, representation: Representation, encoded: EncodedQueries, query: np.ndarray, units: np.ndarray,
+    scores: np.ndarray, components: dict[str, np.ndarray],
 ) -> None:  # fmt: skip
     """Raise unless the scores and components of a sample of pairs are those of the reference."""
-    score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-    candidate = candidates(representation, encoded)
+    score = load_reference(record)
     for i in np.unique(np.linspace(0, len(scores) - 1, min(CHECKED, len(scores))).astype(np.int64)):
-        expected = score(candidate(int(units[i])), encoded.item(int(query[i])), **record.options)
+        expected = score(representation.candidate(int(units[i]), encoded), encoded.item(int(query[i])))
         got = scores[i], {name: values[i] for name, values in components.items()}
         if got != expected:
             row = representation.row_id[representation.row_ptr[units[i]]]
@@ -434,21 +386,21 @@ def check_pairs(
 
 
 def _table(
-    index: Index, queries: Inputs, which: np.ndarray, found: Found, fallback: np.ndarray,
+    index: Index, queries: Inputs, which: np.ndarray, answers: Answers, fallback: np.ndarray,
     components: dict[str, np.ndarray], text: bool,
 ) -> pa.Table:  # fmt: skip
     """Lay out the answers, distinct queries expanded to queries."""
-    k = found.rows.shape[1]
-    rows = found.rows[which].ravel()
+    k = answers.rows.shape[1]
+    rows = answers.rows[which].ravel()
     reports = index.reports
     columns: dict[str, Any] = {
         "query_id": pa.array(queries.ids, pa.large_string()).take(pa.array(np.repeat(np.arange(len(which)), k))),
         "rank": np.tile(np.arange(1, k + 1), len(which)),
         "row": rows,
         "candidate_id": reports["study_id"].take(pa.array(rows)),
-        "score": found.scores[which].ravel(),
+        "score": answers.scores[which].ravel(),
         **{name: values[which].ravel() for name, values in components.items()},
-        "n_ties": found.ties[which].ravel(),
+        "n_ties": answers.ties[which].ravel(),
         "fallback": fallback[which].ravel(),
         "exact": pa.array(np.ones(len(rows), bool)),
     }

@@ -1,7 +1,5 @@
 """Check a result file: every pair scored again by the reference, a sample of queries searched by brute force."""
 
-from importlib import import_module
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,9 +9,11 @@ from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite import metric_of
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.composite.weights import metric_of
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import candidates, check_queries, itself, retrieve, subset
+from metric_oracle.retrieval.search import check_queries, retrieve
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -70,21 +70,20 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
         raise InputError(msg)
     check_queries(queries, record, index)
 
-    representation = index.representation(record)
+    representation = representation_of(index, record)
     unit_of_row = representation.unit_of_row
     settings = {name: signature[_SETTINGS[name]] for name in record.settings if _SETTINGS[name] in signature}
     encoded = representation.encode(queries, **settings)
-    candidate = candidates(representation, encoded)
-    score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
+    score = load_reference(record)
     baseline = signature.get("baseline")
     for query, row, value in zip(columns["query_id"], columns["row"], columns["score"], strict=True):
         unit = int(unit_of_row[row]) if 0 <= row < len(unit_of_row) else -1
         asked = encoded.item(int(encoded.which[position[query]]))
         again = None
         if baseline == "identity" and row == -1:
-            again = score(itself(encoded)(int(encoded.which[position[query]])), asked, **record.options)[0]
+            again = score(encoded.own(int(encoded.which[position[query]])), asked)[0]
         elif unit >= 0:
-            again = score(candidate(unit), asked, **record.options)[0]
+            again = score(representation.candidate(unit, encoded), asked)[0]
         if again != value:
             msg = (
                 f"verify: the score of query {shown_names([query])} and row {row} must be {again!r}; got {value!r}. "
@@ -129,11 +128,12 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     if baseline is not None:
         return {"pairs": len(columns["row"]), "queries": 0}
     if settings.get("idf") == "tests":  # the weights are those of all tests, not of a sample
-        of_states = encoded.parts["bertscore"] if record.reads else encoded
-        settings["idf"] = of_states.corpus.weight_of_id
+        corpus = representation.corpus(record, encoded)
+        states = corpus.parts["bertscore"] if record.terms else corpus
+        settings["idf"] = states.weight_of_id
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[:sample])
     if len(chosen):
-        table = retrieve(index, subset(queries, chosen), record, k=k, backend="reference", text=False, **settings).table
+        table = retrieve(index, queries.take(chosen), record, k=k, backend="reference", text=False, **settings).table
         expected = list(zip(*(table[name].to_pylist() for name in _ANSWER), strict=True))
         for n, query in enumerate(queries.ids[i] for i in chosen):
             if answers[query] != expected[n * k : (n + 1) * k]:

@@ -12,8 +12,8 @@ from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.evaluation.publication import layout
 from metric_oracle.evaluation.statistics import interval, overlap, paired
-from metric_oracle.kernels.composite.score import composite
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.composite.score import composite
 
 # Tables S5, S6 and S7 of Yu et al. (Patterns 2023): printed averages, and RadCliQ's.
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "radcliq")

@@ -14,7 +14,7 @@ from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation.composite import fit_composite
 from metric_oracle.evaluation.tables import composite_table
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite import read_weights
+from metric_oracle.retrieval.composite.weights import read_weights
 
 pytest.importorskip("sklearn")
 V0 = get_metric("radcliq:v0").recorded

@@ -23,8 +23,8 @@ from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.bertscore.cpu import SLACK, UNIT
 from metric_oracle.kernels.bertscore.reference import precision_recall, score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.search import Found
 
 PARTS = (PRECISION, RECALL, F1)
 BASELINES = (None, (0.8, 0.75, 0.78), (-0.3, -0.9, -0.5))
@@ -203,7 +203,7 @@ def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units:
         first = asked.ptr[q]
         if not of_query[first : asked.ptr[q + 1]].any():
             of_query[first + 1] = 0.7
-    queries = TokenQueries(np.arange(n_queries), asked, of_queries, of_query, index.corpus(weights), None, index, {})
+    queries = TokenQueries(np.arange(n_queries), asked, of_queries, of_query, index.weighted(weights), None, {})
     return World(index, queries, weights)
 
 
@@ -226,7 +226,7 @@ def check_bounds(world: World, q: int, exact: np.ndarray) -> None:
     corpus = encoded.corpus
     n_units = len(index.ptr) - 1
     sizes = np.diff(index.ptr)
-    query, unit = cpu.pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)
+    query, unit = cpu.pack_query(encoded.batch.states_of(q), encoded.batch.weights_of(q), index.basis, index.direction)
     assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
     items = cpu.Items(np.arange(n_units, dtype=np.int32), np.zeros(n_units, np.float32), 0.0, True, index.row_ptr)
     work, _ = cpu._room({}, corpus, n_units, len(index.centers), len(unit), 1)
@@ -271,13 +271,13 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                 scores = [((p, r, f1(p, r))[part]) for p, r in pairs.tolist()]
                 of_query.append(np.array([rescale(s, baseline[part]) if baseline else s for s in scores]))
             if part == F1:
-                assert score(encoded.candidate(0), encoded.item(0), part)[0] == of_query[0][0]
+                assert score(index.candidate(0, encoded), encoded.item(0), part)[0] == of_query[0][0]
             for k in ks:
                 m = min(k, len(index.row_id))
-                found = Found(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7))
-                work = cpu.new_work(index)
-                cpu.search(index, encoded, 0, n - 1, m, found, work, part=part)
-                cpu.search(index, encoded, n - 1, n, m, found, work, part=part)
+                found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7))
+                kernel, work = cpu.Backend(part), {}
+                kernel.search(encoded.corpus, encoded.batch, 0, n - 1, m, found, work)
+                kernel.search(encoded.corpus, encoded.batch, n - 1, n, m, found, work)
                 for q in range(n):
                     expected = select(np.arange(n_units), of_query[q], index.row_ptr, index.row_id, m)
                     got = found.rows[q], found.scores[q], found.ties[q]
@@ -342,7 +342,7 @@ def test_lanes_without_a_token_claim_nothing():
     weights = np.ones(6)
     asked_tokens = Tokens(np.full(3, 5, np.int32), np.array([0, 3]), 0)
     corpus = index.corpus(weights)
-    queries = TokenQueries(np.array([0]), asked_tokens, asked.astype(np.float32), np.ones(3), corpus, None, index, {})
+    queries = TokenQueries(np.array([0]), asked_tokens, asked.astype(np.float32), np.ones(3), corpus, None, {})
     world = World(index, queries, weights)
     exact = exact_of(world)
     assert np.argmax([f1(*pair) for pair in exact[0].tolist()]) == 10
@@ -360,10 +360,10 @@ def test_the_stages_drop_what_they_can():
     states = (states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.float32)
     index = index_of(states, drawn_tokens(rng, sizes), np.arange(600))
     asked = drawn_tokens(rng, [6])
-    queries = TokenQueries(np.array([0]), asked, states[:6], (asked.ids > 1) * 1.0, index._corpus_off, None, index, {})
-    work = cpu.new_work(index)
-    found = Found(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
-    cpu.search(index, queries, 0, 1, 1, found, work)
+    queries = TokenQueries(np.array([0]), asked, states[:6], (asked.ids > 1) * 1.0, index._corpus_off, None, {})
+    work: dict = {}
+    found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
+    cpu.Backend().search(queries.corpus, queries.batch, 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
     assert list(shares) == [*cpu.STAGES, "scored"]
     assert sum(shares.values()) == pytest.approx(1.0)

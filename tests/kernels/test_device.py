@@ -13,8 +13,8 @@ from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
 from metric_oracle.kernels.chexbert import cuda as chexbert_cuda
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels import cuda as labels_cuda
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.search import Found
 
 WIDTH = 24
 
@@ -106,6 +106,7 @@ class Vectors:
         self.row_ptr = np.r_[0, np.cumsum(np.bincount(unit, minlength=n))]
         self.row_id = np.argsort(unit, kind="stable").astype(np.int64)
         self.faiss_index = None
+        self.code_error = 0.0
 
 
 def unit_vectors(rng, n, kind):
@@ -116,14 +117,14 @@ def unit_vectors(rng, n, kind):
     return (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
 
 
-def answers(search, index, vectors, k, **options) -> Found:
+def answers(search, index, vectors, k) -> Answers:
     n = len(vectors)
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
-    search(index, SimpleNamespace(vectors=vectors), 0, n, k, found, None, **options)
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    search(index, SimpleNamespace(vectors=vectors), 0, n, k, found, None)
     return found
 
 
-def assert_same(one: Found, two: Found) -> None:
+def assert_same(one: Answers, two: Answers) -> None:
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -150,7 +151,7 @@ def test_chexbert(embeddings, cuda_lane, monkeypatch):
     whole = Vectors(index.vectors)
     for k in (1, 5, 40, len(index.row_id)):
         expected = answers(by_brute_force, whole, queries, k)
-        assert_same(answers(chexbert_cuda.search, index, queries, k), expected)
+        assert_same(answers(chexbert_cuda.Backend().search, index, queries, k), expected)
 
 
 def by_brute_force(index, encoded, first, last, k, found, work):
@@ -165,7 +166,7 @@ def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatc
     cuda_lane(chexbert_cuda)
     monkeypatch.setattr(_device, "faiss_on_gpu", lambda: None)
     index, queries = embeddings
-    expected = answers(chexbert_cuda.search, index, queries, 3)
+    expected = answers(chexbert_cuda.Backend().search, index, queries, 3)
     topk, tried = torch.Tensor.topk, []
 
     def full(product, *args, **options):
@@ -175,12 +176,12 @@ def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatc
         return topk(product, *args, **options)
 
     monkeypatch.setattr(torch.Tensor, "topk", full)
-    assert_same(answers(chexbert_cuda.search, index, queries, 3), expected)
+    assert_same(answers(chexbert_cuda.Backend().search, index, queries, 3), expected)
     assert tried[:3] == [10, 5, 2]
     monkeypatch.setattr(chexbert_cuda, "_put", lambda array: exec("raise torch.OutOfMemoryError", {"torch": torch}))
     rule = r"^retrieve: the GPU must have room for the embeddings, 0\.00 GB, and one query; got too little\. "
     with pytest.raises(_device.DeviceError, match=rule):
-        answers(chexbert_cuda.search, Vectors(index.vectors), queries, 3)
+        answers(chexbert_cuda.Backend().search, Vectors(index.vectors), queries, 3)
 
 
 def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
@@ -199,10 +200,10 @@ def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "faiss", faiss)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert chexbert_cuda.is_usable()
+    assert not chexbert_cuda.Backend().lacking()
     expected = answers(by_brute_force, index, queries, 2)
-    assert_same(answers(chexbert_cuda.search, index, queries, 2), expected)
-    assert_same(answers(chexbert_cuda.search, index, queries, 2), expected)
+    assert_same(answers(chexbert_cuda.Backend().search, index, queries, 2), expected)
+    assert_same(answers(chexbert_cuda.Backend().search, index, queries, 2), expected)
     assert asked[0] == 32
     assert copies == [1]
     monkeypatch.setattr(chexbert_cuda, "FAISS_MOST", 31)
@@ -211,7 +212,7 @@ def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
         r'not installed .*\. Install it, ask for fewer with k, or use backend "cpu"\.$'
     )
     with pytest.raises(_device.DeviceError, match=rule):
-        answers(chexbert_cuda.search, index, queries, 2)
+        answers(chexbert_cuda.Backend().search, index, queries, 2)
 
 
 def test_faiss_for_processors_is_left_alone():
@@ -238,14 +239,14 @@ def test_labels(labels, cuda_lane, monkeypatch):
     for cells in (labels_cuda.CELLS, 1, 200):
         monkeypatch.setattr(labels_cuda, "CELLS", cells)
         for k in (1, 6, 50, len(index.row_id)):
-            expected = answers(labels_cpu.search, index, queries, k)
-            assert_same(answers(labels_cuda.search, index, queries, k), expected)
+            expected = answers(labels_cpu.Backend().search, index, queries, k)
+            assert_same(answers(labels_cuda.Backend().search, index, queries, k), expected)
 
 
 def test_scores_are_halved_where_memory_ends(labels, cuda_lane, monkeypatch):
     cuda_lane(labels_cuda)
     index, queries = labels
-    expected = answers(labels_cuda.search, index, queries, 3)
+    expected = answers(labels_cuda.Backend().search, index, queries, 3)
     sqrt, least, tried = torch.sqrt, [4], []
 
     def full(values):
@@ -255,9 +256,9 @@ def test_scores_are_halved_where_memory_ends(labels, cuda_lane, monkeypatch):
         return sqrt(values)
 
     monkeypatch.setattr(torch, "sqrt", full)
-    assert_same(answers(labels_cuda.search, index, queries, 3), expected)
+    assert_same(answers(labels_cuda.Backend().search, index, queries, 3), expected)
     assert tried == [9, 4, 4, 1]
     least[0] = 0
     rule = r"^retrieve: the GPU must have room for the scores of one query; got too little\. Free its memory, "
     with pytest.raises(_device.DeviceError, match=rule):
-        answers(labels_cuda.search, index, queries, 3)
+        answers(labels_cuda.Backend().search, index, queries, 3)

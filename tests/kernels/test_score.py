@@ -70,7 +70,7 @@ def test_equal_means_of_precisions_are_equal_floats():
         assert bleu(m1, m2, 0, 0, 50, 60, 4, True) == bleu(m2, m1, 0, 0, 50, 60, 4, True)
 
 
-@pytest.mark.parametrize(("order", "length"), enumerate(EXACT_LENGTH, 1))
+@pytest.mark.parametrize(("order", "length"), list(enumerate(EXACT_LENGTH, 1)))
 def test_products_are_exact_up_to_the_stated_length(order, length):
     def denominator(length: int) -> int:
         return math.prod((length - n) * (10 if n else 1) for n in range(order))

@@ -3,11 +3,11 @@
 import json
 import re
 from dataclasses import replace
-from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.inputs import changed
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
@@ -17,8 +17,9 @@ from metric_oracle.indexes.index import build_index
 from metric_oracle.indexes.inputs import load_encoding, load_inputs
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval import baselines
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_results
-from metric_oracle.retrieval.search import candidates, subset
 
 N_ROWS = 210
 QUANTILES = (0.0, 0.025, 0.05, 0.25, 1 / 3, 0.5, 0.75, 0.95, 1.0)
@@ -42,10 +43,10 @@ def world(corpus, tmp_path_factory, fake_encoder):
     rng = np.random.default_rng(11)
     rows = rng.integers(0, 40, N_ROWS)  # every report about five times
     rows[::3] = rng.integers(0, 120, len(rows[::3]))
-    train = replace(subset(sides["train"], rows), ids=[f"r{i}" for i in range(N_ROWS)])
-    train.graph_of_row[::17] = -1
-    train.embedding_of_row[::13] = -1
-    queries = replace(subset(sides["test"], np.r_[np.arange(12), 3, 3]), ids=[f"t{i}" for i in range(14)])
+    train = replace(sides["train"].take(rows), ids=[f"r{i}" for i in range(N_ROWS)])
+    train.attached["radgraph"].of_row[::17] = -1
+    train.attached["chexbert"].of_row[::13] = -1
+    queries = replace(sides["test"].take(np.r_[np.arange(12), 3, 3]), ids=[f"t{i}" for i in range(14)])
     return build_index(train, tmp_path_factory.mktemp("baselines") / "I"), queries
 
 
@@ -53,16 +54,15 @@ def scored_by_hand(world, metric, **settings):
     """Return the plain scorer's scores of every query with every row that the metric can score, and those rows."""
     index, queries = world
     record = get_metric(metric)
-    representation = index.representation(record)
+    representation = representation_of(index, record)
     encoded = representation.encode(queries, **settings)
-    item = candidates(representation, encoded)
-    score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
+    score = load_reference(record)
     rows = np.flatnonzero(representation.unit_of_row >= 0)
     units = representation.unit_of_row[rows].tolist()
     known = {}
     for q in range(int(encoded.which.max()) + 1):
         for u in set(units):
-            known[q, u] = score(item(u), encoded.item(q), **record.options)[0]
+            known[q, u] = score(representation.candidate(u, encoded), encoded.item(q))[0]
     return np.array([[known[q, u] for u in units] for q in encoded.which.tolist()]), rows
 
 
@@ -283,7 +283,7 @@ def test_random_draws_approach_the_expectation(world, metric):
 @every_metric
 def test_the_most_frequent_report(world, metric):
     index, queries = world
-    rows = np.flatnonzero(index.representation(get_metric(metric)).unit_of_row >= 0)
+    rows = np.flatnonzero(representation_of(index, get_metric(metric)).unit_of_row >= 0)
     texts = index.reports["text"].to_pylist()
     row = max(rows.tolist(), key=lambda row: (texts.count(texts[row]), -row))
     results = api.baseline(index, queries, "most-frequent", metric)
@@ -339,13 +339,13 @@ def test_distinct_pairs_are_scored_once(world, monkeypatch):
     from metric_oracle.kernels.bleu import cpu
 
     seen = []
-    real = cpu.score_pairs
+    real = cpu.Backend.score_pairs
 
-    def spy(index, encoded, query, unit, **options):
+    def spy(self, corpus, batch, query, unit):
         seen.extend(zip(query.tolist(), unit.tolist(), strict=True))
-        return real(index, encoded, query, unit, **options)
+        return real(self, corpus, batch, query, unit)
 
-    monkeypatch.setattr(cpu, "score_pairs", spy)
+    monkeypatch.setattr(cpu.Backend, "score_pairs", spy)
     assert api.baseline(*world, "random", "bleu", draws=300).table.num_rows == 14 * 300
     assert len(seen) == len(set(seen)) < 14 * 300
 
@@ -376,7 +376,7 @@ def test_nearest(world, vectors, metric):
     results = baselines.nearest(
         index, queries, metric, corpus_vectors=corpus_vectors, query_vectors=query_vectors
     )  # fmt: skip
-    rows = np.flatnonzero(index.representation(get_metric(metric)).unit_of_row >= 0).tolist()
+    rows = np.flatnonzero(representation_of(index, get_metric(metric)).unit_of_row >= 0).tolist()
     of_id = dict(zip(corpus_vectors.ids, corpus_vectors.values.astype(np.float64), strict=True))
     matrix, _ = scored_by_hand(world, metric)
     chosen = []
@@ -520,7 +520,7 @@ def test_what_every_search_refuses(world):
             r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$", call, queries, "bleu",
             idf="off",
         )  # fmt: skip
-        narrow = replace(queries, embeddings=np.ascontiguousarray(queries.embeddings[:, :3]))
+        narrow = changed(queries, "chexbert", values=np.ascontiguousarray(queries.attached["chexbert"].values[:, :3]))
         check_refused(
             r"^retrieve: embeddings must have the index's width", call, narrow, "chexbert", error=BackendError
         )

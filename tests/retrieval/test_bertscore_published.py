@@ -94,7 +94,7 @@ def pairs(world):
 def ours(representation, encoded, rows, asked) -> np.ndarray:
     """Return precision, recall and f1 of pairs as the search reports them: float64[n, 3]."""
     units = representation.unit_of_row[rows]
-    found = cpu.components(representation, encoded, encoded.which[asked], units, None)
+    found = cpu.Backend().components(encoded.corpus, encoded.batch, encoded.which[asked], units, None)
     return np.stack([found[name] for name in ("precision", "recall", "f1")], axis=1)
 
 

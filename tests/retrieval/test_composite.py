@@ -11,7 +11,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite import FORMAT, VERSION, read_weights
+from metric_oracle.retrieval.composite.weights import FORMAT, VERSION, read_weights
 from metric_oracle.retrieval.results import Results, read_results
 
 TERMS = {
@@ -109,7 +109,7 @@ def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, q
 
 @pytest.mark.parametrize("sign", [0, 1])
 def test_a_composite_that_leaves_nothing_to_a_gpu(index, queries, tmp_path, monkeypatch, sign):
-    monkeypatch.setattr("metric_oracle.kernels.composite.cuda.is_usable", lambda: True)
+    monkeypatch.setattr("metric_oracle.retrieval.composite.cuda.Backend.lacking", lambda self: "")
     metric, weights = "radcliq:preprint", {}
     if sign:  # a high BERTScore is no merit: its bounds say nothing
         terms = {"bertscore": {"mean": 0, "scale": 1, "weight": 1}}

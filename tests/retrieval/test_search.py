@@ -7,6 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from support.inputs import changed
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from metric_oracle import api
@@ -60,6 +61,7 @@ def test_every_metric_equals_the_reference_backend(index, queries, metric):
     slow = api.retrieve(index, queries, metric, k=7, backend="reference")
     assert fast.table.equals(slow.table)
     shares = fast.signature.pop("stages", {"scored": 1.0})
+    fast.signature.pop("closest_call", None)
     assert sum(shares.values()) == pytest.approx(1)
     assert fast.signature == {**slow.signature, "backend": "cpu"}
 
@@ -70,14 +72,14 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     monkeypatch.setattr(search, "resident", lambda: held[0])
     monkeypatch.setattr(search, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
     free = api.retrieve(index, queries, "radcliq", k=3)
-    kernel = import_module("metric_oracle.kernels.composite.cpu")
-    find = kernel.search
+    kernel = import_module("metric_oracle.retrieval.composite.cpu")
+    find = kernel.Backend.search
 
     def growing(*arguments, **options):
         held[0] += 0.3e9
         return find(*arguments, **options)
 
-    monkeypatch.setattr(kernel, "search", growing)
+    monkeypatch.setattr(kernel.Backend, "search", growing)
     limited = api.retrieve(index, queries, "radcliq", k=3, max_memory=1.5, threads=1)
     assert limited.table.equals(free.table)
     assert len(queries.ids) > 8  # three blocks
@@ -234,8 +236,7 @@ def test_a_metric_without_cuda_kernels(index, queries):
 @pytest.mark.parametrize("metric", ["bleu", "rouge-l", "radgraph", "chexbert", "chexbert:labels", "bertscore"])
 def test_no_gpu(index, queries, metric, monkeypatch):
     for reason in ("no CUDA device found", "no NVIDIA driver found"):
-        for module in (_device, search):
-            monkeypatch.setattr(module, "lacking", lambda library, reason=reason: reason)
+        monkeypatch.setattr(_device, "lacking", lambda library, reason=reason: reason)
         match = rf'^retrieve: backend "cuda" is not usable: {reason}\. Use "cpu", or "auto"\.$'
         with pytest.raises(BackendError, match=match):
             api.retrieve(index, queries, metric, backend="cuda")
@@ -246,8 +247,8 @@ def test_a_gpu_that_fails(index, queries, monkeypatch):
         msg = "retrieve: the GPU must last; got less. Use another."
         raise _device.DeviceError(msg)
 
-    monkeypatch.setattr(cuda, "is_usable", lambda: True)
-    monkeypatch.setattr(cuda, "search", fail)
+    monkeypatch.setattr(cuda.Backend, "lacking", lambda self: "")
+    monkeypatch.setattr(cuda.Backend, "search", fail)
     with pytest.raises(BackendError, match=r"^retrieve: the GPU must last; got less\. Use another\.$"):
         api.retrieve(index, queries, "bleu", backend="cuda")
 
@@ -266,20 +267,20 @@ def test_queries_that_are_no_texts(index, value):
 
 
 NEEDS = [
-    ("radgraph", "graph", "a graph", "--radgraph GRAPHS.json"),
-    ("chexbert", "embedding", "an embedding", "--chexbert FILE"),
-    ("chexbert:labels", "label", "labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
+    ("radgraph", "radgraph", "a graph", "--radgraph GRAPHS.json"),
+    ("chexbert", "chexbert", "an embedding", "--chexbert FILE"),
+    ("chexbert:labels", "labels", "labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
 ]
 
 
-@pytest.mark.parametrize(("metric", "name", "what", "option"), NEEDS)
-def test_queries_without_what_the_metric_reads(index, queries, metric, name, what, option):
+@pytest.mark.parametrize(("metric", "kind", "what", "option"), NEEDS)
+def test_queries_without_what_the_metric_reads(index, queries, metric, kind, what, option):
     match = rf"^retrieve: queries must have {what} each for metric '{metric}'; got none\. Add {re.escape(option)}\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, queries.texts, metric)
     ids = ["Small effusion on the left", *queries.ids[1:]]
     for lacking in (1, 4):
-        of_row = getattr(queries, f"{name}_of_row").copy()
+        of_row = queries.attached[kind].of_row.copy()
         of_row[:lacking] = -1
         more = ", ..." if lacking > 3 else ""
         match = (
@@ -287,7 +288,7 @@ def test_queries_without_what_the_metric_reads(index, queries, metric, name, wha
             rf"\(\(withheld\).*{more}\)\. Add them to the file or leave these queries out\.$"
         )
         with pytest.raises(InputError, match=match):
-            api.retrieve(index, replace(queries, ids=ids, **{f"{name}_of_row": of_row}), metric)
+            api.retrieve(index, changed(replace(queries, ids=ids), kind, of_row=of_row), metric)
 
 
 def test_uncertain_of_another_meaning(index, queries):
@@ -296,28 +297,28 @@ def test_uncertain_of_another_meaning(index, queries):
             rf"^retrieve: uncertain must be 'positive' as in the index; got {uncertain!r}\. Pass the same value or bui"
         )
         with pytest.raises(InputError, match=match):
-            api.retrieve(index, replace(queries, uncertain=uncertain), "chexbert:labels")
+            api.retrieve(index, changed(queries, "labels", settings={"uncertain": uncertain}), "chexbert:labels")
 
 
 def test_graphs_of_another_schema(index, queries):
-    graphs = replace(queries.graphs, schema="radgraph-xl")
+    graphs = replace(queries.attached["radgraph"].values, schema="radgraph-xl")
     match = (
         r"^retrieve: the queries' graphs must have the index's label schema 'radgraph'; got 'radgraph-xl'\. Annotate bo"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, replace(queries, graphs=graphs), "radgraph")
+        api.retrieve(index, changed(queries, "radgraph", values=graphs), "radgraph")
 
 
 def test_embeddings_of_another_width(index, queries):
-    narrow = np.ascontiguousarray(queries.embeddings[:, :3])
+    narrow = np.ascontiguousarray(queries.attached["chexbert"].values[:, :3])
     match = r"^retrieve: embeddings must have the index's width 7; got 3\. Encode queries and corpus with one model\.$"
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, replace(queries, embeddings=narrow), "chexbert")
+        api.retrieve(index, changed(queries, "chexbert", values=narrow), "chexbert")
 
 
 def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
     path = tmp_path / "e.npz"
-    values = queries.embeddings.copy()
+    values = queries.attached["chexbert"].values.copy()
     values[2, 1] = np.nan
     np.savez(path, ids=np.array(queries.ids), v=values)
     with pytest.raises(InputError, match=r"^read_embeddings: every vector must be finite; got row 3 \(id '\d+'\)"):
@@ -355,13 +356,13 @@ def test_products_stay_on_the_threads_of_the_pool():
 def test_a_wrong_score_is_an_error(index, queries, monkeypatch):
     from metric_oracle.kernels.bleu import cpu
 
-    real = cpu.search
+    real = cpu.Backend.search
 
-    def wrong(representation, encoded, first, last, k, found, work, **options):
-        real(representation, encoded, first, last, k, found, work, **options)
-        found.scores[first:last] += 2**-50
+    def wrong(self, corpus, batch, first, last, k, answers, workspace):
+        real(self, corpus, batch, first, last, k, answers, workspace)
+        answers.scores[first:last] += 2**-50
 
-    monkeypatch.setattr(cpu, "search", wrong)
+    monkeypatch.setattr(cpu.Backend, "search", wrong)
     match = (
         r"^retrieve: .*bleu-2.* of row \d+ must .*\. This is a defect: please report it with the index fingerprint\.$"
     )
@@ -379,7 +380,7 @@ def test_an_error_in_one_block_ends_the_others(index, monkeypatch):
         time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cpu, "search", broken)
+    monkeypatch.setattr(cpu.Backend, "search", broken)
     with pytest.raises(KeyboardInterrupt):
         api.retrieve(index, [f"a b {i}" for i in range(32 * 40)], "bleu", threads=2)
     assert len(begun) < 40

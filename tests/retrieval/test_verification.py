@@ -3,6 +3,7 @@ import shutil
 
 import pyarrow as pa
 import pytest
+from support import inputs
 
 from metric_oracle import api
 from metric_oracle.errors import ExactnessError, IndexFormatError, InputError
@@ -181,7 +182,8 @@ def test_other_queries(index, results, corpus):
 def test_queries_with_other_texts(index, queries, results):
     from dataclasses import replace
 
-    turned = replace(queries, texts=queries.texts[::-1], graph_of_row=queries.graph_of_row[::-1].copy())
+    turned = inputs.changed(queries, "radgraph", of_row=queries.attached["radgraph"].of_row[::-1].copy())
+    turned = replace(turned, texts=queries.texts[::-1])
     with pytest.raises(ExactnessError, match=SCORE):
         api.verify(index, results, turned)
 

@@ -3,7 +3,8 @@
 The README of this folder proves the bounds.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from metric_oracle.kernels._jit import inlined, jit, scalar
 from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, prefetch, widen
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
 from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
 
 STEPS = 255  # steps of an angle byte
@@ -19,6 +21,7 @@ UNIT = 1 << 14  # one in a table of cosines
 SLACK = 1e-5  # for the rounding of sums of float32 numbers: far above it, far below what bounds are worth
 SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k answers
 FIRST = 4  # of which the best 4 k are scored first
+CHUNK = 1 << 14  # states that are widened at once
 AHEAD = 2  # candidates whose codes are asked for in advance
 STAGES = ("cells", "codes", "float32")
 
@@ -46,6 +49,9 @@ class Corpus(NamedTuple):
     mean_along, mean_off : float32[D]
         Of the unweighted mean of a unit's states: part along `direction`, length of the rest.
     norm_error : float64, how far the length of a stored state is from 1 at most
+    row_ptr, row_id : int64[D + 1], int64[...]
+    centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
+        What queries are coded with.
     """
 
     states: np.ndarray
@@ -62,6 +68,40 @@ class Corpus(NamedTuple):
     mean_off: np.ndarray
     norm_error: float
     row_ptr: np.ndarray
+    row_id: np.ndarray
+    centers: np.ndarray
+    basis: np.ndarray
+    direction: np.ndarray
+
+
+class TokenBatch(NamedTuple):
+    """Distinct token sequences of a batch of queries.
+
+    Attributes
+    ----------
+    states : float16 or float32[T, d]
+    ptr : int64[Q + 1]
+    weights : float64[T]
+    baseline : (precision, recall, f1) that scores are relative to, or None
+    """
+
+    states: np.ndarray
+    ptr: np.ndarray
+    weights: np.ndarray
+    baseline: tuple[float, float, float] | None
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest query."""
+        return int(np.diff(self.ptr).max(initial=1))
+
+    def states_of(self, q: int) -> np.ndarray:
+        """Return the states of a query, float16 or float32[n, d]."""
+        return self.states[self.ptr[q] : self.ptr[q + 1]]
+
+    def weights_of(self, q: int) -> np.ndarray:
+        """Return the weights of a query's tokens, float64[n]."""
+        return self.weights[self.ptr[q] : self.ptr[q + 1]]
 
 
 class Query(NamedTuple):
@@ -702,19 +742,14 @@ def pack_query(states, weights, basis, direction):
     return query, unit.astype(np.float32)
 
 
-def pack(index, encoded, q):
+def pack(corpus, batch, q):
     """Lay out a distinct query; see :func:`pack_query`."""
-    return pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)
+    return pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
 
 
 def _up(x):
     """Round a length up by more than float32 rounding."""
     return x * (1 + 1e-5) + 1e-5
-
-
-def new_work(index):
-    """Return room for the scratch of one thread, made at its first query."""
-    return {}
 
 
 def _room(work, corpus, n_items, n_cells, longest_query, k):
@@ -757,17 +792,7 @@ def _room(work, corpus, n_items, n_cells, longest_query, k):
     return scratch, answers
 
 
-def search(index, encoded, first, last, k, found, work, part=F1):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
-    n = len(index.row_ptr) - 1
-    items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, index.row_ptr)
-    for q in range(first, last):
-        item, precision, recall = find(index, encoded, q, k, items, work, part)
-        scores = final_scores(precision, recall, encoded.baseline)[part]
-        found.rows[q], found.scores[q], found.ties[q] = select(item, scores, index.row_ptr, index.row_id, k)
-
-
-def find(index, encoded, q, k, items, work, part):
+def find(corpus, batch, q, k, items, work, part, scored):
     """Return the items that may be among the k best rows of a distinct query, and their exact precision and recall.
 
     Returns
@@ -775,25 +800,24 @@ def find(index, encoded, q, k, items, work, part):
     item : int64[n]
     precision, recall : float64[n]
     """
-    corpus = encoded.corpus
-    query, unit = pack(index, encoded, q)
-    scratch, answers = _room(work, corpus, len(items.unit), len(index.centers), encoded.longest, k)
+    query, unit = pack(corpus, batch, q)
+    scratch, answers = _room(work, corpus, len(items.unit), len(corpus.centers), batch.longest, k)
     passes = query.pads.shape[0]
     scratch = scratch._replace(
         table=scratch.table[:passes], angle=scratch.angle[:passes], column=scratch.column[:passes],
         lowest=scratch.lowest[:passes],
     )  # fmt: skip
-    _fill_tables(index.centers @ unit.T, scratch, _DOWN, _UP)
+    _fill_tables(corpus.centers @ unit.T, scratch, _DOWN, _UP)
     answer(part, k, items, corpus, query, scratch, _ABOVE, _BELOW, answers)
-    return taken(encoded, q, items, answers)
+    return taken(scored, q, items, answers)
 
 
-def taken(encoded, q, items, answers):
-    """Return what :func:`find` returns from the scratch; :func:`components` will ask for the parts of pairs again."""
+def taken(scored, q, items, answers):
+    """Return what :func:`find` returns from the scratch, and note it in `scored`: components are asked for later."""
     n = answers.state[0]
     item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
     for u, *parts in zip(items.unit[item].tolist(), precision.tolist(), recall.tolist(), strict=True):
-        encoded.scored[q, u] = parts
+        scored[q, u] = parts
     return item.astype(np.int64), precision, recall
 
 
@@ -820,23 +844,6 @@ def _exact_pair(u, corpus, query, work):
     return _exact(u, corpus, query, work)
 
 
-def components(index, encoded, query, unit, scores, part=F1):
-    """Return precision, recall and f1 of pairs of distinct query and unit."""
-    parts = np.zeros((len(unit), 2))
-    scratch, _ = _room({}, encoded.corpus, 1, 1, encoded.longest, 1)
-    packed: dict[int, Query] = {}
-    for i, (q, u) in enumerate(zip(query.tolist(), unit.tolist(), strict=True)):
-        if (q, u) in encoded.scored:
-            parts[i] = encoded.scored[q, u]
-            continue
-        if q not in packed:
-            packed = {q: pack(index, encoded, q)[0]}
-        parts[i] = _exact_pair(u, encoded.corpus, packed[q], scratch)
-    return dict(
-        zip(("precision", "recall", "f1"), final_scores(parts[:, 0], parts[:, 1], encoded.baseline), strict=True)
-    )
-
-
 @jit
 def _direct(n_tokens, first, inverse, work):
     """Divide the widened states of a unit by their lengths."""
@@ -861,41 +868,91 @@ def _score_all(part, corpus, query, inverse, error, base, work, out):
         out[u] = rescale(_part(part, precision, recall), base)
 
 
-def score_all(index, encoded, chosen, part=F1):
-    """Yield BERTScore of every unit against each of some distinct queries.
-
-    float64[D], right within `all_error` and overwritten by the next. Float32 products; in float64 only where precision
-    and recall may differ in sign.
-    """
-    out = np.empty(len(index.row_ptr) - 1)
-    scratch, _ = _room({}, encoded.corpus, 1, 1, encoded.longest, 1)
-    base = 0.0 if encoded.baseline is None else encoded.baseline[part]
-    for q in chosen:
-        query, _ = pack(index, encoded, q)
-        _score_all(part, encoded.corpus, query, index.inverse_lengths, _product_error(index), base, scratch, out)
-        yield out
+def _inverse_lengths(states):
+    """Return one over the length of each stored state: float32[T]."""
+    states = states.view(np.float16) if states.dtype == np.uint16 else states
+    out = np.empty(len(states), np.float32)
+    for first in range(0, len(out), CHUNK):
+        some = slice(first, first + CHUNK)
+        out[some] = 1.0 / np.linalg.norm(states[some].astype(np.float64), axis=1)
+    return out
 
 
-def _product_error(index):
+def _product_error(corpus):
     """Bound the error of precision and recall from float32 products of vectors that float32 made unit vectors.
 
     A product of d dimensions errs by at most gamma_d (Higham, section 3.1); eight more roundings are for the vectors,
     their lengths and the weights.
     """
-    n_u = (index.states.shape[1] + 8) * 2.0**-24
+    n_u = (corpus.states.shape[1] + 8) * 2.0**-24
     return n_u / (1.0 - n_u)
 
 
-def all_error(index, encoded, part=F1):
-    """Bound the error of what :func:`score_all` yields.
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """BERTScore on CPUs."""
 
-    Where precision and recall have one sign, the derivatives of F1 add up to at most 2.
-    """
-    error = _product_error(index) * (2.0 if part == F1 else 1.0)
-    return error if encoded.baseline is None else error / (1.0 - encoded.baseline[part])
+    part: int = F1
+    scored: dict[tuple[int, int], Any] = field(default_factory=dict, compare=False, repr=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        n = len(corpus.row_ptr) - 1
+        items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
+        for q in range(first, last):
+            item, precision, recall = find(corpus, batch, q, k, items, workspace, self.part, self.scored)
+            scores = final_scores(precision, recall, batch.baseline)[self.part]
+            answers.rows[q], answers.scores[q], answers.ties[q] = select(item, scores, corpus.row_ptr, corpus.row_id, k)
 
-def score_pairs(index, encoded, query, unit, part=F1):
-    """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
-    values = components(index, encoded, query, unit, None, part)
-    return list(values.values())[part], values
+    def score_all(self, corpus, batch, chosen):
+        """Yield BERTScore of every unit against each of some distinct queries.
+
+        float64[D], right within `score_error` and overwritten by the next. Float32 products; in float64 only where
+        precision and recall may differ in sign.
+        """
+        out = np.empty(len(corpus.row_ptr) - 1)
+        scratch, _ = _room({}, corpus, 1, 1, batch.longest, 1)
+        inverse = _inverse_lengths(corpus.states)
+        base = 0.0 if batch.baseline is None else batch.baseline[self.part]
+        for q in chosen:
+            query, _ = pack(corpus, batch, q)
+            _score_all(self.part, corpus, query, inverse, _product_error(corpus), base, scratch, out)
+            yield out
+
+    def score_error(self, corpus, batch):
+        """Bound the error of what :func:`score_all` yields.
+
+        Where precision and recall have one sign, the derivatives of F1 add up to at most 2.
+        """
+        error = _product_error(corpus) * (2.0 if self.part == F1 else 1.0)
+        return error if batch.baseline is None else error / (1.0 - batch.baseline[self.part])
+
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+        values = self.components(corpus, batch, query, unit, None)
+        return list(values.values())[self.part], values
+
+    def components(self, corpus, batch, query, unit, scores):
+        """Return precision, recall and f1 of pairs of distinct query and unit."""
+        parts = np.zeros((len(unit), 2))
+        scratch, _ = _room({}, corpus, 1, 1, batch.longest, 1)
+        packed: dict[int, Query] = {}
+        for i, (q, u) in enumerate(zip(query.tolist(), unit.tolist(), strict=True)):
+            if (q, u) in self.scored:
+                parts[i] = self.scored[q, u]
+                continue
+            if q not in packed:
+                packed = {q: pack(corpus, batch, q)[0]}
+            parts[i] = _exact_pair(u, corpus, packed[q], scratch)
+        return dict(
+            zip(("precision", "recall", "f1"), final_scores(parts[:, 0], parts[:, 1], batch.baseline), strict=True)
+        )
+
+    def new_workspace(self, corpus):
+        """Return room for the scratch of one thread, made at its first query."""
+        return {}
+
+    def stages(self, workspaces):
+        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        return stages(workspaces)

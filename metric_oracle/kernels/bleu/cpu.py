@@ -1,5 +1,6 @@
 """BLEU search with Numba: bounds by bigrams and unigrams for the shared driver, one thread a call."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +30,8 @@ from metric_oracle.kernels._overlap_search import (
     stages,
 )
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
-from metric_oracle.kernels.topk.cpu import Answers, expand, reset, threshold
-
-__all__ = ["components", "new_work", "score_all", "score_pairs", "search", "stages"]
+from metric_oracle.kernels.contract import Kernel
+from metric_oracle.kernels.topk.cpu import expand, reset, threshold
 
 
 class Bleu(NamedTuple):
@@ -205,13 +205,6 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
         expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
-def search(index, encoded, first, last, k, found, work, *, order, coco):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_bleu`."""
-    answers = Answers(found.rows, found.scores, found.ties)
-    search_bleu(order, coco, encoded.queries, first, last, index.features, index.cells, k, work, answers)
-    require_bounds(work)
-
-
 @inlined
 def _score_counts(order, coco, reference_length, buckets, matched, out):
     """Write the scores of all documents by their matches; `order` is a constant, so that the loop is of few steps."""
@@ -244,51 +237,66 @@ def _score_all(queries, q, order, coco, index, buckets, matched, out):
         _score_counts(4, coco, reference_length, buckets, matched, out)
 
 
-def score_all(index, encoded, chosen, *, order, coco):
-    """Yield BLEU of every document against each of some distinct queries: float64[D], overwritten by the next."""
-    out = np.empty(len(index.features.fwd_ptr) - 1)
-    for q in chosen:
-        matched = new_matched(encoded.queries, q, order, index.features)
-        _score_all(encoded.queries, q, order, coco, index.features, index.cells, matched, out)
-        yield out
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """BLEU on CPUs."""
 
+    order: int
+    coco: bool
 
-def score_pairs(index, encoded, query, unit, *, order, coco):
-    """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-    counts = matches(index, encoded, query, unit)
-    lengths = zip(index.features.sizes[0, unit].tolist(), encoded.queries.sizes[query, 0].tolist(), strict=True)
-    pairs = zip(counts.T.tolist(), lengths, strict=True)
-    scores = np.array([bleu(*matched, *both, order, coco) for matched, both in pairs])
-    return scores, components(index, encoded, query, unit, scores, order=order, coco=coco)
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_bleu`."""
+        search_bleu(
+            self.order, self.coco, batch.queries, first, last, corpus.features, corpus.cells, k, workspace, answers
+        )
+        require_bounds(workspace)
 
+    def score_all(self, corpus, batch, chosen):
+        """Yield BLEU of every document against each of some distinct queries: float64[D], overwritten by the next."""
+        out = np.empty(len(corpus.features.fwd_ptr) - 1)
+        for q in chosen:
+            matched = new_matched(batch.queries, q, self.order, corpus.features)
+            _score_all(batch.queries, q, self.order, self.coco, corpus.features, corpus.cells, matched, out)
+            yield out
 
-def new_work(index):
-    """Allocate the work space of one thread."""
-    return new_workspace(index.features)
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
+        counts = matches(corpus, batch, query, unit)
+        lengths = zip(corpus.features.sizes[0, unit].tolist(), batch.queries.sizes[query, 0].tolist(), strict=True)
+        pairs = zip(counts.T.tolist(), lengths, strict=True)
+        scores = np.array([bleu(*matched, *both, self.order, self.coco) for matched, both in pairs])
+        return scores, self.components(corpus, batch, query, unit, scores)
 
+    def components(self, corpus, batch, query, unit, scores):
+        """Return the precisions and the brevity penalty of pairs of a distinct query and a document.
 
-def components(index, encoded, query, unit, scores, *, order, coco):
-    """Return the precisions and the brevity penalty of pairs of a distinct query and a document.
+        Parameters
+        ----------
+        query, unit : int64[n]
+        scores : float64[n]
 
-    Parameters
-    ----------
-    query, unit : int64[n]
-    scores : float64[n]
+        Returns
+        -------
+        dict of str to float64[n]
+        """
+        matched = matches(corpus, batch, query, unit)
+        length = corpus.features.sizes[0, unit].astype(np.int64)
+        reference_length = batch.queries.sizes[query, 0].astype(np.int64)
+        parts = {}
+        for n in range(1, self.order + 1):
+            values = [
+                precision(m, max(h - n + 1, 0), self.coco) if first else 0.0
+                for m, h, first in zip(matched[n - 1].tolist(), length.tolist(), matched[0].tolist(), strict=True)
+            ]
+            parts[f"precision_{n}"] = np.array(values)
+        pairs = zip(length.tolist(), reference_length.tolist(), strict=True)
+        parts["brevity_penalty"] = np.array([brevity(h, r, self.coco) if h else 0.0 for h, r in pairs])
+        return parts
 
-    Returns
-    -------
-    dict of str to float64[n]
-    """
-    matched = matches(index, encoded, query, unit)
-    length = index.features.sizes[0, unit].astype(np.int64)
-    reference_length = encoded.queries.sizes[query, 0].astype(np.int64)
-    parts = {}
-    for n in range(1, order + 1):
-        values = [
-            precision(m, max(h - n + 1, 0), coco) if first else 0.0
-            for m, h, first in zip(matched[n - 1].tolist(), length.tolist(), matched[0].tolist(), strict=True)
-        ]
-        parts[f"precision_{n}"] = np.array(values)
-    pairs = zip(length.tolist(), reference_length.tolist(), strict=True)
-    parts["brevity_penalty"] = np.array([brevity(h, r, coco) if h else 0.0 for h, r in pairs])
-    return parts
+    def new_workspace(self, corpus):
+        """Allocate the work space of one thread."""
+        return new_workspace(corpus.features)
+
+    def stages(self, workspaces):
+        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
+        return stages(workspaces)

@@ -1,12 +1,14 @@
 """CheXbert search: products of short codes bound every cosine, finalists are scored in float64 in index order."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import LANES, dot, make_products, prefetch
 from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
 
 RUN = LANES  # units whose codes lie together, each coordinate side by side
@@ -16,6 +18,34 @@ CHUNK = 1 << 14  # vectors that are widened at once: 96 MiB at 768 dimensions
 SCORED_AT_ONCE = 128  # queries that share the widening of all vectors
 
 _products = make_products(RUN // 16)
+
+
+class VectorCorpus(NamedTuple):
+    """Distinct vectors of a corpus.
+
+    Attributes
+    ----------
+    vectors : float32[D, d], unit vectors, or int8[D, 14], labels
+    row_ptr, row_id : int64[D + 1], int64[...]
+    codes : float32[C, K, RUN], of runs of units, zeros at the end
+    code_error : float
+        How far a product of codes may lie below the cosine because of the basis and both sides' codes.
+    faiss_index : IndexFlatIP over `vectors`, for GPUs
+    """
+
+    vectors: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+    codes: np.ndarray | None = None
+    code_error: float = 0.0
+    faiss_index: Any = None
+
+
+class VectorBatch(NamedTuple):
+    """Distinct vectors of a batch of queries: float32[Q, d] or int8[Q, 14], and float32[Q, K] codes of the former."""
+
+    vectors: np.ndarray
+    codes: np.ndarray | None = None
 
 
 def screen_error(width: int) -> float:
@@ -157,71 +187,69 @@ def _score(units, error, k, vectors, row_ptr, query, scratch):
     return n_scored
 
 
-def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
-    n_runs, n_steps, _ = index.codes.shape
-    n = last - first
-    if not work:
-        work["bounds"] = np.empty((n, n_runs, RUN), np.float32)  # no later block is larger
-        work["scratch"] = Scratch(
-            np.empty(n_runs, np.int64), np.empty(n_runs, np.float32), np.empty(AT_ONCE + RUN, np.int64), np.empty(1),
-            new_best(len(index.vectors)),
-        )  # fmt: skip
-        work["counts"] = np.zeros(3, np.int64)
-    error = 1.01 * (encoded.code_error + screen_error(n_steps))
-    errors = np.array([error, screen_error(index.vectors.shape[1])])
-    bounds, scratch = work["bounds"], work["scratch"]
-    greatest = np.empty((n_runs, n), np.float32)
-    _bound(index.codes, encoded.codes[first:last], bounds, greatest)
-    for i, (q, of_run) in enumerate(zip(range(first, last), np.ascontiguousarray(greatest.T), strict=True)):
-        work["counts"] += _finish(
-            bounds[i], of_run, errors, k, index.vectors, index.row_ptr, encoded.vectors[q], scratch
-        )
-        expand(scratch.best, index.row_ptr, index.row_id, k, found.rows[q], found.scores[q], found.ties[q])
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """Cosine of embeddings on CPUs."""
 
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=SCORED_AT_ONCE)
 
-def stages(works):
-    """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
-    counts = sum((work["counts"] for work in works if work), np.zeros(3, np.int64))
-    return {name: float(n / max(counts.sum(), 1)) for name, n in zip(STAGES, counts, strict=True)}
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        n_runs, n_steps, _ = corpus.codes.shape
+        n = last - first
+        if not workspace:
+            workspace["bounds"] = np.empty((n, n_runs, RUN), np.float32)  # no later block is larger
+            workspace["scratch"] = Scratch(
+                np.empty(n_runs, np.int64), np.empty(n_runs, np.float32), np.empty(AT_ONCE + RUN, np.int64),
+                np.empty(1), new_best(len(corpus.vectors)),
+            )  # fmt: skip
+            workspace["counts"] = np.zeros(3, np.int64)
+        error = 1.01 * (corpus.code_error + screen_error(n_steps))
+        errors = np.array([error, screen_error(corpus.vectors.shape[1])])
+        bounds, scratch = workspace["bounds"], workspace["scratch"]
+        greatest = np.empty((n_runs, n), np.float32)
+        _bound(corpus.codes, batch.codes[first:last], bounds, greatest)
+        for i, (q, of_run) in enumerate(zip(range(first, last), np.ascontiguousarray(greatest.T), strict=True)):
+            workspace["counts"] += _finish(
+                bounds[i], of_run, errors, k, corpus.vectors, corpus.row_ptr, batch.vectors[q], scratch
+            )
+            expand(scratch.best, corpus.row_ptr, corpus.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
+    def stages(self, workspaces):
+        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        counts = sum((workspace["counts"] for workspace in workspaces if workspace), np.zeros(3, np.int64))
+        return {name: float(n / max(counts.sum(), 1)) for name, n in zip(STAGES, counts, strict=True)}
 
-def score_all(index, encoded, chosen):
-    """Yield the cosine of every unit with each of some distinct queries: float64[D], right within `all_error`."""
-    wide = encoded.vectors[chosen].astype(np.float64)
-    wide /= np.linalg.norm(wide, axis=1, keepdims=True)
-    n_units = len(index.vectors)
-    out = np.empty((len(wide), n_units))
-    for first in range(0, n_units, CHUNK):
-        some = slice(first, first + CHUNK)
-        np.matmul(wide, index.vectors[some].astype(np.float64).T, out=out[:, some])
-    for cosines in out:
-        cosines /= index.lengths
-        yield cosines
+    def score_all(self, corpus, batch, chosen):
+        """Yield the cosine of every unit with each of some distinct queries: float64[D], right within `all_error`."""
+        wide = batch.vectors[chosen].astype(np.float64)
+        wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+        n_units = len(corpus.vectors)
+        out, lengths = np.empty((len(wide), n_units)), np.empty(n_units)
+        for first in range(0, n_units, CHUNK):
+            some = slice(first, first + CHUNK)
+            vectors = corpus.vectors[some].astype(np.float64)
+            np.matmul(wide, vectors.T, out=out[:, some])
+            lengths[some] = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        for cosines in out:
+            cosines /= lengths
+            yield cosines
 
+    def score_error(self, corpus, batch):
+        """Bound the error of what :func:`score_all` yields.
 
-def all_error(index, encoded):
-    """Bound the error of what :func:`score_all` yields.
+        As for :func:`screen_error`, in float64; eight more roundings for lengths and divisions.
+        """
+        n_u = (corpus.vectors.shape[1] + 8) * 2.0**-53
+        return n_u / (1.0 - n_u)
 
-    As for :func:`screen_error`, in float64; eight more roundings for lengths and divisions.
-    """
-    n_u = (index.vectors.shape[1] + 8) * 2.0**-53
-    return n_u / (1.0 - n_u)
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a unit, float64[n]; a cosine has no components."""
+        scores = np.empty(len(query))
+        for i, (q, u) in enumerate(zip(query, unit, strict=True)):
+            score_units(np.array([u]), batch.vectors[q], corpus.vectors, scores[i : i + 1])
+        return scores, {}
 
-
-def score_pairs(index, encoded, query, unit):
-    """Return the score of pairs of a distinct query and a unit, float64[n]; a cosine has no components."""
-    scores = np.empty(len(query))
-    for i, (q, u) in enumerate(zip(query, unit, strict=True)):
-        score_units(np.array([u]), encoded.vectors[q], index.vectors, scores[i : i + 1])
-    return scores, {}
-
-
-def new_work(index):
-    """Return room for the scratch of one thread, made at its first queries."""
-    return {}
-
-
-def components(index, encoded, query, unit, scores):
-    """Return nothing: a cosine has no parts."""
-    return {}
+    def new_workspace(self, corpus):
+        """Return room for the scratch of one thread, made at its first queries."""
+        return {}

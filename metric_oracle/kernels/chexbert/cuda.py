@@ -1,59 +1,30 @@
 """CheXbert search on a GPU: float32 products screen, by torch or by FAISS; finalists are re-scored on the host."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.chexbert import cpu
+from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.topk.reference import select
 
 FIRST_FINALISTS = 32
-WHOLE = True  # one call answers all queries
 LIBRARY = "torch"
 DEVICE = "cuda"
 CELLS = 1 << 30  # products at once, 4 GB; halved where the device has no room
 FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
 
 
-def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-    A unit that `nearest` does not return has a float32 score of at most the last one returned; where that plus the
-    error bound does not stay below the k-th exact score, more are asked for.
-
-    Raises
-    ------
-    DeviceError
-        If a device has no room.
-    """
-    n_units = len(index.vectors)
-    error = cpu.screen_error(index.vectors.shape[1])
-    pending = np.arange(first, last)
-    n = min(max(FIRST_FINALISTS, 2 * k), n_units)
-    while len(pending):
-        screened, finalists = nearest(index, encoded.vectors[pending], n)
-        again = []
-        for i, q in enumerate(pending):
-            # The k-th best exact score is no lower than the k-th product less the error: k units are k rows or more.
-            product = screened[i].astype(np.float64)
-            units = finalists[i][product >= product[min(k, n) - 1] - 2 * error]
-            exact = np.empty(len(units))
-            cpu.score_units(units, encoded.vectors[q], index.vectors, exact)
-            rows, scores, ties = select(units, exact, index.row_ptr, index.row_id, k)
-            if n < n_units and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
-                again.append(q)
-                continue
-            m = len(rows)
-            found.rows[q, :m], found.scores[q, :m], found.ties[q, :m] = rows, scores, ties
-        pending = np.array(again, np.int64)
-        n = min(4 * n, n_units)
-
-
-def nearest(index, queries, n):
+def nearest(corpus, queries, n):
     """Return the n greatest float32 products of each query with the units: float32[Q, n], int64[Q, n]."""
     faiss = _device.faiss_on_gpu()
     if faiss is not None and n <= FAISS_MOST:
         with _device.in_one_line():
-            on_device = _device.resident(index, "faiss", lambda: faiss.index_cpu_to_all_gpus(index.faiss_index))
+            on_device = _device.resident(
+                corpus.row_ptr, "faiss", lambda: faiss.index_cpu_to_all_gpus(corpus.faiss_index)
+            )
             return on_device.search(queries, n)
     reason = _device.lacking(LIBRARY)
     if reason:
@@ -68,46 +39,46 @@ def nearest(index, queries, n):
         best = products.topk(n, dim=1)
         product[first:last], unit[first:last] = best.values.cpu().numpy(), best.indices.cpu().numpy()
 
-    _multiply(index, queries, keep)
+    _multiply(corpus, queries, keep)
     return product, unit
 
 
-def products(index, queries):
+def products(corpus, queries):
     """Return the float32 product of each query with every unit: float32[Q, D]."""
-    out = np.empty((len(queries), len(index.vectors)), np.float32)
+    out = np.empty((len(queries), len(corpus.vectors)), np.float32)
 
     def keep(first, last, products):
         out[first:last] = products.cpu().numpy()
 
-    _multiply(index, queries, keep)
+    _multiply(corpus, queries, keep)
     return out
 
 
-def _multiply(index, queries, keep):
+def _multiply(corpus, queries, keep):
     """Let the GPUs multiply queries and units by torch and call `keep(first, last, products)` for runs of queries."""
 
     def work(device, first, last):
-        _multiply_on(device, index, queries, first, last, keep)
+        _multiply_on(device, corpus, queries, first, last, keep)
 
     _device.share("torch", len(queries), work)
 
 
-def _multiply_on(device, index, queries, first, end, keep):
+def _multiply_on(device, corpus, queries, first, end, keep):
     """Do it on torch's current device for some queries, as many at a time as it has room for."""
     import torch
 
-    n_units = len(index.vectors)
+    n_units = len(corpus.vectors)
     cells = CELLS
     while first < end:
         last = min(first + max(cells // n_units, 1), end)
         try:
             with _device.plain_arithmetic(DEVICE):
-                vectors = _device.resident(index, f"vectors on {device}", lambda: _put(index.vectors))
+                vectors = _device.resident(corpus.row_ptr, f"vectors on {device}", lambda: _put(corpus.vectors))
                 keep(first, last, _put(queries[first:last]) @ vectors.T)
         except torch.OutOfMemoryError as error:
             if last - first == 1:
                 msg = (
-                    f"retrieve: the GPU must have room for the embeddings, {index.vectors.nbytes / 1e9:.2f} GB, and "
+                    f"retrieve: the GPU must have room for the embeddings, {corpus.vectors.nbytes / 1e9:.2f} GB, and "
                     'one query; got too little. Free its memory, or use backend "cpu".'
                 )
                 raise _device.NoRoomError(msg) from error
@@ -123,11 +94,45 @@ def _put(array):
     return torch.from_numpy(np.array(array)).to(DEVICE)
 
 
-def new_work(index):
-    """Nothing is kept between calls but the corpus on the device."""
-    return
+@dataclass(frozen=True)
+class Backend(cpu.Backend):
+    """Cosine of embeddings on GPUs."""
 
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
 
-def is_usable():
-    """Return whether there is a GPU, and torch or FAISS to use it."""
-    return not _device.lacking(LIBRARY) or _device.faiss_on_gpu() is not None
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+        A unit that `nearest` does not return has a float32 score of at most the last one returned; where that plus the
+        error bound does not stay below the k-th exact score, more are asked for.
+
+        Raises
+        ------
+        DeviceError
+            If a device has no room.
+        """
+        n_units = len(corpus.vectors)
+        error = cpu.screen_error(corpus.vectors.shape[1])
+        pending = np.arange(first, last)
+        n = min(max(FIRST_FINALISTS, 2 * k), n_units)
+        while len(pending):
+            screened, finalists = nearest(corpus, batch.vectors[pending], n)
+            again = []
+            for i, q in enumerate(pending):
+                # The k-th best exact score is at least the k-th product less the error: k units are k rows or more.
+                product = screened[i].astype(np.float64)
+                units = finalists[i][product >= product[min(k, n) - 1] - 2 * error]
+                exact = np.empty(len(units))
+                cpu.score_units(units, batch.vectors[q], corpus.vectors, exact)
+                rows, scores, ties = select(units, exact, corpus.row_ptr, corpus.row_id, k)
+                if n < n_units and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
+                    again.append(q)
+                    continue
+                m = len(rows)
+                answers.rows[q, :m], answers.scores[q, :m], answers.ties[q, :m] = rows, scores, ties
+            pending = np.array(again, np.int64)
+            n = min(4 * n, n_units)
+
+    def lacking(self):
+        """Say what keeps a GPU from being used: it takes torch or FAISS."""
+        return "" if _device.faiss_on_gpu() is not None else _device.lacking(LIBRARY)

@@ -1,5 +1,6 @@
 """RadGraph F1 search with Numba: bounds of one F1 or the mean of two for the shared driver, one thread a call."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +31,9 @@ from metric_oracle.kernels._overlap_search import (
     score,
     stages,
 )
+from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
-from metric_oracle.kernels.topk.cpu import Answers, expand, reset
-
-__all__ = ["components", "new_work", "score_all", "score_pairs", "search", "stages"]
+from metric_oracle.kernels.topk.cpu import expand, reset
 
 
 class GraphF1(NamedTuple):
@@ -212,14 +212,6 @@ def _two_families(ids, ids_a, ids_b, policy, count):
     return TwoFamilies(count, second, unread, hidden, weight)
 
 
-def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_radgraph`."""
-    answers = Answers(found.rows, found.scores, found.ties)
-    buckets = index.cells(family_a, family_b)
-    search_radgraph(family_a, family_b, encoded.queries, first, last, index.features, buckets, k, work, answers)
-    require_bounds(work)
-
-
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
     count_all(queries, q, family_a, index, matched[0])
@@ -236,48 +228,64 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[d] = mean_f1(np.int64(matched[0, d]), sizes_a, np.int64(matched[1, d]), sizes_b)
 
 
-def score_all(index, encoded, chosen, *, family_a, family_b):
-    """Yield the F1 of every document against each of some distinct queries: float64[D], overwritten by the next."""
-    out = np.empty(len(index.features.fwd_ptr) - 1)
-    for q in chosen:
-        matched = new_matched(encoded.queries, q, 2, index.features)
-        _score_all(encoded.queries, q, family_a, family_b, index.features, matched, out)
-        yield out
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """RadGraph F1 on CPUs."""
 
+    family_a: int
+    family_b: int
 
-def score_pairs(index, encoded, query, unit, *, family_a, family_b):
-    """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-    parts = components(index, encoded, query, unit, None, family_a=family_a, family_b=family_b)
-    if family_b < 0:
-        return parts[NAMES[family_a]], parts
-    matched = matches(index, encoded, query, unit)
-    columns = []
-    for f in (family_a, family_b):
-        columns += [matched[f].tolist(), (index.features.sizes[f, unit] + encoded.queries.sizes[query, f]).tolist()]
-    return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for queries first .. last - 1; see :func:`search_radgraph`."""
+        search_radgraph(
+            self.family_a, self.family_b, batch.queries, first, last, corpus.features, corpus.cells, k, workspace,
+            answers,
+        )  # fmt: skip
+        require_bounds(workspace)
 
+    def score_all(self, corpus, batch, chosen):
+        """Yield the F1 of every document against each of some distinct queries: float64[D], overwritten by the next."""
+        out = np.empty(len(corpus.features.fwd_ptr) - 1)
+        for q in chosen:
+            matched = new_matched(batch.queries, q, 2, corpus.features)
+            _score_all(batch.queries, q, self.family_a, self.family_b, corpus.features, matched, out)
+            yield out
 
-def new_work(index):
-    """Allocate the work space of one thread."""
-    return new_workspace(index.features)
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
+        parts = self.components(corpus, batch, query, unit, None)
+        if self.family_b < 0:
+            return parts[NAMES[self.family_a]], parts
+        matched = matches(corpus, batch, query, unit)
+        columns = []
+        for f in (self.family_a, self.family_b):
+            columns += [matched[f].tolist(), (corpus.features.sizes[f, unit] + batch.queries.sizes[query, f]).tolist()]
+        return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
 
+    def components(self, corpus, batch, query, unit, scores):
+        """Return the F1 of each family for pairs of a distinct query and a document.
 
-def components(index, encoded, query, unit, scores, *, family_a, family_b):
-    """Return the F1 of each family for pairs of a distinct query and a document.
+        Parameters
+        ----------
+        query, unit : int64[n]
+        scores : float64[n]
 
-    Parameters
-    ----------
-    query, unit : int64[n]
-    scores : float64[n]
+        Returns
+        -------
+        dict of str to float64[n]
+        """
+        matched = matches(corpus, batch, query, unit)
+        parts = {}
+        for f in (self.family_a, self.family_b):
+            if f >= 0:
+                total = corpus.features.sizes[f, unit].astype(np.int64) + batch.queries.sizes[query, f]
+                parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
+        return parts
 
-    Returns
-    -------
-    dict of str to float64[n]
-    """
-    matched = matches(index, encoded, query, unit)
-    parts = {}
-    for f in (family_a, family_b):
-        if f >= 0:
-            total = index.features.sizes[f, unit].astype(np.int64) + encoded.queries.sizes[query, f]
-            parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
-    return parts
+    def new_workspace(self, corpus):
+        """Allocate the work space of one thread."""
+        return new_workspace(corpus.features)
+
+    def stages(self, workspaces):
+        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
+        return stages(workspaces)

@@ -1,5 +1,6 @@
 """ROUGE-L search with Numba: bounds by shared words for the shared driver, bit-parallel longest common subsequence."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,11 @@ from metric_oracle.kernels._overlap_search import (
     new_workspace,
     require_bounds,
     score,
+    stages,
 )
-from metric_oracle.kernels._overlap_search import stages as stages_of
+from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
-from metric_oracle.kernels.topk.cpu import Answers, expand, reset
+from metric_oracle.kernels.topk.cpu import expand, reset
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -297,20 +299,6 @@ def search_rouge_l(coco, queries, texts, first, last, corpus, k, words, answers)
         expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
-def search(index, encoded, first, last, k, found, work, *, coco=False):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
-    texts = Sequences(encoded.words, encoded.words_ptr)
-    corpus = index.features, index.cells, Sequences(index.sequence, index.sequence_ptr)
-    answers = Answers(found.rows, found.scores, found.ties)
-    search_rouge_l(coco, encoded.queries, texts, first, last, corpus, k, work, answers)
-    require_bounds(work.shared)
-
-
-def stages(works):
-    """Return the shares of pairs and the closest calls, see :func:`metric_oracle.kernels._overlap_search.stages`."""
-    return stages_of(words.shared for words in works)
-
-
 @jit
 def _count_short(words, sequence, buckets, mask, out):
     """Write the common subsequence of every document with a query of at most 64 words, in the manner of `count_lcs`.
@@ -329,7 +317,8 @@ def _count_short(words, sequence, buckets, mask, out):
 
     Cost
     ----
-    Two loads and four operations a word of the corpus, without a branch; four documents side by side hide their latency.
+    Two loads and four operations a word of the corpus, without a branch; four documents side by side hide
+    their latency.
     """
     for i in range(len(words)):
         if words[i] >= 0:
@@ -388,19 +377,6 @@ def _score_all(coco, words, documents, buckets, slot, mask, out):
             out[d] = rouge_l(np.int64(out[d]), buckets[j, 2], np.int64(n), coco)
 
 
-def score_all(index, encoded, chosen, *, coco=False):
-    """Yield ROUGE-L of every document against each of some distinct queries: float64[D], overwritten by the next."""
-    out = np.empty(len(index.features.fwd_ptr) - 1)
-    slot, mask = np.zeros(len(index.words), np.int32), np.zeros(len(index.words), np.uint64)
-    documents = Sequences(index.sequence, index.sequence_ptr)
-    buckets = index.cells.copy()
-    buckets[:, 3] = index.sequence_ptr[buckets[:, 0]]
-    for q in chosen:
-        words = encoded.words[encoded.words_ptr[q] : encoded.words_ptr[q + 1]]
-        _score_all(coco, words, documents, buckets, slot, mask, out)
-        yield out
-
-
 @jit
 def _score_pairs(coco, query, unit, texts, documents, slot, out):
     for i in range(len(query)):
@@ -415,32 +391,59 @@ def _score_pairs(coco, query, unit, texts, documents, slot, out):
                 slot[w] = 0
 
 
-def score_pairs(index, encoded, query, unit, *, coco=False):
-    """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-    scores = np.empty(len(query))
-    texts, documents = Sequences(encoded.words, encoded.words_ptr), Sequences(index.sequence, index.sequence_ptr)
-    _score_pairs(coco, query, unit, texts, documents, np.zeros(len(index.words), np.int32), scores)
-    return scores, components(index, encoded, query, unit, scores, coco=coco)
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """ROUGE-L on CPUs."""
 
+    coco: bool = False
 
-def new_work(index):
-    """Allocate the work space of one thread."""
-    return Words(new_workspace(index.features), np.zeros(len(index.words), np.int32))
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
+        texts = Sequences(batch.words, batch.words_ptr)
+        documents = corpus.features, corpus.cells, Sequences(corpus.sequence, corpus.sequence_ptr)
+        search_rouge_l(self.coco, batch.queries, texts, first, last, documents, k, workspace, answers)
+        require_bounds(workspace.shared)
 
+    def score_all(self, corpus, batch, chosen):
+        """Yield ROUGE-L of every document for each of some distinct queries: float64[D], overwritten by the next."""
+        out = np.empty(len(corpus.features.fwd_ptr) - 1)
+        slot, mask = np.zeros(corpus.n_words, np.int32), np.zeros(corpus.n_words, np.uint64)
+        documents = Sequences(corpus.sequence, corpus.sequence_ptr)
+        buckets = corpus.cells.copy()
+        buckets[:, 3] = corpus.sequence_ptr[buckets[:, 0]]
+        for q in chosen:
+            words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
+            _score_all(self.coco, words, documents, buckets, slot, mask, out)
+            yield out
 
-def components(index, encoded, query, unit, scores, *, coco=False):
-    """Return precision and recall of pairs of a distinct query and a document; the score gives the subsequence back.
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
+        scores = np.empty(len(query))
+        texts, documents = Sequences(batch.words, batch.words_ptr), Sequences(corpus.sequence, corpus.sequence_ptr)
+        _score_pairs(self.coco, query, unit, texts, documents, np.zeros(corpus.n_words, np.int32), scores)
+        return scores, self.components(corpus, batch, query, unit, scores)
 
-    Parameters
-    ----------
-    query, unit : int64[n]
-    scores : float64[n]
+    def components(self, corpus, batch, query, unit, scores):
+        """Return precision and recall of pairs of a distinct query and a document, from the subsequence of the score.
 
-    Returns
-    -------
-    dict of str to float64[n]
-    """
-    length = index.features.sizes[0, unit].astype(np.int64)
-    reference_length = encoded.queries.sizes[query, 0].astype(np.int64)
-    lcs = np.rint(common(scores, length, reference_length, coco))
-    return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
+        Parameters
+        ----------
+        query, unit : int64[n]
+        scores : float64[n]
+
+        Returns
+        -------
+        dict of str to float64[n]
+        """
+        length = corpus.features.sizes[0, unit].astype(np.int64)
+        reference_length = batch.queries.sizes[query, 0].astype(np.int64)
+        lcs = np.rint(common(scores, length, reference_length, self.coco))
+        return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
+
+    def new_workspace(self, corpus):
+        """Allocate the work space of one thread."""
+        return Words(new_workspace(corpus.features), np.zeros(corpus.n_words, np.int32))
+
+    def stages(self, workspaces):
+        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
+        return stages([words.shared for words in workspaces])

@@ -11,22 +11,6 @@ import numpy as np
 from metric_oracle.kernels._jit import jit
 
 
-class Answers(NamedTuple):
-    """Where the answers of a batch of queries are written.
-
-    Attributes
-    ----------
-    rows : int64[Q, k]
-        -1 where there is no further row.
-    scores : float64[Q, k]
-    ties : int64[Q, k]
-    """
-
-    rows: np.ndarray
-    scores: np.ndarray
-    ties: np.ndarray
-
-
 class Best(NamedTuple):
     """The documents kept for one query: a binary heap, the worst score first.
 

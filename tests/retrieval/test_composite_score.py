@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from metric_oracle.errors import InputError
-from metric_oracle.kernels.composite.reference import score
-from metric_oracle.kernels.composite.score import composite
 from metric_oracle.metrics import COMPOSABLE, METRICS, get_metric
 from metric_oracle.metrics import composite as record_of
+from metric_oracle.retrieval.composite.reference import score
+from metric_oracle.retrieval.composite.score import composite
 
 # Tables S5 to S7 of Yu et al. (Patterns 2023): BLEU, BERTScore, CheXbert, RadGraph F1, RadCliQ.
 PUBLISHED = json.loads((Path(__file__).parents[1] / "golden/published_tables.json").read_text(encoding="utf-8"))["rows"]
