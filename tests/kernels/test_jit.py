@@ -46,3 +46,15 @@ def test_kept_code_of_a_caller_ends_with_the_source_that_it_inlines(tmp_path):
     assert changed != score.read_text()
     score.write_text(changed)
     assert run() == "-1.0 0"
+
+
+def test_kept_code_for_a_class_that_is_gone_is_compiled_again():
+    """Numba unpickles the types of all kept versions before it looks whether they are of this source."""
+
+    def load():
+        msg = "Can't get attribute 'Scratch' on module 'metric_oracle.kernels._overlap'"
+        raise AttributeError(msg)
+
+    file = SimpleNamespace(_source_stamp=(1, 2), _load_index=load)
+    _jit._keyed(SimpleNamespace(_cache=SimpleNamespace(_cache_file=file)))
+    assert file._load_index() == {}

@@ -9,7 +9,7 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import LANES, dot, make_products, prefetch
 from metric_oracle.kernels.chexbert.score import cosine
 from metric_oracle.kernels.contract import Capabilities, Kernel
-from metric_oracle.kernels.topk.cpu import Best, expand, new_best, offer, reset
+from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
 
 RUN = LANES  # units whose codes lie together, each coordinate side by side
 AT_ONCE = 16  # units, and more, that are asked of memory together
@@ -140,7 +140,7 @@ def _finish(bounds, greatest, error, k, vectors, row_ptr, query, scratch):
     first = np.argmax(greatest)
     scratch.run[0] = first
     n_left, n_scored = _score_runs(scratch.run[:1], bounds, greatest, error, k, vectors, row_ptr, query, scratch)
-    least = _least(scratch.best, k) - error[0]
+    least = threshold(scratch.best, k) - error[0]
     n = 0
     for c in range(len(greatest)):
         if greatest[c] >= least and c != first:
@@ -159,7 +159,7 @@ def _score_runs(order, bounds, greatest, error, k, vectors, row_ptr, query, scra
     n = n_left = n_scored = 0
     size = 4 * len(query)
     for c in order:
-        least = _least(scratch.best, k)
+        least = threshold(scratch.best, k)
         if greatest[c] + error[0] < least:
             break
         for i in range(min(RUN, len(vectors) - c * RUN)):
@@ -180,17 +180,11 @@ def _score(units, error, k, vectors, row_ptr, query, scratch):
     n_scored = 0
     for i in range(len(units)):
         product = dot(vectors.ctypes.data + 4 * len(query) * units[i], query.ctypes.data, len(query))
-        if product + error[1] >= _least(scratch.best, k):
+        if product + error[1] >= threshold(scratch.best, k):
             score_units(units[i : i + 1], query, vectors, scratch.exact)
-            offer(units[i], scratch.exact[0], row_ptr, k, scratch.best)
+            insert(units[i], scratch.exact[0], row_ptr, k, scratch.best)
             n_scored += 1
     return n_scored
-
-
-@jit
-def _least(best, k):
-    """Return the score of the k-th best row; a cosine may be negative."""
-    return best.score[best.state[0] - 1] if best.state[1] >= k else -np.inf
 
 
 @dataclass(frozen=True)
