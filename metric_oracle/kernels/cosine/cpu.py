@@ -279,7 +279,7 @@ def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
     first = -1
     if workspace.most[i] > workspace.top[i]:  # the block raises the threshold, which leaves most others out
         workspace.top[i] = workspace.most[i]
-        first = np.argmax(greatest)
+        first = int(np.argmax(greatest))
         _let_wait(i, first, begin, corpus, error, workspace)
         _score_waiting(i, corpus, query, error, k, workspace, best)
     for c in range(n_blocks):
