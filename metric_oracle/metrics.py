@@ -74,7 +74,7 @@ REPRESENTATIONS: dict[str, Representation] = {
         ),
         Representation(
             "chexbert",
-            "metric_oracle.indexes.chexbert:EmbeddingIndex",
+            "metric_oracle.indexes.embeddings:EmbeddingIndex",
             "attachment",
             what="an embedding",
             plural="embeddings",
@@ -84,7 +84,7 @@ REPRESENTATIONS: dict[str, Representation] = {
         ),
         Representation(
             "labels",
-            "metric_oracle.indexes.chexbert:LabelIndex",
+            "metric_oracle.indexes.labels:LabelIndex",
             "attachment",
             what="labels",
             plural="labels",
@@ -247,7 +247,7 @@ METRICS: dict[str, Metric] = {
         Metric(
             "chexbert",
             "chexbert",
-            "chexbert",
+            "cosine",
             "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
             cheap=False,
             shown_in=("score", "study", "bench", "demo"),

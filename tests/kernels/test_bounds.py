@@ -19,18 +19,14 @@ from hypothesis import strategies as st
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import ExactnessError
-from metric_oracle.indexes.chexbert import EmbeddingIndex, leading_directions, make_codes, unit_vectors
 from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.indexes.radgraph import build_graphs
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, jit
 from metric_oracle.kernels._overlap import SLACK, by_rarity
-from metric_oracle.kernels._simd import dot
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
 from metric_oracle.kernels.bleu.score import bleu, brevity
-from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
-from metric_oracle.kernels.chexbert.cpu import RUN, screen_error
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.radgraph import cpu as radgraph_cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
@@ -511,115 +507,6 @@ def test_buckets_are_visited_by_size_difference_whatever_their_order(sizes, size
     assert sorted(order.tolist()) == list(range(len(sizes)))
     differences = [abs(sizes[j] - size) for j in order]
     assert differences == sorted(differences)
-
-
-# ---- CheXbert: the float32 screen ------------------------------------------------------------------------------------
-
-
-def adversarial_vectors(rng: np.random.Generator, width: int) -> np.ndarray:
-    """Return vectors whose products round badly: cancelling parts, single axes, wild ranges, near-equal directions."""
-    base = rng.standard_normal(width)
-    signs = np.where(np.arange(width) % 2, -1.0, 1.0)
-    wild = np.exp(rng.uniform(-30, 30, (4, width))) * rng.choice((-1, 1), (4, width))
-    near = base + rng.standard_normal((12, width)) * 10.0 ** -rng.integers(1, 9, (12, 1))
-    rows = [base, -base, base * signs, signs, np.ones(width), np.full(width, 1 / 3), base * 1e-30, base * 1e30]
-    return np.vstack([*rows, *wild, *near, *np.eye(width)[:3], *(np.eye(width)[:3] + 1e-4 * base)]).astype(np.float32)
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 13, 64, 768, 1027])
-def test_screen_error_bounds_the_float32_product(width):
-    faiss = pytest.importorskip("faiss")
-    rng = np.random.default_rng(width)
-    units = unit_vectors(np.vstack([adversarial_vectors(rng, width) for _ in range(3)]))
-    index = faiss.IndexFlatIP(width)
-    index.add(units)
-    wide = units.astype(np.longdouble)  # products of float32 are exact in it, sums nearly so
-    norms = np.sqrt((wide * wide).sum(axis=1))
-    exact = (wide @ wide.T) / np.outer(norms, norms)
-    all_of = np.arange(len(units))
-    for batch in (all_of, all_of[:1]):  # FAISS takes another path for a single query
-        screened, found = index.search(units[batch], len(units))
-        error = np.abs(screened - np.take_along_axis(exact[batch], found, axis=1)).max()
-        assert error <= screen_error(width)
-    forwards = np.zeros((len(units), len(units)), np.float32)
-    for j in range(width):  # plain float32 sums from the left, the worst order
-        forwards += np.outer(units[:, j], units[:, j])
-    assert np.abs(forwards - exact).max() <= screen_error(width)
-    scored = np.empty(len(units))
-    chexbert_cpu.score_units(all_of, units[0], units, scored)
-    assert np.abs(scored - exact[0]).max() < 1e-13
-    assert screen_error(width) < 1.2e-6 + width * 6.1e-8  # a bound that lets everything pass would screen nothing
-
-
-@pytest.mark.parametrize("width", [1, 2, 13, 63, 64, 768])
-@pytest.mark.parametrize("turned", [False, True])
-def test_products_of_codes_bound_cosines(width, turned):
-    rng = np.random.default_rng(width)
-    units = unit_vectors(np.vstack([adversarial_vectors(rng, width) for _ in range(9)]))
-    corpus = unit_vectors(rng.standard_normal((300, width)).astype(np.float32)) if turned else units
-    basis = leading_directions(corpus)  # for the turned ones of other vectors, so that much is left out
-    assert basis.shape == (width, min(width, 63))
-    codes, leak = make_codes(units, basis)
-    assert leak < 1e-6
-    skew = np.abs(basis.T.astype(np.float64) @ basis - np.eye(basis.shape[1])).sum(axis=1).max()
-    error = 1.01 * (2 * leak + skew + screen_error(codes.shape[1]))
-    n_runs = -(-len(units) // RUN)
-    runs = np.pad(codes, ((0, n_runs * RUN - len(codes)), (0, 0))).reshape(n_runs, RUN, -1).transpose(0, 2, 1).copy()
-    wide = units.astype(np.longdouble)
-    norms = np.sqrt((wide * wide).sum(axis=1))
-    exact = (wide @ wide.T) / np.outer(norms, norms)
-    for n in (1, 5, 6, 7, len(units)):
-        bounds = np.full((n, n_runs, RUN), np.nan, np.float32)
-        greatest = np.full((n_runs, n), np.nan, np.float32)
-        chexbert_cpu._bound(runs, codes[:n], bounds, greatest)
-        assert (greatest == bounds.max(axis=2).T).all()
-        above = bounds.reshape(n, -1)[:, : len(units)] - exact[:n]
-        assert above.min() >= -error
-        if width <= 63:
-            assert above.max() <= error  # nothing is left out
-    for n in (1, 3, 15, 16, 63, 64, 65, width):
-        a, b = units[:2, :n].copy() if n <= width else rng.standard_normal((2, n)).astype(np.float32)
-        assert abs(product(a, b) - (a.astype(np.longdouble) * b).sum()) <= (n + 2) * 2.0**-24 * np.abs(a * b).sum()
-
-
-@jit
-def product(a, b):
-    return dot(a.ctypes.data, b.ctypes.data, len(a))
-
-
-@pytest.mark.parametrize("width", [2, 13, 768])
-@pytest.mark.parametrize("spread", [1e-7, 3e-7, 1e-5, 1.0])
-def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_path):
-    pytest.importorskip("faiss")
-    rng = np.random.default_rng(7)
-    base = rng.standard_normal(width)
-    vectors = (base + spread * rng.standard_normal((900, width))).astype(np.float32)
-    vectors[850:] = vectors[:50]
-    vectors[800:850] *= 2
-    asked = np.vstack([vectors[:5], base + spread * rng.standard_normal((5, width)), -vectors[:1]]).astype(np.float32)
-    corpus = Inputs([], [], {"chexbert": Attachment(vectors, np.arange(900))})
-    EmbeddingIndex.build("chexbert", corpus, [], np.arange(900)).save(tmp_path)
-    index = EmbeddingIndex.load(tmp_path)
-    queries = Inputs([], [], {"chexbert": Attachment(asked, np.arange(len(asked)))})
-    encoded = index.encode(queries)
-    unit_of_row = np.empty(900, np.int64)
-    unit_of_row[index.row_id] = np.repeat(np.arange(len(index.vectors)), np.diff(index.row_ptr))
-    n = len(encoded.vectors)
-    for k in (1, 3, 40):
-        found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
-        work: dict = {}
-        backend, corpus = chexbert_cpu.Backend(), index.corpus(METRICS["chexbert"], encoded)
-        for first in range(0, n, 4):
-            backend.search(corpus, encoded.batch, first, min(first + 4, n), k, found, work)
-        assert sum(backend.stages([work, {}]).values()) == pytest.approx(1)
-        for q in range(n):
-            scores = np.empty(len(index.vectors))
-            chexbert_cpu.score_units(np.arange(len(scores)), encoded.vectors[q], index.vectors, scores)
-            of_row = scores[unit_of_row]
-            order = np.lexsort((np.arange(900), -of_row))[:k]
-            assert found.rows[q].tolist() == order.tolist()
-            assert found.scores[q].tolist() == of_row[order].tolist()
-            assert found.ties[q].tolist() == [int((of_row == of_row[row]).sum()) for row in order]
 
 
 # ---- the tie rule ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 from metric_oracle.kernels.bleu.reference import score as bleu_of_tokens
 from metric_oracle.kernels.bleu.score import EXACT_LENGTH, bleu, brevity, geometric_mean, precision
-from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 from metric_oracle.kernels.rouge_l.reference import score as rouge_of_tokens
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
