@@ -5,7 +5,8 @@ the representation, so every backend scores the same numbers. Products of their 
 cosines from above. Labels become vectors of 14 small integers.
 """
 
-from collections.abc import Sequence
+import mmap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -122,7 +123,8 @@ class EmbeddingIndex(Units):
     codes: Any = None
     basis: Any = None
     code_error: Any = None
-    kind: ClassVar[str] = "chexbert"
+    data_files: ClassVar[tuple[str, ...]] = ("vectors.faiss", "rows.arrow")
+    derived_files: ClassVar[tuple[str, ...]] = ("codes.arrow",)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -177,12 +179,12 @@ class EmbeddingIndex(Units):
         write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
 
     @classmethod
-    def load(cls, folder: Path) -> "EmbeddingIndex":
-        """Open a saved representation; the vectors stay in the mapped file."""
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "EmbeddingIndex":
+        """Open a saved representation."""
         faiss = import_faiss("open_index")
-        index = faiss.read_index(str(folder / "vectors.faiss"), faiss.IO_FLAG_MMAP_IFC)
+        index = faiss.deserialize_index(np.frombuffer(files["vectors.faiss"], np.uint8))
         vectors = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
-        arrays = read_arrays(folder / "codes.arrow") | read_arrays(folder / "rows.arrow")
+        arrays = read_arrays(files["codes.arrow"]) | read_arrays(files["rows.arrow"])
         return cls(vectors=vectors, faiss_index=index, **arrays)
 
 
@@ -202,7 +204,7 @@ class LabelIndex(Units):
     row_ptr: np.ndarray
     row_id: np.ndarray
     uncertain: str
-    kind: ClassVar[str] = "labels"
+    data_files: ClassVar[tuple[str, ...]] = ("labels.arrow",)
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "LabelIndex":
@@ -234,10 +236,10 @@ class LabelIndex(Units):
         write_arrays(folder / "labels.arrow", {**arrays, "uncertain": [self.uncertain]})
 
     @classmethod
-    def load(cls, folder: Path) -> "LabelIndex":
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "LabelIndex":
         """Open a saved representation."""
-        columns = read_arrays(folder / "labels.arrow")
-        uncertain = columns.pop("uncertain").to_pylist()[0]
+        columns = read_arrays(files["labels.arrow"])
+        uncertain = columns.pop("uncertain")[0]
         return cls(uncertain=uncertain, **columns)
 
 
