@@ -4,10 +4,11 @@ The unit vectors are float32; that rounding is part of the representation, so ev
 Products of their codes, which lie beside them, bound the cosines from above.
 """
 
-from collections.abc import Sequence
+import mmap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +58,8 @@ class EmbeddingIndex(Units):
     codes: Any = None
     basis: Any = None
     measured: Any = None
+    data_files: ClassVar[tuple[str, ...]] = ("vectors.arrow", "rows.arrow")
+    derived_files: ClassVar[tuple[str, ...]] = ("codes.arrow",)
 
     def corpus(self, metric: Metric, encoded: VectorQueries) -> Corpus:
         """Return what the kernels take."""
@@ -107,10 +110,10 @@ class EmbeddingIndex(Units):
         write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
 
     @classmethod
-    def load(cls, folder: Path) -> "EmbeddingIndex":
-        """Open a saved representation, a folder of its name; everything stays in mapped files."""
-        files = [read_arrays(folder / name) for name in ("vectors.arrow", "codes.arrow", "rows.arrow")]
-        return cls(kind=folder.name, **files[0], **files[1], **files[2])
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "EmbeddingIndex":
+        """Open a saved representation; everything stays in mapped files."""
+        arrays = [read_arrays(files[name]) for name in (*cls.data_files, *cls.derived_files)]
+        return cls(kind=kind, **arrays[0], **arrays[1], **arrays[2])
 
 
 def _directions(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:

@@ -1,9 +1,10 @@
 """CheXbert labels -> distinct vectors of 14 small integers."""
 
-from collections.abc import Sequence
+import mmap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class LabelIndex(Units):
     row_ptr: np.ndarray
     row_id: np.ndarray
     uncertain: str
+    data_files: ClassVar[tuple[str, ...]] = ("labels.arrow",)
+    derived_files: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "LabelIndex":
@@ -73,10 +76,10 @@ class LabelIndex(Units):
         write_arrays(folder / "labels.arrow", {**arrays, "uncertain": [self.uncertain]})
 
     @classmethod
-    def load(cls, folder: Path) -> "LabelIndex":
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "LabelIndex":
         """Open a saved representation."""
-        columns = read_arrays(folder / "labels.arrow")
-        uncertain = columns.pop("uncertain").to_pylist()[0]
+        columns = read_arrays(files["labels.arrow"])
+        uncertain = columns.pop("uncertain")[0]
         return cls(uncertain=uncertain, **columns)
 
 
