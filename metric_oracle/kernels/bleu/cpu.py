@@ -16,10 +16,9 @@ from metric_oracle.kernels._overlap import (
     new_matched,
     set_marks,
 )
+from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
-    OneFamily,
     Visits,
-    bound,
     by_size_difference,
     check_dropped,
     find_best,

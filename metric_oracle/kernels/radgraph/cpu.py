@@ -16,12 +16,9 @@ from metric_oracle.kernels._overlap import (
     new_matched,
     set_marks,
 )
+from metric_oracle.kernels._overlap_counts import ONE, OneFamily, TwoFamilies, bound
 from metric_oracle.kernels._overlap_search import (
-    ONE,
-    OneFamily,
-    TwoFamilies,
     Visits,
-    bound,
     by_size_difference,
     check_dropped,
     find_best,
