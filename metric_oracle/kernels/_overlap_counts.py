@@ -32,7 +32,7 @@ class OneFamily(NamedTuple):
     matched: np.ndarray
     minimum: np.ndarray
     n_lists: int
-    size: int
+    size: int | np.integer
 
 
 class TwoFamilies(NamedTuple):
@@ -52,7 +52,7 @@ class TwoFamilies(NamedTuple):
     """
 
     matched: np.ndarray
-    second: int
+    second: int | np.integer
     unread: np.ndarray
     hidden: np.ndarray
     weight: np.ndarray

@@ -64,9 +64,9 @@ class Bleu(NamedTuple):
     coco: bool
     family: int
     unigrams: int
-    reference_length: int
+    reference_length: int | np.integer
     penalty: np.ndarray
-    index: Features
+    index: Features  # type: ignore[assignment]
     buckets: np.ndarray
     mark: np.ndarray
     with_bigram: np.ndarray

@@ -49,8 +49,8 @@ class GraphF1(NamedTuple):
     """
 
     family: int
-    size: int
-    index: Features
+    size: int | np.integer
+    index: Features  # type: ignore[assignment]
     buckets: np.ndarray
     mark: np.ndarray
 
@@ -69,9 +69,9 @@ class MeanGraphF1(NamedTuple):
 
     family_a: int
     family_b: int
-    size_a: int
-    size_b: int
-    index: Features
+    size_a: int | np.integer
+    size_b: int | np.integer
+    index: Features  # type: ignore[assignment]
     buckets: np.ndarray
     mark: np.ndarray
 

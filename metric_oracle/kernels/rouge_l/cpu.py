@@ -212,7 +212,7 @@ class RougeL(NamedTuple):
     """
 
     coco: bool
-    reference_length: int
+    reference_length: int | np.integer
     sequences: Sequences
     buckets: np.ndarray
     slot: np.ndarray
