@@ -22,6 +22,7 @@ from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.indexes.radgraph import build_graphs
+from metric_oracle.kernels import _overlap_counts as counts_of
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, jit
 from metric_oracle.kernels._overlap import SLACK, by_rarity
@@ -347,9 +348,9 @@ class Planted(NamedTuple):
     factor: np.ndarray
 
 
-@compiled_for(driver.bound, Planted)
+@compiled_for(counts_of.bound, Planted)
 def _(policy, j, a, b):
-    return driver.bound(policy.policy, j, a, b) * policy.factor[j]
+    return counts_of.bound(policy.policy, j, a, b) * policy.factor[j]
 
 
 @compiled_for(driver.score, Planted)
@@ -411,7 +412,7 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
         ids = every = of_family(0)
     work.mark[every] = 1
     ids = by_rarity(ids, features.post_ptr)
-    counts: Any = driver.OneFamily(work.counts[0], np.ones(len(buckets), np.int64), len(ids), size)
+    counts: Any = counts_of.OneFamily(work.counts[0], np.ones(len(buckets), np.int64), len(ids), size)
     if metric == "radgraph":
         counts = radgraph_cpu._two_families(ids, of_family(0), of_family(1), policy, work.counts)
         counts = counts._replace(weight=(counts.weight * factors).astype(np.int32))
@@ -428,8 +429,8 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
 def competitors() -> tuple[list[list[str]], list[str]]:
     """Return documents and a query: few documents of its length have little of it, longer ones have nearly all."""
     query = [f"w{i}" for i in range(10)]
-    poor = [[*query[:3], *(f"poor{n}-{i}" for i in range(7))] for n in range(4)]
-    good = [[*query, f"good{n}", *(f"more{n}-{i}" for i in range(n % 3))] for n in range(30)]
+    poor = [[*query[:3], *(f"poor{n}x{i}" for i in range(7))] for n in range(4)]
+    good = [[*query, f"good{n}", *(f"more{n}x{i}" for i in range(n % 3))] for n in range(30)]
     return poor + good, query
 
 

@@ -16,10 +16,9 @@ from metric_oracle.kernels._overlap import (
     new_matched,
     set_marks,
 )
+from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
-    OneFamily,
     Visits,
-    bound,
     by_size_difference,
     check_dropped,
     find_best,
@@ -65,9 +64,9 @@ class Bleu(NamedTuple):
     coco: bool
     family: int
     unigrams: int
-    reference_length: int
+    reference_length: int | np.integer
     penalty: np.ndarray
-    index: Features
+    index: Features  # type: ignore[assignment]
     buckets: np.ndarray
     mark: np.ndarray
     with_bigram: np.ndarray

@@ -16,12 +16,9 @@ from metric_oracle.kernels._overlap import (
     new_matched,
     set_marks,
 )
+from metric_oracle.kernels._overlap_counts import ONE, OneFamily, TwoFamilies, bound
 from metric_oracle.kernels._overlap_search import (
-    ONE,
-    OneFamily,
-    TwoFamilies,
     Visits,
-    bound,
     by_size_difference,
     check_dropped,
     find_best,
@@ -52,8 +49,8 @@ class GraphF1(NamedTuple):
     """
 
     family: int
-    size: int
-    index: Features
+    size: int | np.integer
+    index: Features  # type: ignore[assignment]
     buckets: np.ndarray
     mark: np.ndarray
 
@@ -72,9 +69,9 @@ class MeanGraphF1(NamedTuple):
 
     family_a: int
     family_b: int
-    size_a: int
-    size_b: int
-    index: Features
+    size_a: int | np.integer
+    size_b: int | np.integer
+    index: Features  # type: ignore[assignment]
     buckets: np.ndarray
     mark: np.ndarray
 

@@ -7,11 +7,10 @@ import numpy as np
 
 from metric_oracle.kernels._jit import compiled_for, jit
 from metric_oracle.kernels._overlap import by_rarity
+from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
-    OneFamily,
     Visits,
     Workspace,
-    bound,
     by_size_difference,
     check_dropped,
     find_best,
@@ -213,7 +212,7 @@ class RougeL(NamedTuple):
     """
 
     coco: bool
-    reference_length: int
+    reference_length: int | np.integer
     sequences: Sequences
     buckets: np.ndarray
     slot: np.ndarray
