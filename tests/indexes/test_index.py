@@ -522,10 +522,11 @@ def test_fingerprint_tells_all_data(inputs, built, tmp_path):
         "order": replace(inputs, ids=inputs.ids[::-1], texts=inputs.texts[::-1]),
         "graph": changed(inputs, "radgraph", of_row=inputs.attached["radgraph"].of_row[::-1].copy()),
         "label": changed(inputs, "labels", of_row=inputs.attached["labels"].of_row[::-1].copy()),
-        "uncertain": replace(inputs, uncertain="blank"),
+        "uncertain": changed(inputs, "labels", settings={"uncertain": "blank"}),
     }
     if "chexbert" in PARTS:
-        others["embedding"] = replace(inputs, embedding_of_row=inputs.embedding_of_row[::-1].copy())
+        of_row = inputs.attached["chexbert"].of_row[::-1].copy()
+        others["embedding"] = changed(inputs, "chexbert", of_row=of_row)
     found = {name: index_module.build_index(other, tmp_path / name).fingerprint for name, other in others.items()}
     assert len({built.fingerprint, *found.values()}) == len(others) + 1
 
