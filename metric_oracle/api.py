@@ -8,7 +8,7 @@ from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import read_embeddings
 from metric_oracle.errors import InputError
-from metric_oracle.indexes import index as _index
+from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.metrics import COMPOSITE
@@ -98,7 +98,7 @@ def build_index(
         **of_models,
     )
     states = {name: corpus.counts.get(name, 0) for name in ("missing", "empty", "tokenless")}
-    return _index.build_index(inputs, out, metrics=metrics, source=corpus.source, states=states, progress=progress)
+    return _build.build_index(inputs, out, metrics=metrics, source=corpus.source, states=states, progress=progress)
 
 
 def load_queries(

@@ -784,11 +784,28 @@ def study(
     model_chexbert_ids: Annotated[
         list[str] | None, typer.Option(metavar="NAME=FILE", help="Ids of embeddings that carry none; repeatable.")
     ] = None,
+    model_chexbert_labels: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="CheXbert labels of them; repeatable.")
+    ] = None,
+    model_ids: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Ids of a file that has only an order; repeatable.")
+    ] = None,
+    model_metadata: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Metadata that makes studies of images; repeatable.")
+    ] = None,
+    model_section: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=SECTION", help="Section that a model writes; repeatable.")
+    ] = None,
+    inner: Annotated[bool, typer.Option(help="Leave out tests that a model has no prediction for.")] = False,
     metrics: Annotated[
-        str | None, typer.Option(help="Metrics, comma-separated; default: one of each kind that the index holds.")
+        str | None, typer.Option(help="Metrics, comma-separated; default: one of each kind that all files allow.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="New folder for the scores of each row and the table: .md, .tex, .csv, .png.")
+        Path | None,
+        typer.Option(
+            help="New folder for the scores of each row, the oracles' reports and the table (.md, .tex, .csv, .png). "
+            "The same command goes on where it was killed."
+        ),
     ] = None,
     radgraph: Radgraph = None,
     chexbert: Chexbert = None,
@@ -816,16 +833,23 @@ def study(
 
     if out is not None:
         studies.check_folder(out)
-    files: dict[str, dict[str, Path]] = {}
-    given = {"radgraph": model_radgraph, "chexbert": model_chexbert, "chexbert_ids": model_chexbert_ids}
+    files: dict[str, dict[str, Any]] = {}
+    given = {
+        "radgraph": model_radgraph, "chexbert": model_chexbert, "chexbert_ids": model_chexbert_ids,
+        "chexbert_labels": model_chexbert_labels, "ids": model_ids, "metadata": model_metadata,
+        "section": model_section,
+    }  # fmt: skip
+    named = {"chexbert_labels": "labels"}  # what load_inputs calls it
     written = dict(_named(model or [], "model", "NAME=FILE", "=", function="study"))
     for option, values in given.items():
         for name, path in _named(values or [], f"model_{option}", "NAME=FILE", "=", function="study"):
             if name not in written:
                 msg = f"study: model_{option} must name a model; got {name!r}, which has no --model. Add it."
                 raise InputError(msg)
-            files.setdefault(name, {})[option] = Path(path)
-    models = {name: studies.Model(Path(path), files.get(name, {})) for name, path in written.items()}
+            kind = "reading" if option in ("ids", "metadata", "section") else "files"
+            value = path if option == "section" else Path(path)
+            files.setdefault(name, {}).setdefault(kind, {})[named.get(option, option)] = value
+    models = {name: studies.Model(Path(path), **files.get(name, {})) for name, path in written.items()}
     read = read_reports(
         queries, section=section, id_column=id_column, text_column=text_column, split=split, split_file=split_file,
         profile=profile,
@@ -837,7 +861,9 @@ def study(
     )  # fmt: skip
     with _progress("study") as step:
         chosen = None if metrics is None else tuple(name.strip() for name in metrics.split(","))
-        systems = studies.run_study(api.open_index(index), batch, models, metrics=chosen, progress=step)
+        systems = studies.run_study(
+            api.open_index(index), batch, models, metrics=chosen, inner=inner, out=out, progress=step
+        )
         compared = studies.compare_study(systems, step)
     if out is not None:
         from metric_oracle.presentation.study_folder import write_study

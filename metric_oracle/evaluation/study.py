@@ -1,42 +1,95 @@
-"""A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics."""
+"""A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics.
 
+Every finished step is a file in the folder of the study, which is called ``<out>.unfinished`` until all is done: a
+study that was killed goes on from there. `STEPS` says what each file was made of, and its checksum.
+"""
+
+import fcntl
+import json
+import os
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import file_digest, sha256
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.predictions import read_predictions
+from metric_oracle.corpora.predictions import as_predictions
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import Comparison, compare
-from metric_oracle.indexes.index import Index, build_index
+from metric_oracle.indexes import manifest
+from metric_oracle.indexes.build import build_index, inputs_digest
+from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
-from metric_oracle.indexes.manifest import check_name
-from metric_oracle.metrics import METRICS, Term, get_metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.answers import most_frequent_row
+from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import expectation
-from metric_oracle.retrieval.pairs import score_rows
-from metric_oracle.retrieval.results import Scores
+from metric_oracle.retrieval.pairs import join_ids, score_rows
+from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores, replacing
 from metric_oracle.retrieval.search import retrieve
 
-# One metric of each kind; the other names are forms and parts of these.
-METRICS_OF_STUDY = ("bleu-2", "rouge-l", "bertscore", "chexbert", "radgraph", "radcliq")
 RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"
+STEPS, LOCK = "steps.json", ".lock"
+Progress = Callable[[str, int, int], object]
+_T = TypeVar("_T", Scores, Results)
 
 
 @dataclass(frozen=True)
 class Model:
-    """What a model wrote about the test reports; `files` are the keyword arguments of `load_inputs` for it."""
+    """What a model wrote about the test reports.
 
-    predictions: Path
+    Attributes
+    ----------
+    predictions : path, Reports or a container
+        As `score` takes them; or a folder that build-index made of them.
+    files : mapping
+        Keyword arguments of `load_inputs` for them: `radgraph`, `chexbert`, `chexbert_ids`, `labels`.
+    reading : mapping
+        Keyword arguments of `read_predictions`: `ids`, `metadata`, `section`, ...
+    """
+
+    predictions: Any
     files: Mapping[str, Path] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def index(self) -> Index | None:
+        """The index that stands for the predictions, if one does."""
+        given = self.predictions
+        is_index = isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()
+        return open_index(given) if is_index else None
+
+    def read(self) -> Reports:
+        """Read the predictions."""
+        index = self.index
+        if index is None:
+            return as_predictions(self.predictions, function="study", **self.reading)
+        texts = {name: index.reports[name].to_pylist() for name in ("study_id", "text")}
+        return Reports(texts["study_id"], texts["text"], str(self.predictions), {}, {})
+
+    def holds(self, queries: Inputs) -> set[str]:
+        """Return the representations that can be made of it."""
+        index = self.index
+        if index is not None:
+            return set(index.content["representations"])
+        found = {kind for kind, record in REPRESENTATIONS.items() if record.source in ("text", "encoder")}
+        found |= self.files.keys() & REPRESENTATIONS.keys()
+        makes_labels = Path(self.files.get("chexbert", "")).suffix.lower() == ".pth"
+        return found | ({"labels"} if makes_labels and "labels" in queries.attached else set())
 
 
 def oracle_name(metric: str) -> str:
@@ -50,7 +103,9 @@ def run_study(
     models: Mapping[str, Model] | None = None,
     *,
     metrics: tuple[str, ...] | None = None,
-    progress: Callable[[str, int, int], object] | None = None,
+    inner: bool = False,
+    out: Path | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Scores]:
     """Score every system of a study under every metric.
 
@@ -62,9 +117,15 @@ def run_study(
     models : mapping
         Name -> what a model wrote for each test report.
     metrics : tuple of str
-        By default those of `METRICS_OF_STUDY` that the index holds; each has an oracle and a column.
+        By default one of each kind that index, queries and models allow; each has an oracle and a column.
+    inner : bool
+        Leave out test reports that a model has no prediction for; otherwise they are an error.
+    out : path
+        New folder of the study. Its finished steps are kept beside it in ``<out>.unfinished``, where the same call goes
+        on after a kill: a file for the scores of each row, and for each oracle one of its reports. The folder is
+        renamed once the table is written, see `presentation.study_folder`.
     progress : function
-        Called with the name of a step, and the numbers of finished steps and of all.
+        Called with the name of a step, and how much is done of how much.
 
     Returns
     -------
@@ -72,82 +133,274 @@ def run_study(
         Name of the row -> scores: the models, the oracles, the most frequent report, what a perfect answer gets, and
         the exact expectation of random retrieval, whose score of a test report is the mean over all corpus rows.
     """
-    names = [get_metric(name, "study").name for name in metrics or [m for m in METRICS_OF_STUDY if m in index.metrics]]
     given = models or {}
-    files = [file_name(name) for name in given]
-    unusable = [name for name, file in zip(given, files, strict=True) if not file or files.count(file) > 1]
-    if unusable:
-        msg = (
-            f"study: models must have names that make different file names; got {unusable[0]!r}. Use other letters, "
-            "digits, - and _."
-        )
-        raise InputError(msg)
-    taken = sorted({*map(oracle_name, names), MOST_FREQUENT, IDENTITY, RANDOM} & given.keys())
-    if taken:
-        msg = f"study: models must have names that no other row has; got {taken[0]!r}. Choose another."
-        raise InputError(msg)
-    steps = iter(range(len(given) + len(names) + 3))
-    total = len(given) + len(names) + 3
+    names = _metrics(index, queries, given, metrics)
+    _check_models(given, names)
+    read = {name: model.read() for name, model in given.items()}  # a bad file shows before the long work
+    rows, queries = _rows(read, queries, inner)
+    base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
+    with _workplace(out) as folder:
+        steps = _Steps(folder, base, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
+        steps.clear({file_name(name): _made_of(model, read[name]) for name, model in given.items()})
+        systems: dict[str, Scores] = {}
+        for name, model in given.items():
+            made_of = _made_of(model, read[name])
+            place = steps.place(file_name(name), made_of)
+            make = _Predicted(index, queries, name, model, read[name], rows[name], names, place)
+            systems[name] = steps.run(name, file_name(name), read_scores, make, made_of)
+            shutil.rmtree(place, ignore_errors=True)
+        for metric in names:
+            row = oracle_name(metric)
 
-    def step(name: str) -> None:
-        done = next(steps)
-        if progress is not None:
-            progress(name, done, total)
+            def search(metric: str = metric) -> Results:
+                return retrieve(index, queries, metric, progress=steps.advance)
 
-    systems: dict[str, Scores] = {}
-    for name, model in given.items():  # first: a bad file shows before the long work
-        step(name)
-        systems[name] = _score_model(index, queries, name, model, names)
-    for metric in names:
-        step(oracle_name(metric))
-        rows = retrieve(index, queries, metric, text=False).table["row"].to_numpy()
-        systems[oracle_name(metric)] = score_rows(index, queries, rows, names, system=oracle_name(metric))
-    step(MOST_FREQUENT)
-    held = [index.representation(METRICS[name]).row_id for name in names]
-    row = most_frequent_row(index, _common(held))
-    rows = np.full(len(queries.ids), row)
-    systems[MOST_FREQUENT] = score_rows(index, queries, rows, names, system=MOST_FREQUENT)
-    step(IDENTITY)
-    own = {name: baselines.identity(index, queries, name, text=False).table["score"] for name in names}
-    systems[IDENTITY] = _scores(systems[MOST_FREQUENT], own, IDENTITY)
-    step(RANDOM)
-    expected, ranges = _expected(index, queries, names)
-    random = _scores(systems[MOST_FREQUENT], {name: expected[name] for name in names}, RANDOM)
-    averaged = {"over": "all reports of the corpus", "ranges": ranges}
-    systems[RANDOM] = replace(random, signature={**random.signature, "averaged": averaged})
+            found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
+
+            def score(found: Results = found, row: str = row) -> Scores:
+                return score_rows(index, queries, found.table["row"].to_numpy(), names, system=row)
+
+            systems[row] = steps.run(row, file_name(row), read_scores, score)
+        common = _common([representation_of(index, METRICS[name]).row_id for name in names])
+        most_frequent = np.full(len(queries.ids), most_frequent_row(index, common))
+        systems[MOST_FREQUENT] = steps.run(
+            MOST_FREQUENT, file_name(MOST_FREQUENT), read_scores,
+            lambda: score_rows(index, queries, most_frequent, names, system=MOST_FREQUENT),
+        )  # fmt: skip
+        like = systems[MOST_FREQUENT]
+
+        def perfect() -> Scores:
+            own = {name: baselines.identity(index, queries, name, text=False).table["score"] for name in names}
+            return _scores(like, own, IDENTITY)
+
+        systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
+        systems[RANDOM] = _random(index, queries, names, like, steps)
     return systems
 
 
-def _score_model(index: Index, queries: Inputs, name: str, model: Model, metrics: list[str]) -> Scores:
-    """Index what a model wrote in a temporary folder, with the encoder of the study's index, and score it."""
-    read = read_predictions(model.predictions)
-    place = {study: row for row, study in enumerate(read.ids)}
-    lacking = [study for study in queries.ids if study not in place]
-    if lacking:
+def _rows(read: Mapping[str, Reports], queries: Inputs, inner: bool) -> tuple[dict[str, dict[str, int]], Inputs]:
+    """Return the place of each test report among each model's predictions, and the test reports that all have."""
+    asked = Reports(list(queries.ids), list(queries.texts), "", {}, {})
+    found: dict[str, dict[str, int]] = {}
+    for name, reports in read.items():
+        places, answered, _ = join_ids(asked, reports, True, lambda line: None, "study")
+        found[name] = {asked.ids[i]: row for i, row in zip(places, answered, strict=True)}
+        lacking = [study for study in asked.ids if study not in found[name]]
+        if lacking and not inner:
+            msg = (
+                f"study: model {name!r} must have a prediction for each test report; got {len(lacking)} of "
+                f"{len(asked.ids)} without ({shown_names(lacking[:3])}). Complete its file, or pass --inner to leave "
+                "these reports out."
+            )
+            raise InputError(msg)
+    kept = [i for i, study in enumerate(asked.ids) if all(study in rows for rows in found.values())]
+    if not kept:
         msg = (
-            f"study: model {name!r} must have a prediction for each test report; got {len(lacking)} of "
-            f"{len(queries.ids)} without ({shown_names(lacking[:3])}). Complete its file, or leave these reports out."
+            f"study: models must have a test report in common; got none of {len(asked.ids)} that all have. Leave a "
+            "model out."
         )
         raise InputError(msg)
-    encoding = None
-    if any("bertscore" in METRICS[metric].representations for metric in metrics):
-        states: Any = index.representation(METRICS["bertscore"])
-        baseline = states.description["baseline"]
-        encoding = Encoding(
-            states.open_encoder(queries), states.states.dtype, None if baseline is None else tuple(baseline)
+    return found, queries if len(kept) == len(asked.ids) else queries.take(np.array(kept))
+
+
+def _metrics(index: Index, queries: Inputs, models: Mapping[str, Model], metrics: tuple[str, ...] | None) -> list[str]:
+    """Return the names of the metrics asked for, or of one of each kind that everything allows."""
+    if metrics:
+        return [get_metric(name, "study").name for name in metrics]
+    given = {kind for kind, record in REPRESENTATIONS.items() if record.source != "attachment"} | set(queries.attached)
+    held = [given, *(model.holds(queries) for model in models.values())]
+    names = [
+        name
+        for name in shown_in("study")
+        if name in index.metrics and all(set(METRICS[name].representations) <= one for one in held)
+    ]
+    if not names:
+        msg = (
+            f"study: metrics must be some that index, test reports and models allow; got none of "
+            f"{', '.join(shown_in('study'))}. Build the index for one of them."
         )
-    labels = queries.attached.get("labels")
-    uncertain = None if labels is None else labels.settings["uncertain"]
-    options: dict[str, Any] = {
-        **model.files,
-        "uncertain": uncertain,
-        "encoding": encoding,
-    }
-    inputs = load_inputs(read.ids, read.texts, "study", **options)
-    with tempfile.TemporaryDirectory() as folder:
-        written = build_index(inputs, Path(folder) / "predictions", metrics=metrics)
-        rows = np.array([place[study] for study in queries.ids])
-        return score_rows(written, queries, rows, metrics, system=name)
+        raise InputError(msg)
+    return names
+
+
+def _check_models(models: Mapping[str, Model], metrics: list[str]) -> None:
+    """Raise unless the names of models can be names of rows and of files."""
+    own = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
+    taken = sorted({*own} & models.keys())
+    if taken:
+        msg = f"study: models must have names that no other row has; got {taken[0]!r}. Choose another."
+        raise InputError(msg)
+    files = [file_name(name) for name in models]
+    others = [file_name(name) for name in own] + [f"{file_name(oracle_name(metric))}-reports" for metric in metrics]
+    for name, file in zip(models, files, strict=True):
+        if not file or (files + others).count(file) > 1 or file.startswith(f"{file_name(RANDOM)}-"):
+            msg = (
+                f"study: models must have names that make different file names; got {name!r}. Use other letters, "
+                "digits, - and _."
+            )
+            raise InputError(msg)
+
+
+def _made_of(model: Model, read: Reports) -> list[Any]:
+    """Return what the scores of a model depend on beside the study's own."""
+    files = {name: _checksum(Path(path)) for name, path in sorted(model.files.items())}
+    given = model.index
+    texts = sha256(json.dumps([read.ids, read.texts]).encode()).hexdigest()
+    return [texts, files, None if given is None else given.fingerprint]
+
+
+def _checksum(path: Path) -> str:
+    """Return the SHA-256 of a file, or of the names and contents of a folder."""
+    if path.is_dir():
+        inside = sorted(file for file in path.rglob("*") if file.is_file())
+        listed = [(str(file.relative_to(path)), _checksum(file)) for file in inside]
+        return sha256(json.dumps(listed).encode()).hexdigest()
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        msg = f"study: model files must be readable; got {path} ({error.strerror or error}). Check the name."
+        raise InputError(msg) from error
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """The scores of a model: indexes what it wrote with the encoder of the study's index, and scores it."""
+
+    index: Index
+    queries: Inputs
+    name: str
+    model: Model
+    read: Reports
+    rows: Mapping[str, int]
+    metrics: list[str]
+    place: Path
+
+    def __call__(self) -> Scores:
+        rows = np.array([self.rows[study] for study in self.queries.ids])
+        written = open_index(self.place) if self.place.exists() else self.model.index
+        if written is not None:  # given, or left by a study that was killed then
+            return score_rows(written, self.queries, rows, self.metrics, system=self.name)
+        encoding = None
+        if any("bertscore" in METRICS[metric].representations for metric in self.metrics):
+            states: Any = self.index.part("bertscore")
+            base = states.description["baseline"]
+            encoder = states.open_encoder(self.queries)
+            encoding = Encoding(encoder, states.states.dtype, None if base is None else tuple(base))
+        labels = self.queries.attached.get("labels")
+        options: dict[str, Any] = {
+            **self.model.files,
+            "uncertain": None if labels is None else labels.settings["uncertain"],
+            "encoding": encoding,
+        }
+        inputs = load_inputs(self.read.ids, self.read.texts, "study", **options)
+        written = build_index(inputs, self.place, metrics=self.metrics)  # goes on if it was killed
+        return score_rows(written, self.queries, rows, self.metrics, system=self.name)
+
+
+class _Steps:
+    """The steps of a study: each a file, which is kept if it is what its record says and was made of the same."""
+
+    def __init__(self, folder: Path, base: list[Any], size: int, n_steps: int, progress: Progress | None) -> None:
+        self._folder, self._base, self._progress = folder, base, progress
+        self._size, self._total = size, size * n_steps
+        self._name, self._done, self._limit = "", 0, 0
+        try:
+            kept = json.loads((folder / STEPS).read_text(encoding="utf-8"))
+            self._kept = {name: (entry["made_of"], entry["sha256"]) for name, entry in kept.items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            self._kept = {}
+
+    def _key(self, name: str, made_of: Any) -> str:
+        return sha256(json.dumps([self._base, name, made_of]).encode()).hexdigest()
+
+    def place(self, model: str, made_of: Any) -> Path:
+        """Return the folder for the index of a model's predictions."""
+        return self._folder / f"{model}.{self._key(model, made_of)[:16]}.predictions"
+
+    def clear(self, models: Mapping[str, Any]) -> None:
+        """Remove what belongs to no step of this study, such as files of a model that is no longer in it."""
+        places = {self.place(name, made_of).name for name, made_of in models.items()}
+        for path in self._folder.glob("*"):
+            made_of, checksum = self._kept.get(path.name, (None, None))
+            is_kept = made_of == self._key(path.name, models.get(path.stem)) and checksum == _checksum(path)
+            if not (is_kept or path.name in (STEPS, LOCK) or path.name.removesuffix(".building") in places):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                self._kept.pop(path.name, None)
+
+    def advance(self, n: int) -> None:
+        """Tell of n more of the queries of a step."""
+        self._tell(self._name, min(self._done + n, self._limit))
+
+    def _tell(self, step: str, done: int) -> None:
+        self._name, self._done = step, done
+        if self._progress is not None:
+            self._progress(step, done, self._total)
+
+    def run(
+        self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], made_of: Any = None,
+        of: int = 1,
+    ) -> _T:  # fmt: skip
+        """Return what a step makes, from its file where it is kept; `of` is how many it counts for."""
+        after = self._done + of * self._size
+        self._limit = self._done + self._size
+        self._tell(step, self._done)
+        path = self._folder / f"{name}.parquet"
+        key = self._key(path.name, made_of)
+        if self._kept.get(path.name, ("", ""))[0] != key or not path.is_file():
+            make().write(path)
+            self._kept[path.name] = key, _checksum(path)
+            self._record()
+        self._tell(step, after)
+        return read(path)
+
+    def drop(self, name: str) -> None:
+        """Remove the file of a step that is part of another."""
+        if self._kept.pop(f"{name}.parquet", None):
+            (self._folder / f"{name}.parquet").unlink(missing_ok=True)
+            self._record()
+
+    def _record(self) -> None:
+        entries = {name: {"made_of": key, "sha256": checksum} for name, (key, checksum) in self._kept.items()}
+        with replacing("study", self._folder / STEPS) as (beside,):
+            beside.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+
+
+def unfinished(out: Path) -> Path:
+    """Return the folder of a study that is not done."""
+    return out.with_name(f"{out.name}.unfinished")
+
+
+@contextmanager
+def _workplace(out: Path | None) -> Iterator[Path]:
+    """Yield the folder of the steps, nobody else's while it is used; without `out` one that goes at the end."""
+    if out is None:
+        place = Path(tempfile.gettempdir()) / "oracle-study"
+        remove_leftovers(place, "oracle-study-", "")
+        folder = place.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
+        folder.mkdir(mode=0o700)
+        try:
+            with held(folder):
+                yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    check_folder(out)
+    folder = unfinished(out)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
+        msg = (
+            f"study: {folder} must be what an earlier study left; got a folder with other files. Move it, or name "
+            "another out."
+        )
+        raise InputError(msg)
+    folder.mkdir(exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            msg = f"study: {folder} must not be in use; got another study at work there. Wait for it to end."
+            raise InputError(msg) from error
+        yield folder
 
 
 def _common(row_ids: list[np.ndarray]) -> np.ndarray:
@@ -161,28 +414,43 @@ def _common(row_ids: list[np.ndarray]) -> np.ndarray:
     return common
 
 
-def _expected(
-    index: Index, queries: Inputs, metrics: list[str]
-) -> tuple[dict[str, np.ndarray], dict[str, list[float] | None]]:
-    """Return each query's mean score over the corpus under each metric, float64[Q], and the range of the single scores.
+def _random(index: Index, queries: Inputs, metrics: list[str], like: Scores, steps: _Steps) -> Scores:
+    """Return each query's mean score over the corpus under each metric; a step for each metric.
 
     The mean of a composite is the composite of its parts' means where all of them can score the same rows: then nothing
     has to be scored twice, and the range is not known.
     """
+    whole = file_name(RANDOM)
     ranges: dict[str, list[float] | None] = dict.fromkeys(metrics)
     means: dict[str, np.ndarray] = {}
-    rows = {metric: np.unique(index.representation(METRICS[metric]).row_id) for metric in metrics}
-    for metric in sorted(metrics, key=lambda name: METRICS[name].kernel == "composite"):
-        terms: Mapping[str, Term] = METRICS[metric].options.get("terms", {})  # type: ignore[assignment]
-        if terms and all(part in means and np.array_equal(rows[part], rows[metric]) for part in terms):
-            columns = zip(*(means[part].tolist() for part in terms), strict=True)
-            intercept = METRICS[metric].options["intercept"]
-            means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
-        else:
-            table = expectation(index, queries, metric).table
-            means[metric] = table["mean"].to_numpy()
-            ranges[metric] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
-    return means, ranges
+
+    def mean(metric: str) -> Scores:
+        table = expectation(index, queries, metric, progress=steps.advance).table
+        ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
+        found = _scores(like, {metric: table["mean"]}, RANDOM)
+        of_metric = {metric: like.signature["metrics"][metric]}
+        return replace(found, signature={**found.signature, "metrics": of_metric, "range": ends})
+
+    def joined() -> Scores:
+        rows = {metric: np.unique(representation_of(index, METRICS[metric]).row_id) for metric in metrics}
+        for metric in sorted(metrics, key=lambda name: bool(METRICS[name].terms)):
+            terms = METRICS[metric].terms
+            if terms and all(part in means and np.array_equal(rows[part], rows[metric]) for part in terms):
+                columns = zip(*(means[part].tolist() for part in terms), strict=True)
+                intercept = METRICS[metric].options["intercept"]
+                means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
+            else:
+                name = f"{RANDOM}: {metric}"
+                found = steps.run(name, f"{whole}-{file_name(metric)}", read_scores, lambda m=metric: mean(m))  # type: ignore[misc]
+                means[metric], ranges[metric] = found.table[metric].to_numpy(), found.signature["range"]
+        found = _scores(like, {metric: means[metric] for metric in metrics}, RANDOM)
+        averaged = {"over": "all reports of the corpus", "ranges": ranges}
+        return replace(found, signature={**found.signature, "averaged": averaged})
+
+    found = steps.run(RANDOM, whole, read_scores, joined, of=len(metrics))
+    for metric in metrics:
+        steps.drop(f"{whole}-{file_name(metric)}")
+    return found
 
 
 def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
@@ -198,7 +466,7 @@ def file_name(name: str) -> str:
 
 def check_folder(out: Path) -> None:
     """Raise unless a study can be written there, before the work is done."""
-    check_name(out, "study", "out")
+    manifest.check_name(out, "study", "out")
     if out.exists() or out.is_symlink():
         msg = f"study: out must be a new folder; got {out}, which exists. Remove it or name another."
         raise InputError(msg)
@@ -207,9 +475,7 @@ def check_folder(out: Path) -> None:
         raise InputError(msg)
 
 
-def compare_study(
-    systems: Mapping[str, Scores], progress: Callable[[str, int, int], object] | None = None
-) -> Comparison:
+def compare_study(systems: Mapping[str, Scores], progress: Progress | None = None) -> Comparison:
     """Return the table of a study, with changes from random retrieval and shares of the way to each oracle."""
     rows = next(iter(systems.values())).metrics
     return compare(

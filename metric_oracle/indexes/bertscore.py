@@ -9,11 +9,12 @@ and the rounding of B'q to bytes. The proof stands in the README of `kernels/ber
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import mmap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -91,6 +92,8 @@ class TokenStateIndex(Units):
     mean_off: np.ndarray
     norm_error: np.ndarray
     description: dict[str, Any]
+    data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow", "description.arrow")
+    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
@@ -312,12 +315,12 @@ class TokenStateIndex(Units):
         write_arrays(folder / "description.arrow", {"description": [json.dumps(self.description)]})
 
     @classmethod
-    def load(cls, folder: Path) -> "TokenStateIndex":
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "TokenStateIndex":
         """Open a saved representation; the arrays stay in the mapped files."""
         columns = {}
         for name in ("states", "tokens", "screen", "description"):
-            columns.update(read_arrays(folder / f"{name}.arrow"))
-        description = json.loads(columns.pop("description").to_pylist()[0])
+            columns.update(read_arrays(files[f"{name}.arrow"]))
+        description = json.loads(columns.pop("description")[0])
         return cls(description=description, **columns)
 
 

@@ -1,31 +1,30 @@
-"""The folder of a study: the scores of each row, the table, a picture."""
+"""The folder of a study: the scores of each row, the oracles' reports, the table, a picture."""
 
-import os
-import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import Comparison
-from metric_oracle.evaluation.study import check_folder, file_name
+from metric_oracle.evaluation.study import LOCK, check_folder, file_name, unfinished
 from metric_oracle.presentation.comparison_layout import write
 from metric_oracle.presentation.comparison_plot import write_plot
 from metric_oracle.retrieval.results import Scores
 
 
 def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: Path) -> None:
-    """Write the scores of each system and the table (Markdown, LaTeX, CSV; a picture) into a new folder."""
+    """Write the scores of each system and the table (Markdown, LaTeX, CSV; a picture), and rename the folder.
+
+    What `run_study` kept for `out` is in the folder already; it gets its name when everything is there.
+    """
     check_folder(out)
-    unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
-    unfinished.mkdir()
-    try:
-        for name, scores in systems.items():
-            scores.write(unfinished / f"{file_name(name)}.parquet")
-        for ending in (".md", ".tex", ".csv"):
-            write(comparison, unfinished / f"table{ending}")
-        if find_spec("matplotlib"):
-            write_plot(comparison, unfinished / "table.png")
-        unfinished.rename(out)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+    folder = unfinished(out)
+    folder.mkdir(exist_ok=True)
+    (folder / LOCK).touch()  # should this be killed: a study left it
+    for name, scores in systems.items():
+        scores.write(folder / f"{file_name(name)}.parquet")
+    for ending in (".md", ".tex", ".csv"):
+        write(comparison, folder / f"table{ending}")
+    if find_spec("matplotlib"):
+        write_plot(comparison, folder / "table.png")
+    (folder / LOCK).unlink()
+    folder.rename(out)

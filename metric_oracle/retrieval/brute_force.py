@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
-from metric_oracle.indexes.chexbert import EmbeddingIndex, VectorQueries
 from metric_oracle.indexes.contract import EncodedQueries, Representation
+from metric_oracle.indexes.embeddings import EmbeddingIndex
+from metric_oracle.indexes.vectors import VectorQueries
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select

@@ -15,7 +15,8 @@ import pyarrow as pa
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.index import Index, build_index
+from metric_oracle.indexes.build import build_index
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_archive, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
@@ -301,7 +302,7 @@ def score(
     predicted: dict[str, Any] = {name: path for name, path in (predicted_files or {}).items() if path is not None}
     _check_files(metrics, own, predicted, uncertain, encoding)
     names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
-    asked, answered, left_out = _join(references, predictions, inner, tell)
+    asked, answered, left_out = join_ids(references, predictions, inner, tell)
     # Each side in the order of its file, so that what lies in order beside it still fits.
     order = sorted(answered)
     sides = [
@@ -375,8 +376,8 @@ def _with_models(loaded: Inputs, both: Inputs, side: slice) -> Inputs:
     return replace(loaded, attached={**made, **loaded.attached})
 
 
-def _join(
-    references: Reports, predictions: Reports, inner: bool, tell: Callable[[str], None]
+def join_ids(
+    references: Reports, predictions: Reports, inner: bool, tell: Callable[[str], None], function: str = "score"
 ) -> tuple[list[int], list[int], dict[str, int]]:
     """Return the places of pairs on both sides, in the order of the references, and what was left out."""
     usable = set(references.ids)
@@ -405,7 +406,7 @@ def _join(
     left_out = {what: len(found) for what, found in apart.items() if found}
     if not asked:
         msg = (
-            f"score: references and predictions must share ids; got none in common, such as "
+            f"{function}: references and predictions must share ids; got none in common, such as "
             f"{shown_names(keys[0][:1])} and {shown_names(keys[1][:1])}. Pass --metadata where the predictions are of "
             "images, or the columns of the ids."
         )
@@ -415,8 +416,8 @@ def _join(
             f"{len(found)} {what} ({shown_names(found[:3])})" for what, found in apart.items() if found
         )
         msg = (
-            f"score: {len(keys[0])} references and {len(keys[1])} predictions must have the same ids; got {listed}. "
-            "Complete them, or pass --inner to score the ids that have both."
+            f"{function}: {len(keys[0])} references and {len(keys[1])} predictions must have the same ids; got "
+            f"{listed}. Complete them, or pass --inner to score the ids that have both."
         )
         raise InputError(msg)
     if left_out:

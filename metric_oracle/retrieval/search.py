@@ -193,7 +193,8 @@ def _search(
     else:
         run_blocks(run, range(0, n, size), n, threads, progress, n_queries)
     stages = kernel.stages(idle)
-    return {"stages": stages} if stages else {}
+    closest = stages.pop("closest_call", None)
+    return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}
 
 
 class _Reference(Kernel):

@@ -247,7 +247,8 @@ class _Check:
         reports: Mapping[str, Any] = self.index.reports
         taken = pa.array(self.columns["row"], pa.int64())
         if self.baseline == "identity":
-            reports = {"study_id": pa.array(self.queries.ids), "text": pa.array(self.queries.texts)}
+            of_queries = {"study_id": self.queries.ids, "text": self.queries.texts}
+            reports = {name: pa.array(list(strings), pa.large_string()) for name, strings in of_queries.items()}
             taken = pa.array([self.place[query] for query in ids], pa.int64())
         for name, column in (("candidate_id", "study_id"), ("text", "text")):
             if name not in self.results.table.column_names:

@@ -1,6 +1,11 @@
 import json
+import os
+import random
+import signal
 import subprocess
 import sys
+import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +15,12 @@ from metric_oracle import api
 from metric_oracle.corpora.synthetic import MODELS, write_synthetic
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
+from metric_oracle.evaluation import study
 from metric_oracle.evaluation.study import (
     IDENTITY,
     MOST_FREQUENT,
     RANDOM,
+    STEPS,
     Model,
     compare_study,
     oracle_name,
@@ -21,11 +28,12 @@ from metric_oracle.evaluation.study import (
 )
 from metric_oracle.presentation.study_folder import write_study
 from metric_oracle.retrieval.expectation import expectation
-from metric_oracle.retrieval.results import read_scores
+from metric_oracle.retrieval.results import read_results, read_scores
+from support import write
 
 pytest.importorskip("faiss")
 COMMAND = Path(sys.executable).with_name("oracle")
-METRICS = ["bleu-2", "rouge-l", "bertscore", "chexbert", "radgraph", "radcliq"]
+METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq"]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +62,12 @@ def systems(world):
     index, queries, models, _ = world
     steps = []
     found = run_study(index, queries, models, progress=lambda *step: steps.append(step))
-    assert [done for _, done, _ in steps] == list(range(len(found)))
-    assert {total for _, _, total in steps} == {len(found)}
+    done = [done for _, done, _ in steps]
+    assert done == sorted(done)
+    assert len(set(done)) > 20
+    assert {total for _, _, total in steps} == {done[-1]}
+    assert {name for name, *_ in steps} >= {"strong", "bleu-2 oracle: search", f"{RANDOM}: radgraph"}
+    assert not [*Path(tempfile.gettempdir()).glob(f"oracle-study-{os.getpid()}*")]
     return found
 
 
@@ -107,6 +119,7 @@ def test_files_of_a_study(systems, tmp_path):
     write_study(systems, compare_study(systems), out)
     names = {path.name for path in out.iterdir()}
     assert {"table.md", "table.tex", "table.csv", "strong.parquet", "random-expected.parquet"} <= names
+    assert not out.with_name("study.unfinished").exists()
     again = read_scores(out / "radcliq-oracle.parquet")
     assert again.table.equals(systems["radcliq oracle"].table)
     assert again.signature == systems["radcliq oracle"].signature
@@ -125,7 +138,7 @@ def test_models_that_cannot_be(world, tmp_path):
     short.write_text("study_id,report\n50000300,No effusion.\n")
     match = (
         r"^study: model 'short' must have a prediction for each test report; got 39 of 40 without \('50000301', "
-        r"'50000302', '50000303'\)\. Complete its file, or leave these reports out\.$"
+        r"'50000302', '50000303'\)\. Complete its file, or pass --inner to leave these reports out\.$"
     )
     fails(match, world, {"short": Model(short)}, metrics=("bleu",))
     match = r"^study: models must have names that no other row has; got 'identity'\. Choose another\.$"
@@ -176,3 +189,201 @@ def test_command(world, tmp_path):
     code, _, err = run("study", *given, "--out", tmp_path / "no" / "study")
     assert code == 2
     assert err.startswith("error: study: out must be in an existing folder; got ")
+
+
+# Kept steps
+
+
+def test_oracle_reports_and_checksums_are_in_the_folder(world, tmp_path):
+    index, queries, models, _ = world
+    out = tmp_path / "study"
+    systems = run_study(index, queries, {"fair": models["fair"]}, metrics=("bleu", "radgraph"), out=out)
+    assert not out.exists()
+    write_study(systems, compare_study(systems), out)
+    names = ["fair", "most-frequent", "identity", "random-expected"]
+    names += [f"{metric}-oracle{of}" for metric in ("bleu-2", "radgraph") for of in ("", "-reports")]
+    assert {path.name for path in out.glob("*.parquet")} == {f"{name}.parquet" for name in names}
+    assert not [*tmp_path.glob("study.*")]
+    for metric in ("bleu-2", "radgraph"):
+        reports = read_results(out / f"{metric}-oracle-reports.parquet")
+        assert reports.table.equals(api.retrieve(index, queries, metric).table)
+        assert api.verify(index, reports, queries)["queries"] == 20
+        assert read_scores(out / f"{metric}-oracle.parquet").table.equals(systems[f"{metric} oracle"].table)
+    kept = json.loads((out / STEPS).read_text())
+    assert kept.keys() == {f"{name}.parquet" for name in names}
+    for name, entry in kept.items():
+        assert entry["sha256"] == sha256((out / name).read_bytes()).hexdigest()
+
+
+def test_finished_steps_are_not_made_again(world, tmp_path, monkeypatch):
+    index, queries, models, _ = world
+    out = tmp_path / "study"
+    made = []
+    score_rows = study.score_rows
+
+    def counted(*given, system, **options):
+        made.append(system)
+        return score_rows(*given, system=system, **options)
+
+    monkeypatch.setattr(study, "score_rows", counted)
+
+    def run(models, metrics=("bleu", "rouge-l")):
+        made.clear()
+        found = run_study(index, queries, models, metrics=metrics, out=out)
+        return found, list(made)
+
+    some = {name: models[name] for name in ("strong", "weak")}
+    first, steps = run(some)
+    assert steps == ["strong", "weak", "bleu-2 oracle", "rouge-l oracle", MOST_FREQUENT]
+    again, steps = run(some)
+    assert steps == []
+    assert {name: one.table for name, one in again.items()} == {name: one.table for name, one in first.items()}
+
+    folder = out.with_name("study.unfinished")
+    content = bytearray((folder / "weak.parquet").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "weak.parquet").write_bytes(content)  # as a power cut may leave it
+    again, steps = run(some)
+    assert steps == ["weak"]
+    assert again["weak"].table == first["weak"].table
+    assert run({"strong": models["strong"]})[1] == []
+    assert not (folder / "weak.parquet").exists()
+    assert run({"strong": models["fair"]})[1] == ["strong"]
+    assert len(run({"strong": models["fair"]}, ("bleu",))[1]) == 3
+    (folder / STEPS).write_text("[")
+    assert len(run({}, ("bleu",))[1]) == 2
+    write_study(again, compare_study(again), out)
+
+
+def test_a_folder_of_something_else_or_in_use(world, tmp_path):
+    out = tmp_path / "study"
+    folder = out.with_name("study.unfinished")
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    match = (
+        r"^study: .*study\.unfinished must be what an earlier study left; got a folder with other files\. Move it, or"
+    )
+    fails(match, world, {}, metrics=("bleu",), out=out)
+    assert (folder / "mine.txt").read_text() == "mine"
+    (folder / "mine.txt").unlink()
+    with study._workplace(out):
+        match = (
+            r"^study: .*study\.unfinished must not be in use; got another study at work there\. Wait for it to end\.$"
+        )
+        fails(match, world, {}, metrics=("bleu",), out=out)
+
+
+KILLED = """
+import os, signal, sys, threading
+from pathlib import Path
+from metric_oracle import api
+from metric_oracle.evaluation.study import Model, compare_study, run_study
+from metric_oracle.presentation.study_folder import write_study
+index, test, graphs, model, model_graphs, out, seconds = sys.argv[1:]
+opened, queries = api.open_index(index), api.load_queries(test, radgraph=graphs)
+if float(seconds):
+    threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL)).start()
+models = {"fair": Model(Path(model), {"radgraph": Path(model_graphs)})}
+systems = run_study(opened, queries, models, metrics=("bleu", "radgraph"), out=Path(out))
+write_study(systems, compare_study(systems), Path(out))
+os._exit(0)
+"""
+
+
+def test_a_study_that_is_killed_goes_on(world, tmp_path):
+    """After kills at random moments everything in the folder is as an unbroken run leaves it."""
+    index, _, _, paths = world
+    given = [index.folder, paths["test"], paths["test_graphs"], paths["fair"], paths["fair_graphs"]]
+
+    def run(name, seconds):
+        command = [sys.executable, "-c", KILLED, *map(str, given), str(tmp_path / name), str(seconds)]
+        return subprocess.run(command, check=False, capture_output=True, text=True).returncode
+
+    assert run("whole", 0) == 0
+    rng = random.Random(5)
+    codes = []
+    while 0 not in codes:
+        codes.append(run("broken", rng.uniform(0.01, 1.0) * (len(codes) + 1) if len(codes) < 5 else 0))
+    assert set(codes[:-1]) <= {-signal.SIGKILL}
+    assert not [*tmp_path.glob("broken.*"), *(tmp_path / "broken").glob("*.predictions*")]
+    files = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert {path.name for path in (tmp_path / "broken").iterdir()} == files
+    for name in files - {"table.png"}:
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+# What score takes
+
+
+def test_default_metrics_are_those_that_everything_allows(world):
+    """The index holds CheXbert, BERTScore and all; what the tests or a model lack is not asked for."""
+    index, queries, models, paths = world
+    bare = api.load_queries(paths["test"])
+    found = run_study(index, bare, {"fair": Model(paths["fair"])})
+    assert found["fair"].metrics == ["bleu-2", "rouge-l", "bertscore"]
+    some = {"fair": Model(paths["fair"], {"radgraph": paths["fair_graphs"]}), "weak": models["weak"]}
+    found = run_study(index, queries, some)
+    assert found["fair"].metrics == ["bleu-2", "rouge-l", "radgraph", "bertscore"]
+
+
+def test_inner_and_order_and_labels(world, tmp_path):
+    _, _, _, paths = world
+    given = {"chexbert_labels": paths["train_labels"], "uncertain": "positive"}
+    index = api.build_index(paths["train"], tmp_path / "I", **given)
+    queries = api.load_queries(paths["test"], chexbert_labels=paths["test_labels"], uncertain="positive")
+    texts = dict(zip(queries.ids, queries.texts, strict=True))
+    short = write(tmp_path / "short.csv", {study: texts[study] for study in queries.ids[5:]})
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(" ".join(text.split()) for text in queries.texts) + "\n")
+    labels = {"labels": paths["test_labels"]}
+    models = {"short": Model(short, labels), "lines": Model(lines, labels, {"ids": paths["test"]})}
+    metrics = ("bleu", "chexbert:labels", "crg")
+    found = run_study(index, queries, models, metrics=metrics, inner=True)
+    assert found["short"].table["query_id"].to_pylist() == queries.ids[5:]
+    assert found["short"].table["chexbert:labels"].to_pylist() == found[IDENTITY].table["chexbert:labels"].to_pylist()
+    for name in found["lines"].table.column_names:
+        assert found["lines"].table[name].to_pylist() == found["short"].table[name].to_pylist(), name
+    match = r"^study: model 'short' must have a prediction for each test report; got 5 of 40 without"
+    with pytest.raises(InputError, match=match):
+        run_study(index, queries, models, metrics=metrics)
+
+
+def test_an_index_may_stand_for_predictions(world, systems, tmp_path):
+    index, queries, _, paths = world
+    built = api.build_index(
+        paths["fair"], tmp_path / "fair", radgraph=paths["fair_graphs"], metrics=["bleu", "radgraph"]
+    )
+    found = run_study(index, queries, {"fair": Model(built.folder)})
+    assert found["fair"].metrics == ["bleu-2", "radgraph"]
+    for metric in found["fair"].metrics:
+        assert found["fair"].table[metric].to_pylist() == systems["fair"].table[metric].to_pylist()
+
+
+def test_a_degenerate_cell_is_marked_and_the_table_goes_on(world, tmp_path):
+    """A model that says the same of everyone, so that no F1 differs from 0; and one that copies the tests."""
+    index, queries, _, paths = world
+    graphs = {study: {"text": "stable", "entities": {}} for study in queries.ids}
+    (tmp_path / "graphs.json").write_text(json.dumps(graphs))
+    same = write(tmp_path / "same.csv", dict.fromkeys(queries.ids, "stable"))
+    copy = write(tmp_path / "copy.csv", dict(zip(queries.ids, queries.texts, strict=True)))
+    models = {
+        "same": Model(same, {"radgraph": tmp_path / "graphs.json"}),
+        "copy": Model(copy, {"radgraph": paths["test_graphs"]}),
+    }
+    table = compare_study(run_study(index, queries, models, metrics=("bleu", "rouge-l", "radgraph")))
+    cell = table.cells["same", "radgraph"]
+    assert (cell.mean, cell.interval.degenerate) == (0, True)
+    assert table.cells["copy", "rouge-l"].interval.degenerate
+    assert not table.cells["bleu-2 oracle", "rouge-l"].interval.degenerate
+    assert len(table.cells) == 8 * 3
+
+
+def test_results_and_baselines_go_into_a_table_as_they_are(world, tmp_path):
+    index, queries, _, paths = world
+    api.retrieve(index, queries, "bleu", k=3).write(tmp_path / "oracle.csv")
+    api.baseline(index, queries, "random", "bleu").write(tmp_path / "random.jsonl")
+    api.score(paths["test"], paths["fair"], ["bleu"]).write(tmp_path / "fair.parquet")
+    rows = {name: tmp_path / f"{name}" for name in ("oracle.csv", "random.jsonl", "fair.parquet")}
+    table = study.compare(rows, random="random.jsonl", oracles={"bleu": "oracle.csv"})
+    assert table.cells["oracle.csv", "bleu-2"].share == pytest.approx(1)
+    assert table.cells["random.jsonl", "bleu-2"].share == 0 < table.cells["fair.parquet", "bleu-2"].share

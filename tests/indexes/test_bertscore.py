@@ -20,9 +20,10 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
 from metric_oracle.errors import BackendError, IndexFormatError, InputError
 from metric_oracle.indexes import bertscore
-from metric_oracle.indexes import index as index_module
+from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_encoding
+from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.metrics import get_metric
 
@@ -107,7 +108,7 @@ def test_save_and_load(built, tmp_path):
     index = opened(built)
     (tmp_path / "b").mkdir()
     index.save(tmp_path / "b")
-    again = TokenStateIndex.load(tmp_path / "b")
+    again = TokenStateIndex.load("bertscore", {path.name: map_file(path) for path in (tmp_path / "b").iterdir()})
     assert again.description == index.description
     for name in TokenStateIndex.__dataclass_fields__:
         one, two = getattr(index, name), getattr(again, name)

@@ -11,8 +11,8 @@ import numpy as np
 from metric_oracle.kernels._jit import inlined, jit, scalar
 from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, prefetch, widen
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
-from metric_oracle.kernels.chexbert.score import cosine
 from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.kernels.topk.reference import select
 
 STEPS = 255  # steps of an angle byte
