@@ -48,6 +48,10 @@ RENAMED = {
     ("study", "--model-radgraph"): r"models\.\w+\.radgraph|models",
     ("study", "--model-chexbert"): r"models\.\w+\.chexbert|models",
     ("study", "--model-chexbert-ids"): r"models\.\w+\.chexbert_ids|models",
+    ("study", "--model-chexbert-labels"): r"models\.\w+\.labels|models",
+    ("study", "--model-ids"): r"models\.\w+\.ids|models",
+    ("study", "--model-metadata"): r"models\.\w+\.metadata|models",
+    ("study", "--model-section"): r"models\.\w+\.section|models",
     ("failure-modes", "--category"): "categories",
     ("crg", "reference_labels"): "reference",
     ("crg", "predicted_labels"): "predicted",
@@ -61,12 +65,18 @@ CHOOSES = {
 # What only makes sense beside another option, and without another argument.
 BESIDE = {
     ("score", "--published-names"): ["--out", "zz.csv"],
-    ("study", "--model-radgraph"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"],
-    ("study", "--model-chexbert"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"],
-    ("study", "--model-chexbert-ids"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"],
+    **{
+        ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
+        for what in ("radgraph", "chexbert", "chexbert-ids", "chexbert-labels", "ids", "metadata", "section")
+    },
 }
 LEFT_OUT = {("retrieve", "--text"): "queries"}
-FORMS = {"NAME=FILE": "zz{}=zz{}file", "METRIC=NAME": "zz{}=zz{}name", "A,B": "zza{},zzb{}"}
+FORMS = {
+    "NAME=FILE": "zz{}=zz{}file",
+    "NAME=SECTION": "zz{}=zz{}section",
+    "METRIC=NAME": "zz{}=zz{}name",
+    "A,B": "zza{},zzb{}",
+}
 
 
 class Anything(dict):
