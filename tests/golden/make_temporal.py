@@ -2,8 +2,8 @@
 
     python tests/golden/make_temporal.py FOLDER/radeval/metrics/f1temporal/f1temporal.py
 
-The argument is a file of the package radeval 2.2.1, which runs as it is, but for Stanza: a stand-in finds no entities. Of
-these the published code keeps keywords alone, which its regular expression finds too.
+The argument is a file of the package radeval 2.2.1, which runs as it is, but for Stanza: a stand-in finds no entities.
+Of these the published code keeps keywords alone, which its regular expression finds too.
 """
 
 import importlib.util
