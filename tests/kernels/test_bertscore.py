@@ -1,4 +1,4 @@
-"""BERTScore: the formulas, attacks on every bound of the cascade, and the inner loops against NumPy.
+"""BERTScore: the formulas, and attacks on every bound of the cascade.
 
 Hypothesis draws token states that are hard on bounds: exact duplicates (tokens that are the centre of their cell), one
 common direction, cosines below zero, signs that mix so that F1 does not rise with its parts, vectors with few
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,9 +17,8 @@ from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
-from metric_oracle.kernels._simd import HAS_VNNI, LANES, lowest_angles, make_bounds, make_dots, widen
 from metric_oracle.kernels.bertscore import cpu
-from metric_oracle.kernels.bertscore.cpu import SLACK, UNIT
+from metric_oracle.kernels.bertscore.cpu import SLACK
 from metric_oracle.kernels.bertscore.reference import precision_recall, score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
 from metric_oracle.kernels.topk.reference import select
@@ -369,156 +367,3 @@ def test_the_stages_drop_what_they_can():
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["scored"] < 0.05
     assert cpu.stages([]) == {"scored": 1.0}  # nothing was bounded
-
-
-# ---- the inner loops -------------------------------------------------------------------------------------------------
-
-
-def compiled(blocks: int) -> Any:
-    """Compile the loops over one number of blocks: bounds without and with VNNI where there is one, and products."""
-    plain, native, dots = make_bounds(blocks, False), make_bounds(blocks, HAS_VNNI), make_dots(blocks)
-
-    @numba.njit
-    def run(query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, rows, columns, floats, pads, tokens):
-        plain(query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, 0, rows[0], columns[0])
-        native(query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, 0, rows[1], columns[1])
-        dots(floats, 4 * steps, pads, tokens, n, rows[2], columns[2])
-
-    return run
-
-
-BLOCKS = {blocks: compiled(blocks) for blocks in (1, 2, 3, 4)}
-
-
-def address(array: np.ndarray) -> int:
-    return array.ctypes.data
-
-
-@pytest.mark.parametrize("n_tokens", [1, 5, 6, 7, 12, 13, 24, 77])
-@pytest.mark.parametrize("blocks", BLOCKS)
-def test_loops_equal_numpy(blocks, n_tokens):
-    """Small whole numbers and powers of two: every sum is exact, so any difference is a defect."""
-    rng = np.random.default_rng(n_tokens)
-    lanes = 16 * blocks
-    for width in (4, 12, 64):
-        query = rng.integers(-127, 128, (width, lanes)).astype(np.int8)
-        codes = rng.integers(-128, 128, (n_tokens, width))
-        if n_tokens == 7:
-            query[:], codes[:] = 127, 127  # the greatest sums
-        elif n_tokens == 13:
-            query[:], codes[:] = -127, 127
-        sums = codes @ query.astype(np.int64)
-        table = rng.integers(-UNIT, UNIT + 1, (5, LANES)).astype(np.int16)
-        cell = rng.integers(0, 5, n_tokens).astype(np.uint16)
-        terms = (2.0 ** rng.integers(-3, 1, (n_tokens, 5))).astype(np.float32)
-        rest = rng.integers(0, 9, lanes).astype(np.float32)
-        unit, slack = np.float32(0.5), np.float32(4)
-        expected = (
-            table[cell][:, :lanes] * terms[:, :1]
-            + sums * (unit * terms[:, 1:2])
-            + rest * terms[:, 2:3]
-            + terms[:, 3:4]
-            + slack * terms[:, 4:]
-        )
-        steps = width // 4
-        packed = np.ascontiguousarray(query.reshape(steps, 4, lanes).swapaxes(1, 2))
-        head = np.r_[(-128 * query.astype(np.int32).sum(axis=0)).astype(np.int32), rest.view(np.int32)]
-        bytes_of_tokens = (codes + 128).astype(np.uint8)
-        floats = rng.integers(-50, 51, (width, lanes)).astype(np.float32)
-        pads = np.zeros(lanes, np.float32)
-        pads[lanes - 3 :] = -1e30
-        tokens = rng.integers(-50, 51, (n_tokens, width)).astype(np.float32)
-        # Bounds have a place before them for the weighted sum and room after them.
-        room = [np.full(1 + n_tokens + 16, -1e30, np.float32) for _ in range(2)]
-        rows = [room[0][1 : 1 + n_tokens], room[1][1 : 1 + n_tokens], np.full(n_tokens, -1e30, np.float32)]
-        columns = np.full((3, lanes), -1e30, np.float32)
-        for row in rows:
-            row[0] = 2.0**20  # what stands there is kept where it is greater
-        columns[:, 1] = 2e9
-        weights = np.r_[rng.integers(0, 3, n_tokens), [1e30] * 16].astype(np.float32)
-        BLOCKS[blocks](
-            address(packed), steps, address(head), unit, slack, address(table), address(bytes_of_tokens), address(cell),
-            address(terms), address(weights), n_tokens, np.array([address(r) for r in (*room, rows[2])]),
-            np.array([address(column) for column in columns]), address(floats), address(pads), address(tokens),
-        )  # fmt: skip
-        products = tokens @ floats
-        products[:, lanes - 3 :] = -1e30
-        for values, row, column in zip((expected, expected, products), rows, columns, strict=True):
-            want_row, want_column = values.max(axis=1), values.max(axis=0)
-            want_row[0], want_column[1] = 2.0**20, 2e9
-            assert row.tolist() == want_row.tolist()
-            assert column.tolist() == want_column.tolist()
-        for bounds in room:
-            assert bounds[0] == pytest.approx(float(weights[:n_tokens] @ bounds[1 : 1 + n_tokens]), rel=1e-5)
-
-
-@pytest.mark.parametrize("blocks", BLOCKS)
-def test_vnni_equals_plain_sums_bit_for_bit(blocks):
-    """With numbers that round, too. Without VNNI both are the same code."""
-    rng = np.random.default_rng(blocks)
-    lanes, width, n_tokens = 16 * blocks, 64, 501
-    packed = rng.integers(-127, 128, (width // 4, lanes, 4)).astype(np.int8)
-    head = np.r_[
-        (-128 * packed.astype(np.int32).sum(axis=(0, 2))).astype(np.int32),
-        rng.random(lanes, np.float32).view(np.int32),
-    ]
-    codes = rng.integers(0, 256, (n_tokens, width)).astype(np.uint8)
-    table = rng.integers(-UNIT, UNIT + 1, (9, LANES)).astype(np.int16)
-    cell = rng.integers(0, 9, n_tokens).astype(np.uint16)
-    terms = (rng.random((n_tokens, 5)) * [1 / UNIT, 0.01, 0.3, 0.1, 0.2]).astype(np.float32)
-    room = [np.full(1 + n_tokens + 16, -1e30, np.float32) for _ in range(3)]
-    rows = [r[1 : 1 + n_tokens] for r in room]
-    columns = np.full((3, lanes), -1e30, np.float32)
-    weights = np.ones(n_tokens + 16, np.float32)
-    floats, tokens = np.zeros((width, lanes), np.float32), np.zeros((n_tokens, width), np.float32)
-    unit, slack = np.float32(0.0071), np.float32(0.031)
-    BLOCKS[blocks](
-        address(packed), width // 4, address(head), unit, slack, address(table), address(codes), address(cell),
-        address(terms), address(weights), n_tokens, np.array([address(r) for r in room]),
-        np.array([address(column) for column in columns]), address(floats), address(np.zeros(lanes, np.float32)),
-        address(tokens),
-    )  # fmt: skip
-    assert rows[0].tobytes() == rows[1].tobytes()
-    assert columns[0].tobytes() == columns[1].tobytes()
-    sums = (codes.astype(np.int64) - 128) @ packed.swapaxes(1, 2).reshape(width, lanes).astype(np.int64)
-    wide = terms.astype(np.float64)
-    near = (
-        table[cell][:, :lanes] * wide[:, :1] + sums * (float(unit) * wide[:, 1:2])
-        + head[lanes:].view(np.float32) * wide[:, 2:3] + wide[:, 3:4] + float(slack) * wide[:, 4:]
-    )  # fmt: skip
-    assert np.abs(rows[0] - near.max(axis=1)).max() < SLACK / 10
-    assert np.abs(columns[0] - near.max(axis=0)).max() < SLACK / 10
-
-
-@numba.njit
-def _lowest(table, cell, radius, n_tokens, lowest):
-    lowest_angles(table, cell, radius, n_tokens, lowest)
-
-
-@pytest.mark.parametrize("n_tokens", [1, 2, 9, 100])
-def test_lowest_angles_equal_numpy(n_tokens):
-    rng = np.random.default_rng(n_tokens)
-    table = rng.integers(0, 256, (30, LANES)).astype(np.uint8)
-    cell = rng.integers(0, 30, n_tokens).astype(np.uint16)
-    radius = rng.choice((0, 1, 40, 255), n_tokens).astype(np.uint8)
-    lowest = rng.integers(0, 256, LANES).astype(np.uint8)
-    expected = np.minimum(np.maximum(table[cell].astype(int) - radius[:, None], 0).min(axis=0), lowest)
-    _lowest(address(table), address(cell), address(radius), n_tokens, address(lowest))
-    assert lowest.tolist() == expected.tolist()
-
-
-@numba.njit
-def _widened(source, target, n):
-    widen(source, target, n)
-
-
-@pytest.mark.parametrize("first", [0, 1, 5])
-def test_widen_equals_numpy(first):
-    """Every float16 number, from places of any alignment and in any count; nothing is written behind the last."""
-    every = np.arange(1 << 16, dtype=np.uint16)
-    every = every[~np.isnan(every.view(np.float16))]
-    for n in (0, 1, 2, 15, 16, 17, 31, 33, 384, 999, len(every) - first):
-        wide = np.full(n + 1, 7.5, np.float32)
-        _widened(address(every[first:]), address(wide), n)
-        assert wide[:n].tobytes() == every[first : first + n].view(np.float16).astype(np.float32).tobytes()
-        assert wide[n] == 7.5

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metric_oracle.kernels import _target
 from metric_oracle.kernels._jit import inlined, jit, scalar
 from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, prefetch, widen
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
@@ -667,7 +668,8 @@ def pack_query(states, weights, basis, direction):
     squares = np.cumsum(wide * wide, axis=1)[:, -1]  # in the order of the reference
     unit = wide / np.sqrt(squares)[:, None]
     inside = unit @ basis.astype(np.float64)
-    step = max(float(np.abs(inside).max()) / 127, 1e-12)
+    path = _target.path()
+    step = max(float(np.abs(inside).max()) / path.query_range, 1e-12)
     code = np.rint(inside / step)
     slack = np.linalg.norm(inside - step * code, axis=1).max()
     # The basis is orthonormal but for float32 rounding.
@@ -687,7 +689,7 @@ def pack_query(states, weights, basis, direction):
         codes[p, : steps * used * 4].reshape(steps, used, 4)[:, :m] = code[some].reshape(m, steps, 4).swapaxes(0, 1)
         pads[p, :m] = 0
         lanes[:, p, :used] = -(1 << 29)  # no token: far below any sum
-        lanes[:, p, :m] = -128 * code[some].sum(axis=1)
+        lanes[:, p, :m] = 0 if path.is_signed else -128 * code[some].sum(axis=1)
         lanes[0, p, used : used + m] = _up(rest[some]).astype(np.float32).view(np.int32)
         lanes[1, p, used : used + m] = (-_up(rest[some])).astype(np.float32).view(np.int32)
         lanes[:, p, used + m : 2 * used] = np.float32(-1e30).view(np.int32)  # where codes are tiny, sums weigh nothing
