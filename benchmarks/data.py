@@ -19,7 +19,7 @@ from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.indexes.index import LOCK, SCRATCH, Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.bertscore import reference as bertscore
-from metric_oracle.kernels.bertscore.cpu import STEP, STEPS, UNIT
+from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import subset
 

@@ -10,6 +10,9 @@ nothing.
 """
 
 import math
+from collections.abc import Mapping
+
+from metric_oracle.errors import ExactnessError
 
 FLOAT16, FLOAT32, FLOAT64 = 2.0**-11, 2.0**-24, 2.0**-53  # unit roundoffs (2.1, table 2.1)
 _LEAST = {
@@ -98,3 +101,33 @@ def int8_error(step: float, greatest: int = 127, u: float = FLOAT32) -> float:
         Unit roundoff of the division.
     """
     return step * (0.5 + (greatest + 0.5) * gamma(1, u)) * _OWN
+
+
+def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str = "retrieve") -> None:
+    """Raise where a search found one of its bounds broken.
+
+    Parameters
+    ----------
+    closest : mapping of str to float
+        Stage of a search -> the least distance of its bounds from the scores that became known: never below 0.
+    n_missed : int
+        Candidates of the sample that were dropped and would have been listed.
+    function : str
+        For the message.
+
+    Raises
+    ------
+    ExactnessError
+        There is no answer then.
+    """
+    advice = "This is a defect: please report it with the index fingerprint."
+    for stage, distance in closest.items():
+        if not distance >= 0.0:
+            msg = (
+                f"{function}: the bound of stage {stage!r} must not lie below a score; got one {-distance:.3g} below. "
+                f"{advice}"
+            )
+            raise ExactnessError(msg)
+    if n_missed:
+        msg = f"{function}: no dropped candidate must score among the best; got {n_missed} of a sample. {advice}"
+        raise ExactnessError(msg)

@@ -19,10 +19,11 @@ from llvmlite import ir
 
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, make_products, make_widen
-from metric_oracle.kernels.bertscore.cpu import SLACK, UNIT
+from metric_oracle.kernels.bertscore.bounds import UNIT, margins_of
 
 PATHS = {path.name: path for path in (*_target._X86, *_target._ARM)}
 HERE = _target.usable_names()
+MARGIN = margins_of(384, 0.0).code
 BLOCKS = (2, 4)  # those that the kernels compile
 
 
@@ -139,8 +140,8 @@ def drawn_bounds(name: str, blocks: int, most: int) -> tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize("name", HERE)
 def test_bounds_round_no_further_than_their_slack(name, blocks):
     row, column, near = drawn_bounds(name, blocks, PATHS[name].query_range)
-    assert np.abs(row - near.max(axis=1)).max() < SLACK / 10
-    assert np.abs(column - near.max(axis=0)).max() < SLACK / 10
+    assert np.abs(row - near.max(axis=1)).max() < MARGIN
+    assert np.abs(column - near.max(axis=0)).max() < MARGIN
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
