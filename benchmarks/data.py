@@ -21,7 +21,6 @@ from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.bertscore import reference as bertscore
 from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import subset
 
 SEED = 0
 WIDTH = 768  # of a CheXbert embedding
@@ -264,7 +263,7 @@ def draw_states(data: Data, n_references: int, n_candidates: int) -> StateSample
     units = representation.unit_of_row
     rows = rng.permutation(np.flatnonzero(units >= 0))[:n_candidates]
     rows = rows[np.argsort(units[rows], kind="stable")]
-    encoded = representation.encode(subset(data.queries, tests))
+    encoded = representation.encode(data.queries.take(tests))
     expected = [encoded.item(int(q)) for q in encoded.which]
     found = [representation.item(int(u)) for u in units[rows]]
     texts = data.index.reports["text"].take(rows).to_pylist()

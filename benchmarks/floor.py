@@ -22,7 +22,8 @@ from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.radgraph.score import mean_f1
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import n_threads
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.pool import n_threads
 
 PRODUCT = 4096  # rows and columns of the product that is timed: 137 billion operations
 COPY = 1 << 29  # bytes, far more than caches hold
@@ -143,7 +144,7 @@ def work_of(index: Index, queries: Inputs, metric: str, stages: Mapping[str, flo
     stages : dict
         Of metrics over vectors: the share of pairs that each stage of the search dropped, as the signature says.
     """
-    representation = index.representation(get_metric(metric))
+    representation: Any = representation_of(index, get_metric(metric))
     encoded = representation.encode(queries)
     if metric in ("chexbert", "bertscore", "radcliq"):
         assert stages is not None

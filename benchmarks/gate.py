@@ -10,7 +10,6 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import subset
 
 SEED = 0
 PIECE = 1 << 16  # tokens of the corpus at once
@@ -64,7 +63,7 @@ def check_states(index: Index, queries: Inputs, metrics: Sequence[str], *, n_que
     GateError
         On the first difference, or if an answer lists a report twice.
     """
-    batch = subset(queries, np.sort(np.random.default_rng(SEED).permutation(len(queries.ids))[:n_queries]))
+    batch = queries.take(np.sort(np.random.default_rng(SEED).permutation(len(queries.ids))[:n_queries]))
     bertscores = _bertscores(index, batch)
     for metric in metrics:
         try:
@@ -87,7 +86,7 @@ def _bertscores(index: Index, batch: Inputs) -> np.ndarray:
     """Return BERTScore F1 of each query with each row."""
     import torch
 
-    representation = index.representation(get_metric("bertscore"))
+    representation = index.part("bertscore")
     encoded = representation.encode(batch)
     queries = [encoded.item(which) for which in encoded.which.tolist()]
     stacked = torch.from_numpy(np.concatenate([query.states for query in queries]))
@@ -118,8 +117,7 @@ def _bertscores(index: Index, batch: Inputs) -> np.ndarray:
 def _radcliqs(index: Index, batch: Inputs, bertscores: np.ndarray) -> Iterator[np.ndarray]:
     """Return RadCliQ v1 of each query with all rows, from the definitions of its parts."""
     record = get_metric("radcliq")
-    parts = index.representation(record).parts
-    graphs, vectors = parts["radgraph"], parts["chexbert"]
+    graphs, vectors = index.part("radgraph"), index.part("chexbert")
     items = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]
     of_graphs, of_vectors = graphs.encode(batch), vectors.encode(batch)
     for place, of_bertscore in enumerate(bertscores):

@@ -17,7 +17,6 @@ from benchmarks.data import HAS_FAISS, LACKING, LEXICAL_AND_GRAPH, OF_STATES, SE
 from benchmarks.workloads import FULL_SIZE
 from metric_oracle.evaluation.bench import alone, spread, study
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.retrieval.search import subset
 
 METRICS = (*LEXICAL_AND_GRAPH, "chexbert", *OF_STATES)
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
@@ -111,7 +110,7 @@ def _point(data: Data, metric: str, n: int, repetitions: int, *, by_queries: boo
 
 def _some(queries: Inputs, n: int) -> Inputs:
     chosen = np.random.default_rng(SEED).permutation(len(queries.ids))[:n]
-    return subset(queries, np.sort(chosen))
+    return queries.take(np.sort(chosen))
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:

@@ -17,8 +17,7 @@ import metric_oracle as mo
 from benchmarks.data import LAYER, Data, SkippedError, StateSample
 from metric_oracle.indexes.ngrams import tokenize_bleu
 from metric_oracle.kernels.radgraph import reference as radgraph
-from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import n_threads
+from metric_oracle.retrieval.pool import n_threads
 
 Reports = list[tuple[str, dict]]  # text, RadGraph annotation
 Score = Callable[[], np.ndarray]  # float64[references, candidates]
@@ -134,7 +133,7 @@ def _incidence(data: Data) -> tuple[Any, Any, Any, Any]:
     """Return which distinct graph has which feature, float32 CSR matrices of corpus and tests, and both sides."""
     from scipy.sparse import csr_matrix
 
-    representation = data.index.representation(get_metric("radgraph"))
+    representation = data.index.part("radgraph")
     encoded = representation.encode(data.queries)
     n_features = len(representation.features.post_ptr) - 1
     matrices = []
@@ -217,7 +216,7 @@ def recall_of(units: np.ndarray, data: Data) -> float:
 
     The units are scored again by the reference scorer, so that only their choice counts.
     """
-    representation = data.index.representation(get_metric("radgraph"))
+    representation = data.index.part("radgraph")
     encoded = representation.encode(data.queries)
     best = np.zeros(len(units))
     best[encoded.which] = mo.retrieve(data.index, data.queries, "radgraph", text=False).table["score"].to_numpy()

@@ -51,7 +51,6 @@ from metric_oracle.evaluation.bench import (
     timed,
 )
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import subset
 
 FULL_SIZE = (185_538, 2_192)  # reports and tests that the goals hold for
 ALL = (*LEXICAL_AND_GRAPH, "chexbert")
@@ -306,7 +305,7 @@ def _factor(
 def _largest_difference(sample: Sample, metric: str, scores: np.ndarray) -> float:
     """Compare a peer's scores of the first references with ours."""
     n_queries = min(_COMPARED, len(scores))
-    queries = subset(sample.queries, np.arange(n_queries))
+    queries = sample.queries.take(np.arange(n_queries))
     table = mo.retrieve(sample.index, queries, metric, k=sample.index.n_reports, text=False).table
     ours = np.empty((n_queries, sample.index.n_reports))
     ours[np.repeat(np.arange(n_queries), sample.index.n_reports), table["row"].to_numpy()] = table["score"].to_numpy()
@@ -397,7 +396,7 @@ def _states_memory(metric: str, bench: Bench) -> Measurement:
     """Return the peak memory of a process that runs a whole oracle, over the bytes of the stored states."""
     _need_states(metric)
     peak = bench.process(metric, "cpu")["peak_gb"]
-    states = bench.states.index.representation(get_metric("bertscore")).states.nbytes / 1e9
+    states = bench.states.index.part("bertscore").states.nbytes / 1e9
     return Measurement(
         [peak / states], {"peak_gb": peak, "states_gb": states, "note": f"{peak:.3g} of {states:.3g} GB"}
     )

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from metric_oracle.errors import MetricOracleError
     from metric_oracle.evaluation.alignment import align
     from metric_oracle.evaluation.comparison import compare
-    from metric_oracle.evaluation.composite import fit_composite
     from metric_oracle.evaluation.crg import score_crg
     from metric_oracle.evaluation.failure_modes import failure_modes
+    from metric_oracle.evaluation.fit_composite import fit_composite
 
 _HOMES = {
     "align": "metric_oracle.evaluation.alignment",
@@ -39,7 +39,7 @@ _HOMES = {
     "expectation": "metric_oracle.api",
     "failure_modes": "metric_oracle.evaluation.failure_modes",
     "load_queries": "metric_oracle.api",
-    "fit_composite": "metric_oracle.evaluation.composite",
+    "fit_composite": "metric_oracle.evaluation.fit_composite",
     "open_index": "metric_oracle.api",
     "read_ratings": "metric_oracle.corpora.raters",
     "read_scores": "metric_oracle.api",

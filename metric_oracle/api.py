@@ -17,7 +17,7 @@ from metric_oracle.retrieval import expectation as _expectation
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
-from metric_oracle.retrieval.composite import read_weights
+from metric_oracle.retrieval.composite.weights import read_weights
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 

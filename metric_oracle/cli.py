@@ -140,7 +140,7 @@ def demo(
     from rich.console import Console
 
     from metric_oracle.evaluation.demo import run_demo
-    from metric_oracle.evaluation.tables import demo_tables
+    from metric_oracle.presentation.terminal import demo_tables
 
     with _progress("demo") as step:
         outcome = run_demo(reports, tests, seed=seed, progress=step)
@@ -330,9 +330,9 @@ def retrieve(
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import answers_table
+        from metric_oracle.presentation.terminal import answers_table
 
-        Console().print(answers_table(results))
+        Console().print(answers_table(results, dict(zip(batch.ids, batch.texts, strict=True))))
     else:
         for line in results.json_lines():
             print(line)
@@ -393,7 +393,7 @@ def _baseline_command(name: str) -> Callable[[Callable[..., None]], Callable[...
             if out is not None:
                 check_out(out, inputs)
             if plot is not None:
-                from metric_oracle.evaluation.figures import check_plot
+                from metric_oracle.presentation.matplotlib_io import check_plot
 
                 check_plot(plot, "baseline", inputs)
             asked = _asked(**{key: given.pop(key) for key in shared})
@@ -416,7 +416,7 @@ def _show_results(results: Any, out: Path | None, view: str) -> None:
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation import tables
+        from metric_oracle.presentation import terminal as tables
 
         Console().print(getattr(tables, view)(results))
     else:
@@ -493,7 +493,7 @@ def baseline_expectation(
     with _bar("test reports", len(asked["queries"].ids)) as advance:
         found = api.expectation(**asked, progress=advance)
     if plot is not None:
-        from metric_oracle.evaluation.histogram import plot_histogram
+        from metric_oracle.presentation.expectation_plot import plot_histogram
 
         plot_histogram(found, plot)
         _note(f"{plot}: {found.counts.sum():,} pairs")
@@ -638,7 +638,7 @@ def score(
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import scores_table
+        from metric_oracle.presentation.terminal import scores_table
 
         Console().print(scores_table(scores))
     else:
@@ -708,7 +708,8 @@ def table(
 ) -> None:
     """Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.
 
-    A mean is over the studies that every system can score. Tables need equal signatures and the same studies.
+    A mean is over the studies that every system can score. Tables need equal signatures and the same studies. Files of
+    score, retrieve and baseline are rows; a name that comes twice joins files of different metrics.
 
     oracle table R2Gen=r2gen.parquet WCL=wcl.parquet --out table.md
 
@@ -716,25 +717,27 @@ def table(
     --paired R2Gen,random --out table.tex --plot table.png
     """
     from metric_oracle.evaluation.comparison import compare
-    from metric_oracle.evaluation.publication import ENDINGS, RENDER, write
+    from metric_oracle.presentation.comparison_layout import ENDINGS, RENDER, write
     from metric_oracle.retrieval.results import check_out
 
-    files = _named(systems, "systems", "NAME=FILE", "=")
+    files: dict[str, list[str]] = {}
+    for name, file in _named(systems, "systems", "NAME=FILE", "=", repeatable=True):
+        files.setdefault(name, []).append(file)
     if output is not None and (out is not None or output not in ("table", "md", "tex", "jsonl")):
         got = f"{output} with --out, whose ending says it" if out is not None else repr(output)
         msg = f"table: format must be one of table, md, tex, jsonl, for stdout; got {got}. Use --format or --out."
         raise InputError(msg)
-    inputs = [Path(file) for _, file in files]
+    inputs = [Path(file) for some in files.values() for file in some]
     if out is not None:
         check_out(out, inputs, function="table", endings=ENDINGS)
     if plot is not None:
-        from metric_oracle.evaluation.figures import check_plot
-        from metric_oracle.evaluation.plots import write_plot
+        from metric_oracle.presentation.comparison_plot import write_plot
+        from metric_oracle.presentation.matplotlib_io import check_plot
 
         check_plot(plot, "table", inputs)
     with _progress("table") as step:
         compared = compare(
-            dict(files),
+            files,
             random=random,
             oracles=dict(_named(oracle or [], "oracle", "METRIC=NAME", "=")),
             paired=_named(paired or [], "paired", "A,B", ",", repeatable=True),
@@ -752,10 +755,10 @@ def table(
     elif output == "table" or (output is None and sys.stdout.isatty()):
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import comparison_tables
+        from metric_oracle.presentation.comparison_layout import layout
 
         console = Console()
-        for part in comparison_tables(compared, console.width):
+        for part in layout(compared):
             console.print(part)
     else:
         print(RENDER[output or "jsonl"](compared), end="")
@@ -834,18 +837,20 @@ def study(
         systems = studies.run_study(api.open_index(index), batch, models, metrics=chosen, progress=step)
         compared = studies.compare_study(systems, step)
     if out is not None:
-        studies.write_study(systems, compared, out)
+        from metric_oracle.presentation.study_folder import write_study
+
+        write_study(systems, compared, out)
         _note(f"{out}: {len(systems)} systems, {len(compared.columns)} metrics")
     if sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import comparison_tables
+        from metric_oracle.presentation.comparison_layout import layout
 
         console = Console()
-        for part in comparison_tables(compared, console.width):
+        for part in layout(compared):
             console.print(part)
     elif out is None:
-        from metric_oracle.evaluation.publication import RENDER
+        from metric_oracle.presentation.comparison_layout import RENDER
 
         print(RENDER["jsonl"](compared), end="")
 
@@ -874,16 +879,27 @@ def _named(
 def align(
     ratings: RatingsArgument,
     scores: Annotated[
-        list[Path], typer.Option(help="Scores of any tool: one row a pair, one column a metric. May be repeated.")
-    ],
+        list[Path] | None,
+        typer.Option(
+            help="Scores of any tool: one row a pair, one column a metric. May be repeated; default: the texts of "
+            "--samples are scored."
+        ),
+    ] = None,
     samples: Annotated[
         Path | None, typer.Option(help="Texts of the pairs, such as ReXVal's 50_samples_gt_and_candidates.csv.")
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="Column to use; default: all that hold numbers. May be repeated.")
     ] = None,
-    lower_is_better: Annotated[
-        list[str] | None, typer.Option(help="Column of another tool where lower is better. May be repeated.")
+    direction: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=higher|lower", help="What is better in a column whose name does not say it. May be repeated."
+        ),
+    ] = None,
+    paired: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Two metrics whose agreement is compared; default: all pairs. Repeatable."),
     ] = None,
     without_identical: Annotated[
         bool, typer.Option("--without-identical", help="Leave out pairs of equal texts (ReXVal*); needs --samples.")
@@ -900,22 +916,29 @@ def align(
 
     oracle align 6_valid_raters_per_rater_error_categories.csv --scores scores.csv
 
-    oracle align RATINGS --scores ours.csv --scores green.csv --lower-is-better crepe --plot scatter.png
+    oracle align RATINGS --scores ours.csv --scores other.csv --direction other=lower --plot scatter.png
+
+    oracle align RATINGS --samples 50_samples_gt_and_candidates.csv --metric bleu --metric rouge-l
 
     oracle align RATINGS --scores scores.csv --samples 50_samples_gt_and_candidates.csv --without-identical
     """
-    from metric_oracle.evaluation.alignment import align, plot_alignment
+    from metric_oracle.evaluation.alignment import align
+    from metric_oracle.presentation.ratings_layout import alignment_tables
+    from metric_oracle.presentation.ratings_plots import plot_alignment
 
-    inputs = [ratings, *scores, *([samples] if samples else [])]
+    inputs = [ratings, *(scores or []), *([samples] if samples else [])]
     _check_outputs("align", inputs, out, plot)
     found = align(
-        ratings, scores, samples=samples, metrics=metric, lower_is_better=lower_is_better or (),
+        ratings, scores or (), samples=samples, metrics=metric,
+        directions=dict(_named(direction or [], "direction", "NAME=higher|lower", "=", function="align")),
+        paired=None if paired is None else _named(paired, "paired", "A,B", ",", repeatable=True, function="align"),
         without_identical=without_identical, resamples=resamples, seed=seed,
     )  # fmt: skip
     if plot is not None:
         plot_alignment(found, plot)
         _note(f"{plot}: errors against scores of {len(found.scores)} metrics")
-    _hand_over("align", found.sheets(), found.sheets(), found.table, found.signature, out)
+    tables = alignment_tables(found)
+    _hand_over("align", tables, tables, found.numbers, found.signature, out)
 
 
 @app.command("failure-modes")
@@ -942,20 +965,23 @@ def failure_modes(
 
     oracle failure-modes RATINGS --out tables.md --plot errors.png
     """
-    from metric_oracle.evaluation.failure_modes import failure_modes, plot_failure_modes
+    from metric_oracle.evaluation.failure_modes import failure_modes
+    from metric_oracle.presentation.ratings_layout import failure_mode_tables, found_table, mean_tables
+    from metric_oracle.presentation.ratings_plots import plot_failure_modes
 
     _check_outputs("failure_modes", [ratings], out, plot)
     found = failure_modes(ratings, categories=category, direction=direction, rate=rate)
     if plot is not None:
         plot_failure_modes(found, plot)
         _note(f"{plot}: mean errors of {len(found.candidates)} candidate types")
-    shown = found.sheets() if category else [*found.mean_sheets(), found.found_sheet()]
-    _hand_over("failure_modes", shown, found.sheets(), found.tests, found.signature, out)
+    every = failure_mode_tables(found)
+    shown = every if category else [*mean_tables(found), found_table(found)]
+    _hand_over("failure_modes", shown, every, found.tests, found.signature, out)
 
 
 def _check_outputs(function: str, inputs: list[Path], out: Path | None, plot: Path | None) -> None:
-    from metric_oracle.evaluation.figures import check_plot
-    from metric_oracle.evaluation.sheets import ENDINGS
+    from metric_oracle.presentation.matplotlib_io import check_plot
+    from metric_oracle.presentation.paper_table import ENDINGS
     from metric_oracle.retrieval.results import check_out
 
     if out is not None:
@@ -967,9 +993,9 @@ def _check_outputs(function: str, inputs: list[Path], out: Path | None, plot: Pa
 def _hand_over(function: str, shown: Any, sheets: Any, table: Any, signature: dict[str, Any], out: Path | None) -> None:
     """Give tables to a file, a terminal or a pipe."""
     if out is not None:
-        from metric_oracle.evaluation.sheets import write_sheets
+        from metric_oracle.presentation.paper_table import write_tables
 
-        write_sheets(out, sheets, table, signature, function)
+        write_tables(out, sheets, table, signature, function)
         _note(
             f"{out}: {len(sheets)} tables"
             if out.suffix.lower() in (".md", ".tex")
@@ -978,11 +1004,13 @@ def _hand_over(function: str, shown: Any, sheets: Any, table: Any, signature: di
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.sheets import sources_line
+        from metric_oracle.presentation.paper_table import sources_line
+        from metric_oracle.presentation.short_signature import short_signature
 
         console = Console()
         for sheet in shown:
-            console.print(*sheet.rich())
+            console.print(sheet)
+        console.print(f"signature: {short_signature(signature)}", style="dim", markup=False, soft_wrap=True)
         _note(sources_line(signature))
     else:
         from metric_oracle.retrieval.results import Results
@@ -1023,7 +1051,7 @@ def crg(
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import crg_table
+        from metric_oracle.presentation.terminal import crg_table
 
         Console().print(crg_table(scored))
     else:
@@ -1033,11 +1061,25 @@ def crg(
 
 @app.command("fit-composite")
 def fit_composite(
-    table: Annotated[Path, typer.Argument(help="Scored pairs: a column a metric, the errors and the study of each.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="Scored pairs: a column a metric, the errors and the study of each; with --scores or --samples, the "
+            "counted errors, as for align."
+        ),
+    ],
+    scores: Annotated[
+        list[Path] | None, typer.Option(help="Scores of the rated pairs, as for align. May be repeated.")
+    ] = None,
+    samples: Annotated[
+        Path | None, typer.Option(help="Texts of the rated pairs, such as ReXVal's 50_samples_gt_and_candidates.csv.")
+    ] = None,
     metrics: Annotated[
         str | None, typer.Option(help="Columns to fit, comma-separated; default: all that are called as a metric.")
     ] = None,
-    errors: Annotated[str, typer.Option(help="Column with the number of errors.")] = "errors",
+    errors: Annotated[
+        str, typer.Option(help="Column with the number of errors; of counted errors: total or significant.")
+    ] = "errors",
     study: Annotated[str, typer.Option(help="Column with the study of each pair.")] = "study_id",
     name: Annotated[str | None, typer.Option(help="Name of the composite; default: that of the table.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the weights (.json) for retrieve --weights.")] = None,
@@ -1048,13 +1090,16 @@ def fit_composite(
 
     oracle retrieve INDEX test.csv --metric composite --weights weights.json
     """
-    from metric_oracle.evaluation.composite import fit_composite as fit
+    from metric_oracle.evaluation.fit_composite import fit_composite as fit
     from metric_oracle.retrieval.results import check_out
 
     if out is not None:
-        check_out(out, [table], function="fit_composite", endings=(".json",))
+        inputs = [table, *(scores or []), *([samples] if samples else [])]
+        check_out(out, inputs, function="fit_composite", endings=(".json",))
     fitted = fit(
         table,
+        scores or (),
+        samples=samples,
         metrics=None if metrics is None else [metric.strip() for metric in metrics.split(",")],
         errors=errors,
         study=study,
@@ -1066,7 +1111,7 @@ def fit_composite(
     if sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import composite_table
+        from metric_oracle.presentation.terminal import composite_table
 
         Console().print(composite_table(fitted))
     elif out is None:
@@ -1112,7 +1157,7 @@ def bench(
     oracle bench INDEX test.csv --metrics bleu,radgraph --radgraph test_graphs.json
     """
     from metric_oracle.evaluation import bench as timings
-    from metric_oracle.evaluation.figures import check_plot
+    from metric_oracle.presentation.matplotlib_io import check_plot
     from metric_oracle.retrieval.results import check_out
 
     if out is not None:
@@ -1139,11 +1184,13 @@ def bench(
     if out is not None:
         timings.write_rows(out, rows)
     if plot is not None:
-        timings.write_plot(plot, rows)
+        from metric_oracle.presentation.bench_plot import write_plot
+
+        write_plot(plot, rows)
     if sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import bench_tables
+        from metric_oracle.presentation.terminal import bench_tables
 
         console = Console()
         for table in bench_tables(rows):
@@ -1171,7 +1218,7 @@ def _show_info(index: Any) -> None:
     if sys.stdout.isatty():
         from rich.console import Console
 
-        from metric_oracle.evaluation.tables import info_table
+        from metric_oracle.presentation.terminal import info_table
 
         Console().print(info_table(index))
     else:

@@ -1,16 +1,118 @@
-"""The registry: one record for each metric and variant.
+"""The registry: one record for each metric and variant, one for each representation.
 
-Adding a metric is one record here, one folder under ``kernels/``, one file under ``indexes/`` (or none, where it reuses
-a representation) and one row in the shared tests.
+Adding a metric is one record here, one folder under ``kernels/`` (or none, where options of another kernel do), and one
+row in the shared tests; a new representation is one more record and one file under ``indexes/``. Everything else that
+names a metric is derived from these records.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from metric_oracle.errors import InputError
+
+
+@dataclass(frozen=True)
+class Representation:
+    """What the engine knows of a form that reports have in an index.
+
+    Attributes
+    ----------
+    name : str
+        Folder of an index.
+    home : str
+        Module and class, ``module:Class``, imported when needed; see `indexes.contract`.
+    source : {"text", "attachment", "encoder", "representations"}
+        What it is made of: the texts; something that is given beside the reports; a model that encodes the texts; other
+        representations, without files of its own.
+    parts : tuple of str
+        Those other representations.
+    what, plural, option : str
+        What is given for a report, for several, and the option that gives it, for people.
+    both_sides : str
+        How `score` is given it for references and predictions.
+    arguments : tuple of str
+        Arguments of the public functions that bring it.
+    settings : tuple of str
+        Settings of a search that it takes.
+    """
+
+    name: str
+    home: str
+    source: str = "text"
+    parts: tuple[str, ...] = ()
+    what: str = ""
+    plural: str = ""
+    option: str = ""
+    both_sides: str = ""
+    arguments: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    def load_class(self) -> Any:
+        """Import the class."""
+        module, name = self.home.split(":")
+        return getattr(import_module(module), name)
+
+
+REPRESENTATIONS: dict[str, Representation] = {
+    record.name: record
+    for record in (
+        Representation("ngrams", "metric_oracle.indexes.ngrams:NgramIndex"),
+        Representation("words", "metric_oracle.indexes.ngrams:NgramIndex"),
+        Representation(
+            "radgraph",
+            "metric_oracle.indexes.radgraph:GraphIndex",
+            "attachment",
+            what="a graph",
+            plural="graphs",
+            option="--radgraph GRAPHS.json",
+            both_sides="--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
+            arguments=("radgraph",),
+        ),
+        Representation(
+            "chexbert",
+            "metric_oracle.indexes.embeddings:EmbeddingIndex",
+            "attachment",
+            what="an embedding",
+            plural="embeddings",
+            option="--chexbert FILE",
+            both_sides="--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
+            arguments=("chexbert", "chexbert_ids"),
+        ),
+        Representation(
+            "labels",
+            "metric_oracle.indexes.labels:LabelIndex",
+            "attachment",
+            what="labels",
+            plural="labels",
+            option="--chexbert-labels FILE --uncertain positive|negative|blank",
+            both_sides="--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert "
+            "chexbert.pth",
+            arguments=("chexbert_labels",),
+        ),
+        Representation(
+            "bertscore",
+            "metric_oracle.indexes.bertscore:TokenStateIndex",
+            "encoder",
+            what="token states",
+            plural="token states",
+            option="--encoder NAME|FOLDER",
+            both_sides="--encoder NAME|FOLDER",
+            arguments=("encoder",),
+            settings=("idf", "rescale"),
+        ),
+        Representation(
+            "crg",
+            "metric_oracle.indexes.crg:PositiveIndex",
+            "representations",
+            parts=("labels",),
+            settings=("prevalence",),
+        ),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -22,21 +124,23 @@ class Metric:
     name : str
         As typed: the metric, and after a colon its variant.
     representation : str
-        Which part of an index it reads (a folder of the index and a file under ``indexes/``).
+        Which part of an index it reads; that of a composite is "composite".
     kernel : str
         Folder under ``kernels/``.
-    options : mapping
-        Keyword arguments of the kernel.
     source : str
         Paper or published tool whose numbers it equals.
+    options : mapping
+        Attributes of the kernel.
     higher_is_better : bool
         Direction; values are never inverted.
     fallback : bool
         Whether a query without any positive match gets the most frequent report, as Yu et al. do for RadGraph.
-    extra : str or None
-        Extra of the distribution that it needs.
-    reads : tuple of str
-        Parts of an index that it is derived from, where `representation` has no files of its own.
+    cheap : bool
+        Whether the scores of one query with all documents cost little and are exact: a composite then sums them.
+    composable : bool
+        Whether it can be a part of a composite.
+    shown_in : tuple of str
+        Commands that take it where nothing is asked for: "score", "study", "bench", "demo".
     """
 
     name: str
@@ -46,28 +150,39 @@ class Metric:
     options: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     higher_is_better: bool = True
     fallback: bool = False
-    extra: str | None = None
-    reads: tuple[str, ...] = ()
+    cheap: bool = True
+    composable: bool = True
+    shown_in: tuple[str, ...] = ()
+
+    @property
+    def terms(self) -> "Mapping[str, Term]":
+        """Parts of a composite by name, none of another metric."""
+        return self.options.get("terms", {})  # type: ignore[return-value]
 
     @property
     def representations(self) -> tuple[str, ...]:
-        """Parts of an index that are read."""
-        return self.reads or (self.representation,)
+        """Parts of an index with files that are read."""
+        if self.terms:
+            return tuple(dict.fromkeys(kind for term in self.terms.values() for kind in term.metric.representations))
+        return REPRESENTATIONS[self.representation].parts or (self.representation,)
 
     @property
     def settings(self) -> tuple[str, ...]:
         """Names of the settings of a search that it takes."""
-        if "bertscore" in self.representations:
-            return "idf", "rescale"
-        return ("prevalence",) if self.kernel == "crg" else ()
+        kinds = self.representations if self.terms else (self.representation,)
+        return tuple(name for kind in kinds for name in REPRESENTATIONS[kind].settings)
+
+    @property
+    def needs_encoder(self) -> bool:
+        """Whether it reads what a model makes of the texts, for which queries must be encoded too."""
+        return any(REPRESENTATIONS[kind].source == "encoder" for kind in self.representations)
 
     @property
     def recorded(self) -> dict[str, Any]:
         """The options as a signature records them."""
-        if self.kernel != "composite":
+        if not self.terms:
             return dict(self.options)
-        terms: Mapping[str, Term] = self.options["terms"]  # type: ignore[assignment]
-        numbers = {name: {"mean": t.mean, "scale": t.scale, "weight": t.weight} for name, t in terms.items()}
+        numbers = {name: {"mean": t.mean, "scale": t.scale, "weight": t.weight} for name, t in self.terms.items()}
         return {"terms": numbers, "intercept": self.options["intercept"]}
 
 
@@ -85,39 +200,66 @@ def _bleu(order: int, coco: bool) -> Metric:
     tool = "pycocoevalcap" if coco else "CXR-Report-Metric (fast_bleu)"
     name = f"bleu-{order}:coco" if coco else f"bleu-{order}"
     options = MappingProxyType({"order": order, "coco": coco})
-    return Metric(name, "ngrams", "bleu", f"Papineni et al., ACL 2002, as in {tool}", options)
+    shown = (
+        ("score", "study", "bench", "demo")
+        if order == 2 and not coco
+        else ("score", "demo")
+        if name == "bleu-4"
+        else ()
+    )
+    return Metric(name, "ngrams", "bleu", f"Papineni et al., ACL 2002, as in {tool}", options, shown_in=shown)
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str) -> Metric:
     name = "radgraph" + variant
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
-    return Metric(name, "radgraph", "radgraph", source, options, fallback=True)
+    shown = {"": ("score", "study", "bench", "demo"), ":rg_er": ("score", "demo")}.get(variant, ("score",))
+    return Metric(name, "radgraph", "radgraph", source, options, fallback=True, shown_in=shown)
 
 
 def _bertscore(part: str) -> Metric:
     name = "bertscore" if part == "f1" else f"bertscore:{part}"
     options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
     source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
-    return Metric(name, "bertscore", "bertscore", source, options, extra="encoders")
+    whole = part == "f1"
+    shown = ("score", "study", "bench", "demo") if whole else ()
+    return Metric(name, "bertscore", "bertscore", source, options, cheap=False, composable=whole, shown_in=shown)
 
 
+_COCO = MappingProxyType({"coco": True})
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         *(_bleu(order, coco) for coco in (False, True) for order in (1, 2, 3, 4)),
-        Metric("rouge-l", "words", "rouge_l", "Lin, ROUGE 2004, as in rouge-score without stemming"),
+        Metric(
+            "rouge-l",
+            "words",
+            "rouge_l",
+            "Lin, ROUGE 2004, as in rouge-score without stemming",
+            shown_in=("score", "study", "bench", "demo"),
+        ),
+        Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),
         _radgraph(":rg_er", (2, -1), _PACKAGE + ", reward level partial"),
         _radgraph(":rg_er-bar", (3, -1), _PACKAGE + ", reward level complete"),
         Metric(
-            "chexbert", "chexbert", "chexbert", "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric", extra="cpu"
+            "chexbert",
+            "chexbert",
+            "cosine",
+            "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
+            cheap=False,
+            shown_in=("score", "study", "bench", "demo"),
         ),
         Metric(
-            "chexbert:labels", "labels", "chexbert_labels", "cosine of the 14-label vectors, Yu et al., Patterns 2023"
+            "chexbert:labels",
+            "labels",
+            "chexbert_labels",
+            "cosine of the 14-label vectors, Yu et al., Patterns 2023",
+            shown_in=("score", "demo"),
         ),
-        Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", reads=("labels",)),
+        Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
     )
 }
@@ -126,7 +268,12 @@ BACKENDS = ("auto", "cpu", "cuda", "reference")
 COMPOSITE = "composite"  # a metric that is not in the registry: its weights are in a file
 LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
 # What a composite can be made of. CRG's weights depend on the queries; of BERTScore's forms the search bounds one.
-COMPOSABLE = tuple(name for name in METRICS if name not in ("crg", "bertscore:precision", "bertscore:recall"))
+COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable)
+
+
+def shown_in(command: str) -> tuple[str, ...]:
+    """Return the names of the metrics that a command takes where nothing is asked for, in the registry's order."""
+    return tuple(name for name, metric in METRICS.items() if command in metric.shown_in)
 
 
 def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
@@ -149,8 +296,9 @@ def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
 
 
 def composite(
-    name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, function: str
-) -> Metric:
+    name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, function: str,
+    shown_in: tuple[str, ...] = (),
+) -> Metric:  # fmt: skip
     """Return the record of a linear composite that predicts errors: lower is better.
 
     Score = intercept + sum over terms, in their order, of weight (value - mean) / scale.
@@ -164,6 +312,8 @@ def composite(
     source : str
     function : str
         Name for error messages.
+    shown_in : tuple of str
+        See :class:`Metric`.
 
     Raises
     ------
@@ -193,13 +343,14 @@ def composite(
     joined = {record.name: Term(record, *row) for record, row in zip(records, numbers, strict=True)}
     return Metric(
         name,
-        "composite",
-        "composite",
+        COMPOSITE,
+        COMPOSITE,
         source,
         MappingProxyType({"terms": joined, "intercept": intercept}),
         higher_is_better=False,
-        extra="encoders" if "bertscore" in joined else "cpu" if "chexbert" in joined else None,
-        reads=tuple(dict.fromkeys(record.representation for record in records)),
+        cheap=False,
+        composable=False,
+        shown_in=shown_in,
     )
 
 
@@ -224,8 +375,15 @@ _PREPRINT = {"radgraph": (*_V0["radgraph"][:2], -0.526), "bleu-2": (*_V0["bleu-2
 METRICS |= {
     metric.name: metric
     for metric in (
-        composite("radcliq", _V1, 2.466552561323256e-10, "Yu et al., Patterns 2023", "metrics"),
-        composite("radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics"),
+        composite(
+            "radcliq",
+            _V1,
+            2.466552561323256e-10,
+            "Yu et al., Patterns 2023",
+            "metrics",
+            ("score", "study", "bench", "demo"),
+        ),
+        composite("radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics", ("score",)),
         composite("radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics"),
     )
 }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from numba import config
 
 from metric_oracle import cli
@@ -20,6 +21,11 @@ from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.encoders import token_states
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.kernels import _device
+from support import PROFILE, PROFILES, assert_refused, lacking
+
+for name, profile in PROFILES.items():
+    settings.register_profile(name, profile)
+settings.load_profile(PROFILE)
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +33,7 @@ def iu_xray() -> Path:
     """Return the folder of the public IU X-ray files, which lie beside the repository and never in it."""
     folder = Path(__file__).parents[1].parent / "shared/data/iu_xray"
     if not folder.is_dir():
-        pytest.skip(f"the IU X-ray files are not at {folder}")
+        lacking(f"the IU X-ray files are not at {folder}")
     return folder
 
 
@@ -110,7 +116,6 @@ def rated(tmp_path_factory) -> Rated:
 def oracle(monkeypatch, capsys):
     """Return a function that runs a command in this process and gives exit code, stdout and stderr."""
     monkeypatch.delenv("ORACLE_DEBUG", raising=False)
-    monkeypatch.delenv("ORACLE_DEBUG", raising=False)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["oracle", *map(str, arguments)])
@@ -121,6 +126,16 @@ def oracle(monkeypatch, capsys):
             code = end.code or 0
         captured = capsys.readouterr()
         return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def fails(oracle):
+    """Return a function that runs a command which must end in one line and exit code 2, see `assert_refused`."""
+
+    def run(*arguments, match, notes=r"(?!)"):
+        assert_refused(oracle(*arguments), match, notes)
 
     return run
 
@@ -221,7 +236,7 @@ def cuda_lane(monkeypatch):
         elif reason and os.environ.get("ORACLE_REQUIRE_GPU") == "1":
             pytest.fail(reason)
         elif reason and find_spec(kernel.LIBRARY) and (kernel.LIBRARY == "torch" or os.environ.get("TRITON_INTERPRET")):
-            for home in ("bertscore", "chexbert", "chexbert_labels"):
+            for home in ("bertscore", "cosine", "chexbert_labels"):
                 monkeypatch.setattr(f"metric_oracle.kernels.{home}.cuda.DEVICE", "cpu")
             monkeypatch.setattr(_device, "lacking", lambda library: "")
         elif reason:

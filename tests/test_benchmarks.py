@@ -88,13 +88,13 @@ def swap_answers(found):
     ],
 )
 def test_gate_stops_before_any_timing(rows, data, tmp_path, monkeypatch, capsys, spoil, message):
-    search = cpu.search
+    search = cpu.Backend.search
 
-    def broken(index, encoded, first, last, k, found, work, **options):
-        search(index, encoded, first, last, k, found, work, **options)
-        spoil(type(found)(*(column[first:last] for column in found)))
+    def broken(self, corpus, batch, first, last, k, answers, workspace):
+        search(self, corpus, batch, first, last, k, answers, workspace)
+        spoil(type(answers)(*(column[first:last] for column in answers)))
 
-    monkeypatch.setattr(cpu, "search", broken)
+    monkeypatch.setattr(cpu.Backend, "search", broken)
     forbid_timing(monkeypatch)
     assert run(data, tmp_path / "out.jsonl", "oracle-bleu") == 1
     assert message in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import sys
 
 import numpy as np
@@ -10,25 +9,12 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import api
-from metric_oracle.evaluation.figures import check_plot
-from metric_oracle.evaluation.histogram import plot_histogram
-from metric_oracle.evaluation.tables import answers_table, expectation_table
+from metric_oracle.presentation.expectation_plot import plot_histogram
+from metric_oracle.presentation.matplotlib_io import check_plot
+from metric_oracle.presentation.terminal import answers_table, expectation_table
 from metric_oracle.retrieval.results import read_results
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
-
-
-@pytest.fixture
-def fails(oracle):
-    """Return a function that runs a command which must end in one line and exit code 2."""
-
-    def run(*arguments, match):
-        code, out, err = oracle(*arguments)
-        assert (code, out) == (2, "")
-        assert err.count("\n") == 1
-        assert re.match("error: " + match, err), err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +135,14 @@ def test_where_a_plot_may_go(fails, corpus, given, tmp_path):
         match = r"baseline: plot must end with \.png, \.svg or \.pdf; got .*\. Name one of these formats\."
         fails(*expectation, "--plot", tmp_path / name, match=match)
     (tmp_path / "d.png").mkdir()
-    for name in ("none/p.png", "d.png"):
-        match = r"baseline: plot must be "
-        fails(*expectation, "--plot", tmp_path / name, match=match)
+    match = r"baseline: plot must be in an existing folder; got .*none/p\.png\. Make the folder first\."
+    fails(*expectation, "--plot", tmp_path / "none/p.png", match=match)
+    fails(
+        *expectation,
+        "--plot",
+        tmp_path / "d.png",
+        match=r"baseline: plot must be a file; got the folder .*d\.png\. Name a file in it\.$",
+    )
     copy = tmp_path / "reports.png"
     copy.write_bytes(corpus["test"].read_bytes())
     match = r"baseline: plot must be another file than the inputs; got .*, which is one\. Name another file\."

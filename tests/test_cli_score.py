@@ -1,6 +1,7 @@
 """`oracle score` from files to tables: the command that stands in for CXR-Report-Metric."""
 
 import csv
+import hashlib
 import importlib.util
 import json
 import os
@@ -11,19 +12,21 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from rich.console import Console
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.evaluation.tables import scores_table
-from metric_oracle.kernels.composite.score import composite
 from metric_oracle.metrics import METRICS
+from metric_oracle.presentation.terminal import scores_table
+from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.results import read_scores
+from support import SECRET, assert_refused, write
 
 COMMAND = str(Path(sys.executable).with_name("oracle"))
 TESTS = Path(__file__).parent
-SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 TEXTS = {
     "50000001": "No acute process.", "50000002": "Edema of the left lung.", "50000003": "Large effusion, stable.",
     "50000004": "Heart size is normal.",
@@ -35,23 +38,12 @@ GENERATED = {
 
 @pytest.fixture
 def fails(oracle):
-    """Return a function that runs a command which must end in one error line and exit code 2."""
+    """Return a function that runs a command which must end in one error line and exit code 2; sources may be named."""
 
     def run(*arguments, match):
-        code, out, err = oracle(*arguments)
-        *notes, line = err.splitlines()
-        assert (code, out) == (2, "")
-        assert all(re.match("(references|predictions): ", note) for note in notes)
-        assert SECRET.split()[0] not in err
-        assert re.match("error: " + match, line), line
+        assert_refused(oracle(*arguments), match, notes="(references|predictions): ")
 
     return run
-
-
-def write(path, reports):
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("study_id", "report"), *reports.items()])
-    return path
 
 
 @pytest.fixture
@@ -120,6 +112,7 @@ def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
     assert len({row["RadCliQ-v1"] for row in rows}) == 4
 
     signature = json.loads((tmp_path / "report_scores.csv.signature.json").read_text())
+    assert signature.pop("table_sha256") == hashlib.sha256(out.read_bytes()).hexdigest()
     assert signature["system"] == "generated"
     made = signature["metrics"]["radcliq"]["representation"]
     assert made["radgraph"]["encoder"]["model"]
@@ -268,10 +261,32 @@ def test_ids_that_differ(fails, oracle, pair, tmp_path):
     code, _, err = oracle("score", pair[0], extra, "--inner")
     assert code == 0
     assert err.splitlines()[-1] == "left out: 2 without a reference"
-    lacking = write(tmp_path / "missing.csv", {**GENERATED, "50000002": ""})
+    lacking = tmp_path / "missing.json"
+    lacking.write_text(json.dumps({**GENERATED, "50000002": None}))
     fails(
         "score", pair[0], lacking, match=r"score: 4 references and 3 predictions .* 1 with a missing prediction \('5000"
     )
+
+
+def test_an_empty_generated_report_counts_the_same_in_every_file(oracle, pair, tmp_path):
+    found = {}
+    for name in ("p.csv", "p.json", "p.parquet"):
+        path = tmp_path / name
+        reports = {**GENERATED, "50000002": ""}
+        if name == "p.csv":  # as pandas writes it: the empty cell is not quoted
+            cells = [f'"{text}"' if text else "" for text in reports.values()]
+            lines = map(",".join, zip(reports, cells, strict=True))
+            path.write_text("\n".join(["study_id,report", *lines]))
+        elif name == "p.json":
+            path.write_text(json.dumps(reports))
+        else:
+            parquet.write_table(pa.table({"study_id": list(reports), "report": list(reports.values())}), path)
+        code, printed, _ = oracle("score", pair[0], path, "--metrics", "bleu")
+        assert code == 0
+        _, *records = map(json.loads, printed.splitlines())
+        found[name] = [record["bleu-2"] for record in records]
+    assert found["p.csv"] == found["p.json"] == found["p.parquet"]
+    assert found["p.csv"][list(TEXTS).index("50000002")] == 0.0
 
 
 def test_where_scores_may_go(fails, pair, tmp_path):

@@ -14,9 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.corpora.reports import Reports, sort_out
+from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.reports import (
+    JOINED,
+    SECTIONS,
+    Reports,
+    check_options,
+    checked_texts,
+    section_of_column,
+    sort_out,
+)
 from metric_oracle.corpora.tables import (
-    IMAGE_ID_NAMES,
     Table,
     canonical_ids,
     chexpert_studies,
@@ -38,6 +46,11 @@ _KNOWN = (
     ("M2 Trans", {"DOC_ID", "Report Generated"}),
     ("ReXrank", {"model_prediction"}),
 )
+# R2Gen and WCL write one column without header. Yu et al. compare these models with both sections (table S7).
+_NO_HEADER = "CSV of one column without header"
+_JOINTLY = ("CvT2DistilGPT2", _NO_HEADER)
+# A text that holds both sections under their names.
+_HEADERS = re.compile(r"\bfindings\s*:.*\bimpression\s*:", re.IGNORECASE | re.DOTALL)
 _LINES = (".txt", ".tok")
 # A line of M2 Trans: id, score, and the text, which may be empty.
 _SAMPLE = re.compile(r"(\S+)[ \t]+(?:[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|[-+]?inf)(?:[ \t]+(.*?))?[ \t]*")
@@ -61,6 +74,56 @@ class _Rows:
     what: str
     texts: list[str | None]
     keys: _Keys | None
+    section: str | None = None
+
+
+# Options of `read_predictions` that make no sense for texts without columns.
+_OF_FILES = ("ids", "metadata", "id_column", "text_column")
+_OPTIONS = (*_OF_FILES, "seed", "after_impression", "section")
+
+
+def as_predictions(predictions: Any, *, function: str = "as_predictions", **reading: Any) -> Reports:
+    """Return a model's reports whatever they are in, see :func:`metric_oracle.corpora.reports.as_reports`.
+
+    Empty ones are kept. Of texts without columns and ids, the ids are "0", "1", ...
+
+    Parameters
+    ----------
+    predictions : path, Reports, or a container
+    function : str
+        The public function, for error lines.
+    **reading
+        Options of :func:`read_predictions`.
+
+    Raises
+    ------
+    TypeError
+        For an option that is none, in the name of `function`.
+    InputError
+        For predictions that cannot be read, or an option that makes no sense for them.
+    """
+    check_options(reading, _OPTIONS, function)
+    if isinstance(predictions, str | Path):
+        return read_predictions(predictions, **reading)
+    given = [name for name, value in reading.items() if value not in (None, False, 0)]
+    if isinstance(predictions, Reports):
+        if given:
+            msg = f"{function}: {', '.join(given)} must be left out for Reports, which are read; got a value. Drop it."
+            raise InputError(msg)
+        return predictions
+    table, texts = in_memory(predictions, function)
+    if table is not None:
+        rows = _of_table(table, reading.get("id_column"), reading.get("text_column"))
+        return _assembled(
+            rows, table.path, **{n: v for n, v in reading.items() if n not in ("id_column", "text_column")}
+        )
+    foreign = [name for name in given if name in _OF_FILES]
+    if foreign:
+        msg = f"{function}: {', '.join(foreign)} must be left out for texts without columns; got a value. Drop it."
+        raise InputError(msg)
+    cells = checked_texts(texts or [], function, "the predictions in memory")
+    rows = _Rows("texts in memory", cells, _Keys([str(place) for place in range(len(cells))], None, "place"))
+    return _assembled(rows, "the texts in memory", **reading)
 
 
 def read_predictions(
@@ -72,6 +135,7 @@ def read_predictions(
     after_impression: bool = False,
     id_column: str | None = None,
     text_column: str | None = None,
+    section: str | None = None,
 ) -> Reports:
     """Read a model's reports; what a file is follows from its header and content.
 
@@ -91,15 +155,37 @@ def read_predictions(
         Take what follows "Impression:"; a prediction without it counts as missing.
     id_column, text_column : str
         Columns of a table, where their names do not say it.
+    section : {"impression", "findings", "findings+impression"}
+        What the model writes, where file and texts do not say it, or say another thing.
 
     Returns
     -------
     Reports
-        With empty texts, because an empty report is a model's failure; `states` lists the studies whose cell is
-        missing, which are left out.
+        With empty texts, because an empty report is a model's failure: an empty cell of a CSV file is one, whether it
+        is quoted or not. `states` lists the studies whose report is missing (null in JSON and Parquet), which are left
+        out.
     """
     path = existing_file(Path(path), _NAME, "predictions")
     rows = _read_rows(path, id_column, text_column)
+    return _assembled(
+        rows, path, ids=ids, metadata=metadata, seed=seed, after_impression=after_impression, section=section
+    )
+
+
+def _assembled(
+    rows: _Rows,
+    path: str | Path,
+    *,
+    ids: str | Path | None = None,
+    metadata: str | Path | None = None,
+    seed: int = 0,
+    after_impression: bool = False,
+    section: str | None = None,
+) -> Reports:
+    """Return one report a study."""
+    if section is not None and section not in SECTIONS:
+        msg = f"{_NAME}: section must be one of {', '.join(SECTIONS)}; got {section!r}. Choose one."
+        raise InputError(msg)
     what, keys = rows.what, rows.keys
     if (keys is None) == (ids is None):
         rule = "given where the predictions have none" if ids is None else "left out where the predictions have ids"
@@ -125,7 +211,22 @@ def read_predictions(
     else:
         first = _one_each(keys, texts, path)
     counts = {"rows": len(texts), "duplicate": len(texts) - len(first)}
-    return sort_out(first, f"{what}, id {keys.name}", counts, path, _NAME, keep_empty=True)
+    said = _section(rows, after_impression, section)
+    return sort_out(first, f"{what}, id {keys.name}", counts, path, _NAME, keep_empty=True, section=said)
+
+
+def _section(rows: _Rows, after_impression: bool, section: str | None) -> tuple[str | None, str]:
+    """Return which section the predictions are, and what says so."""
+    if section is not None:
+        return section, "caller"
+    if after_impression:
+        return "impression", "headers"
+    texts = [text for text in rows.texts if text and text.strip()]
+    if texts and 2 * sum(_HEADERS.search(text) is not None for text in texts) > len(texts):
+        return JOINED, "headers"
+    if rows.section is not None:
+        return rows.section, "column"
+    return (JOINED, "paper") if rows.what.startswith(_JOINTLY) else (None, "")
 
 
 # Files
@@ -142,12 +243,17 @@ def _read_rows(path: Path, id_column: str | None, text_column: str | None) -> _R
         if column is not None:
             is_header = bool(column[0]) and column[0].lower() in (*_TEXTS, (text_column or "").lower())
             _check_no_columns(path, id_column, None if is_header else text_column)
-            what = f"CSV with the column {column[0]} alone" if is_header else "CSV of one column without header"
-            return _Rows(", ".join(filter(None, [what, note])), list(column[is_header:]), None)
-    table = read_table(path, _NAME)
+            what = f"CSV with the column {column[0]} alone" if is_header else _NO_HEADER
+            section = section_of_column(column[0]) if is_header else None
+            return _Rows(", ".join(filter(None, [what, note])), list(column[is_header:]), None, section)
+    return _of_table(read_table(path, _NAME), id_column, text_column)
+
+
+def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _Rows:
+    path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = _text_name(table, text_column)
-    texts = table.column(name, _NAME, "text_column")
+    texts = table.column(name, _NAME, "text_column", is_text=True)
     for row, cell in enumerate(texts):
         if not isinstance(cell, str) and not is_missing(cell):
             msg = (
@@ -156,7 +262,10 @@ def _read_rows(path: Path, id_column: str | None, text_column: str | None) -> _R
             )
             raise InputError(msg)
     what = ", ".join(filter(None, [known, f"column {name}", table.note]))
-    return _Rows(what, [cell if isinstance(cell, str) else None for cell in texts], _keys(table, id_column))
+    # CSV writers leave an empty report unquoted: it is a failure of the model, not a study that it was not asked for.
+    absent = "" if table.kind in ("CSV", "TSV") else None
+    cells = [cell if isinstance(cell, str) else absent for cell in texts]
+    return _Rows(what, cells, _keys(table, id_column), section_of_column(name))
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:
@@ -238,12 +347,7 @@ def _text_name(table: Table, text_column: str | None) -> str:
 
 def _keys(table: Table, id_column: str | None = None) -> _Keys | None:
     """Return the ids of a table's rows, None where no column has an id name."""
-    lower = {name.lower(): name for name in table.names}
-    # R2Gen's annotation.json of MIMIC-CXR calls its images `id`.
-    is_image = {"id"} if {"id", "study_id"} <= lower.keys() and table.keys is None else set()
-    image_name = next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
-    if id_column is None and is_image:
-        id_column = lower["study_id"]
+    image_name = table.image_name
     found = table.id_cells(_NAME, id_column)
     if found is None:
         return None
@@ -283,7 +387,7 @@ def _read_keys(path: Path) -> _Keys:
 # One report a study
 
 
-def _one_each(keys: _Keys, texts: Sequence[str | None], path: Path) -> dict[str, str | None]:
+def _one_each(keys: _Keys, texts: Sequence[str | None], path: str | Path) -> dict[str, str | None]:
     """Return the text of each id; images of one study must agree unless their names say which is first."""
     if keys.name == "path_to_image":
         studies, places = chexpert_studies(keys.images or [], _NAME, str(path))
@@ -303,7 +407,9 @@ def _one_each(keys: _Keys, texts: Sequence[str | None], path: Path) -> dict[str,
     return first
 
 
-def _collapse(keys: _Keys, texts: Sequence[str | None], metadata: Path, seed: int, path: Path) -> dict[str, str | None]:
+def _collapse(
+    keys: _Keys, texts: Sequence[str | None], metadata: Path, seed: int, path: str | Path
+) -> dict[str, str | None]:
     """Choose one image a study by the rule of Yu et al."""
     if keys.images is None:
         msg = (
@@ -354,6 +460,8 @@ def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _after_impression(text: str | None) -> str | None:
-    """Return what follows "Impression:", None where it does not occur."""
+    """Return what follows "Impression:", None where it does not occur in a text; an empty report stays empty."""
+    if text is not None and not text.strip():
+        return text
     _, header, rest = (text or "").partition("Impression:")
     return rest.strip() if header else None

@@ -48,6 +48,7 @@ class GraphTable:
     relation_source, relation_target : int32[r], places among the mentions of the same graph
     relation_type : int32[r]
     n_dangling : relations whose target does not exist; they are left out
+    path : the file, for messages
     """
 
     keys: list[str]
@@ -65,6 +66,7 @@ class GraphTable:
     relation_target: npt.NDArray[np.int32]
     relation_type: npt.NDArray[np.int32]
     n_dangling: int
+    path: str = "the graphs in memory"
 
 
 class _Numbers(dict[Any, int]):
@@ -163,6 +165,7 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
         relation_target=np.array(relation_target, np.int32),
         relation_type=np.array(relation_type, np.int32),
         n_dangling=n_dangling,
+        path=str(path),
     )
 
 
@@ -191,15 +194,15 @@ def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -
         ]
         if max(joined, default=-1) < 0:
             msg = (
-                f"align_graphs: ids must occur among the graphs' study ids; got none of {len(ids)} reports there. "
+                f"align_graphs: ids must occur among the study ids of {graphs.path}; got none of {len(ids)} reports. "
                 "Pass the graphs of this corpus."
             )
             raise InputError(msg)
         if sum(equal) < _MIN_STUDY_AGREEMENT * len(equal):
             msg = (
                 "align_graphs: graphs must describe the reports' own text; "
-                f"got {sum(equal)} equal texts among {len(equal)} "
-                "joined by study id, so the graphs describe other sections of these studies. "
+                f"got {sum(equal)} equal texts among {len(equal)} joined by study id in {graphs.path}, "
+                "so the graphs describe other sections of these studies. "
                 "Pass graphs made from the same section."
             )
             raise InputError(msg)
@@ -217,7 +220,7 @@ def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -
         msg = (
             "align_graphs: graphs keyed by position must carry the reports' texts; "
             f"got no equal text among {len(graph_texts)} "
-            f"graphs and {len(report_texts)} reports. Pass graphs made from the same section."
+            f"graphs of {graphs.path} and {len(report_texts)} reports. Pass graphs made from the same section."
         )
         raise InputError(msg)
     return np.array(joined, np.int64)

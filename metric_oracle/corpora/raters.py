@@ -360,7 +360,8 @@ def _with_texts(ratings: Ratings, table: Table) -> Ratings:
 
 
 def _texts(table: Table, name: str) -> list[str | None]:
-    return [None if is_missing(cell) else str(cell) for cell in table.column(name, _FUNCTION, "samples")]
+    cells = table.column(name, _FUNCTION, "samples", is_text=True)
+    return [None if is_missing(cell) else str(cell) for cell in cells]
 
 
 def _name_of(table: Table, role: str, function: str) -> str | None:
@@ -385,9 +386,8 @@ def _labels(table: Table, name: str, function: str, *, mimic: bool = False) -> l
 def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> list[int]:
     """Return the cells of a column (by name or position) as integers."""
     place = name if isinstance(name, int) else table.names.index(str(name))
-    column = table.columns[place]
     values = []
-    for row, cell in enumerate(column if isinstance(column, list) else column.to_pylist()):
+    for row, cell in enumerate(table.cells(place, _FUNCTION)):
         value = convert(cell)
         if value is None:
             msg = (

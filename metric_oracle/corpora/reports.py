@@ -1,20 +1,21 @@
 """Reports with ids from the files people have: MIMIC-CXR, IU X-ray, CheXpert Plus, CXR-Report-Metric, plain tables."""
 
-import os
 import re
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
+from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.sections import extract_mit, extract_yu2023
+from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
-    STUDY_ID_NAMES,
     Table,
     canonical_ids,
+    check_unique,
     chexpert_studies,
     existing_file,
     is_missing,
@@ -27,6 +28,8 @@ _SECTION_COLUMNS = {
     "impression": ("impression", "section_impression", "report impression"),
     "findings": ("findings", "section_findings"),
 }
+JOINED = "findings+impression"
+SECTIONS = (*_SECTION_COLUMNS, JOINED)
 _OTHER_COLUMNS = (
     "report",
     "report_text",
@@ -44,7 +47,6 @@ _KNOWN_HEADERS = (
     ("CheXpert Plus", {"path_to_image", "deid_patient_id", "section_impression"}),
     ("CXR-Report-Metric", {"study_id", "report"}),
 )
-_MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
 _ALPHANUMERIC = re.compile(r"[^\W_]")
 
 
@@ -60,6 +62,9 @@ class Reports:
     counts : rows = other_split + duplicate + missing + empty + tokenless + kept (with keep_empty, kept includes the two
         states before it); also absent (ids of the split without a report) and disagreeing (studies whose images differ)
     states : ids by state: missing, empty (blank after strip), tokenless (no alphanumeric character)
+    section : "impression", "findings", "findings+impression", or None where nothing says it
+    section_by : what says it: "column" (its name), "headers" (within the texts), "caller", "paper" (how Yu et al. 2023
+        tabulate the models that write such files), or ""
     """
 
     ids: list[str]
@@ -67,6 +72,28 @@ class Reports:
     source: str
     counts: dict[str, int]
     states: dict[str, list[str]]
+    section: str | None = None
+    section_by: str = ""
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Iterable[str | None],
+        ids: Iterable[object] | None = None,
+        *,
+        section: str | None = None,
+        keep_empty: bool = False,
+    ) -> "Reports":
+        """Take reports that are in memory, by the rules that hold for files.
+
+        Parameters
+        ----------
+        texts : the reports; None is a missing one
+        ids : their study ids, unique; by default their places "0", "1", ...
+        section : which section they are, where that is known
+        keep_empty : as in :func:`read_reports`
+        """
+        return _from_texts(list(texts), ids, section, keep_empty, "Reports.from_texts", "the texts")
 
 
 @dataclass(frozen=True)
@@ -76,6 +103,7 @@ class _Source:
     what: str
     ids: list[str]
     texts: Callable[[Sequence[int]], list[str | None]]
+    section: str | None
     splits: list[Any] | None = None
     first_images: list[int] | None = None
 
@@ -96,7 +124,8 @@ def read_reports(
     Parameters
     ----------
     path : a table (CSV, TSV, Parquet, JSON, JSON Lines), the MIMIC-CXR report folder or `mimic-cxr-reports.zip`
-    section : "impression" or "findings"; decides between columns, and what is cut from MIMIC-CXR report files
+    section : "impression", "findings", or "findings+impression", which joins both by a blank, findings first (the
+        text of tables S6 and S7 of Yu et al., 2023); decides between columns, and what is cut from MIMIC-CXR files
     id_column, text_column : columns of a table, where their names do not say it
     split : names joined with "+", such as "train+validate"
     split_file : the table that says the split of each id (MIMIC-CXR's, R2Gen's); else the reports' own column `split`
@@ -104,9 +133,7 @@ def read_reports(
     keep_empty : keep reports that are empty or hold no alphanumeric character; missing ones are dropped always
     """
     path = Path(path)
-    if section not in _SECTION_COLUMNS:
-        msg = f"read_reports: section must be one of {', '.join(_SECTION_COLUMNS)}; got {section!r}. Choose one."
-        raise InputError(msg)
+    _check_section(section, "read_reports")
     if profile not in _PROFILES:
         msg = f"read_reports: profile must be one of {', '.join(_PROFILES)}; got {profile!r}. Choose one."
         raise InputError(msg)
@@ -119,6 +146,8 @@ def read_reports(
             "Check the name: it is never read as text."
         )
         raise InputError(msg)
+    if not path.is_dir():
+        existing_file(path, "read_reports")
 
     if path.is_dir() or path.suffix.lower() == ".zip":
         if id_column is not None or text_column is not None:
@@ -129,12 +158,151 @@ def read_reports(
             raise InputError(msg)
         source = _mimic_source(path, profile, section)
     else:
-        source = _table_source(path, section, id_column, text_column)
+        source = _table_source(read_table(path, "read_reports"), section, id_column, text_column)
+    return _chosen(source, path, split, split_file, keep_empty=keep_empty)
 
+
+# Options of `read_reports` and what they are where nobody says anything.
+_DEFAULTS: dict[str, Any] = {
+    **{"section": "impression", "profile": "yu2023", "keep_empty": False},
+    **dict.fromkeys(("id_column", "text_column", "split", "split_file")),
+}
+
+
+def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) -> Reports:
+    """Return reports whatever they are in, by one set of rules.
+
+    Parameters
+    ----------
+    reports : path, Reports, or a container
+        A path is a file or folder for :func:`read_reports`. A list, a column of an Arrow table, Polars or pandas
+        frame, or a NumPy array holds the texts, whose ids are "0", "1", ...; a dict is id -> text. Arrow tables, Polars
+        and pandas frames, Hugging Face datasets, and lists or dicts of records have columns as a file has. A missing
+        text is None, NaN or NA.
+    function : str
+        The public function, for error lines.
+    **reading
+        Options of :func:`read_reports`. Of texts without columns, `section` says what they are.
+
+    Raises
+    ------
+    TypeError
+        For an option that is none, in the name of `function`.
+    InputError
+        For reports that cannot be read, or an option that makes no sense for them.
+    """
+    check_options(reading, _DEFAULTS, function)
+    if isinstance(reports, str | Path):
+        return read_reports(reports, **reading)
+    given = {name: value for name, value in reading.items() if value is not None and value != _DEFAULTS[name]}
+    if isinstance(reports, Reports):
+        _check_left_out(given, (), function, "Reports, which are read already")
+        return reports
+    table, texts = in_memory(reports, function)
+    if texts is not None:
+        _check_left_out(given, ("section", "keep_empty"), function, "texts without columns")
+        return _from_texts(
+            texts, None, reading.get("section"), bool(reading.get("keep_empty")), function, "the reports in memory"
+        )
+    assert table is not None
+    _check_left_out(given, [name for name in _DEFAULTS if name != "profile"], function, str(table.path))
+    section = reading.get("section", "impression")
+    _check_section(section, function)
+    source = _table_source(table, section, reading.get("id_column"), reading.get("text_column"))
+    return _chosen(
+        source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
+    )
+
+
+def check_options(options: Iterable[str], known: Iterable[str], function: str) -> None:
+    """Raise Python's own error for an option that does not exist, in the name of the public function."""
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f". Did you mean {near[0]!r}?" if near else ""
+            msg = f"{function}() got an unexpected keyword argument {name!r}{hint}"
+            raise TypeError(msg)
+
+
+def _check_left_out(given: Iterable[str], allowed: Sequence[str], function: str, what: str) -> None:
+    foreign = [name for name in given if name not in allowed]
+    if foreign:
+        msg = f"{function}: {', '.join(foreign)} must be left out for {what}; got a value. Drop it."
+        raise InputError(msg)
+
+
+def _check_section(section: object, function: str) -> None:
+    if section not in SECTIONS:
+        msg = f"{function}: section must be one of {', '.join(SECTIONS)}; got {section!r}. Choose one."
+        raise InputError(msg)
+
+
+def _from_texts(
+    texts: list[Any], ids: Iterable[object] | None, section: str | None, keep_empty: bool, function: str, where: str
+) -> Reports:
+    if section is not None:
+        _check_section(section, function)
+    texts = checked_texts(texts, function, where)
+    keys = [str(place) for place in range(len(texts))]
+    if ids is not None:
+        keys = canonical_ids(ids, function, "ids")
+        if len(keys) != len(texts):
+            msg = f"{function}: ids must be as many as texts, {len(texts)}; got {len(keys)}. Pass one for each."
+            raise InputError(msg)
+        check_unique(keys, function, "ids")
+    counts = {"rows": len(texts), "duplicate": 0}
+    said = (section, "caller" if section else "")
+    reports = dict(zip(keys, texts, strict=True))
+    return sort_out(reports, where, counts, where, function, keep_empty=keep_empty, section=said)
+
+
+def checked_texts(texts: Sequence[object], function: str, where: str) -> list[str | None]:
+    """Return texts with None for the missing ones; what is no text is an error."""
+    for place, text in enumerate(texts):
+        if not isinstance(text, str) and not is_missing(text):
+            msg = f"{function}: {where} must be text or None; got {type(text).__name__} at place {place}. Drop it."
+            raise InputError(msg)
+    return [text if isinstance(text, str) else None for text in texts]
+
+
+def check_sections(references: Reports, predictions: Reports, function: str = "score") -> str | None:
+    """Compare the sections of two sides.
+
+    Returns
+    -------
+    str or None
+        A warning where how Yu et al. tabulate a model says that the sections differ.
+
+    Raises
+    ------
+    InputError
+        Where both sides say their section, and not the same.
+    """
+    one, other = references.section, predictions.section
+    if one is None or other is None or one == other:
+        return None
+    if "paper" in (references.section_by, predictions.section_by):
+        return (
+            f"the references are of section {one}, but Yu et al. (2023) compare such predictions with {other}: pass "
+            f"--section {other}, or say by --predicted-section what the model writes"
+        )
+    step = "--after-impression, " if (one, other) == ("impression", JOINED) else ""
+    msg = (
+        f"{function}: references and predictions must be of one section; got {one} (by {references.section_by}) and "
+        f"{other} (by {predictions.section_by}). Pass --section {other}, {step}or --predicted-section {one} where that "
+        "is what the model writes."
+    )
+    raise InputError(msg)
+
+
+def _chosen(
+    source: _Source, path: str | Path, split: str | None, split_file: str | Path | None, *, keep_empty: bool
+) -> Reports:
+    """Return one report a study of the rows wanted."""
     counts = {"rows": len(source.ids)}
     rows = list(range(len(source.ids)))
     if split is not None:
-        wanted = _split_ids(split, split_file, source, path)
+        wanted = ids_of_split(split, split_file, source.ids, source.splits, path)
         rows = [row for row in rows if source.ids[row] in wanted]
         counts["other_split"] = len(source.ids) - len(rows)
         counts["absent"] = len(wanted.difference(source.ids))
@@ -148,13 +316,21 @@ def read_reports(
         text_of_row = dict(zip(rows, texts, strict=True))
         first = {source.ids[row]: text_of_row[row] for row in source.first_images if row in text_of_row}
     counts["duplicate"] = len(ids) - len(first)
-    return sort_out(first, source.what, counts, path, "read_reports", keep_empty=keep_empty)
+    said = (source.section, "column" if source.section else "")
+    return sort_out(first, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=said)
 
 
 def sort_out(
-    reports: dict[str, str | None], what: str, counts: dict[str, int], path: Path, function: str, *, keep_empty: bool
+    reports: dict[str, str | None],
+    what: str,
+    counts: dict[str, int],
+    path: str | Path,
+    function: str,
+    *,
+    keep_empty: bool,
+    section: tuple[str | None, str] = (None, ""),
 ) -> Reports:
-    """Drop and list what is missing, empty or without a token."""
+    """Drop and list what is missing, empty or without a token; `section` is which, and what says so."""
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     kept_ids, kept_texts = [], []
     for study, text in reports.items():
@@ -176,14 +352,14 @@ def sort_out(
         )
         raise InputError(msg)
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
-    return Reports(kept_ids, kept_texts, source, counts, states)
+    return Reports(kept_ids, kept_texts, source, counts, states, *section)
 
 
 # Tables
 
 
-def _table_source(path: Path, section: str, id_column: str | None, text_column: str | None) -> _Source:
-    table = read_table(path, "read_reports")
+def _table_source(table: Table, section: str, id_column: str | None, text_column: str | None) -> _Source:
+    path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
         msg = f"read_reports: path must be a file of reports; got RadGraph graphs in {path}. Pass it as --radgraph."
         raise InputError(msg)
@@ -200,29 +376,46 @@ def _table_source(path: Path, section: str, id_column: str | None, text_column: 
     first_images = None
     if id_name == "path_to_image":
         ids, first_images = chexpert_studies(ids, "read_reports", where)
-    text_cells, text_name = _text_cells(table, section, text_column)
+    names, of_section = _text_names(table, section, text_column)
+    columns = {name: table.column(name, "read_reports", "text_column", is_text=True) for name in names}
 
     def texts(rows: Sequence[int]) -> list[str | None]:
-        chosen = [(row, text_cells[row]) for row in rows]
-        for row, cell in chosen:
-            if not isinstance(cell, str) and not is_missing(cell):
-                got = type(cell).__name__
-                msg = (
-                    f"read_reports: column {text_name!r} of {path} must hold text; got {got} in row {row + 1}. "
-                    "Pass --text-column NAME."
-                )
-                raise InputError(msg)
-        return [cell if isinstance(cell, str) else None for _, cell in chosen]
+        for name, cells in columns.items():
+            for row in rows:
+                if not isinstance(cells[row], str) and not is_missing(cells[row]):
+                    got = type(cells[row]).__name__
+                    msg = (
+                        f"read_reports: column {name!r} of {path} must hold text; got {got} in row {row + 1}. "
+                        "Pass --text-column NAME."
+                    )
+                    raise InputError(msg)
+        return [_joined_sections(cells[row] for cells in columns.values()) for row in rows]
 
     kind = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
-    what = ", ".join(filter(None, [kind, f"id {id_name}", f"column {text_name}", table.note]))
+    what = ", ".join(filter(None, [kind, f"id {id_name}", f"column {' + '.join(names)}", table.note]))
     splits = table.column("split", "read_reports", "split") if "split" in table.names else None
-    return _Source(what, ids, texts, splits, first_images)
+    return _Source(what, ids, texts, of_section, splits, first_images)
 
 
-def _text_cells(table: Table, section: str, text_column: str | None) -> tuple[list[Any], str]:
+def section_of_column(name: str) -> str | None:
+    """Return the section that a column holds by its name, None where the name does not say it."""
+    return next((section for section, names in _SECTION_COLUMNS.items() if name.lower() in names), None)
+
+
+def _joined_sections(cells: Iterable[object]) -> str | None:
+    """Join the sections of a report; it is missing where all are, and a blank one leaves no blank."""
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    return " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0] if texts else None
+
+
+def _text_names(table: Table, section: str, text_column: str | None) -> tuple[list[str], str | None]:
+    """Return the columns of the texts and the section that they hold, None where their name does not say it."""
     if text_column is None:
-        of_section = [name for name in table.names if name.lower() in _SECTION_COLUMNS[section]]
+        parts = section.split("+")
+        of_parts = [[name for name in table.names if name.lower() in _SECTION_COLUMNS[part]] for part in parts]
+        if len(parts) > 1 and all(len(found) == 1 for found in of_parts):
+            return [found[0] for found in of_parts], section
+        of_section = [] if len(parts) > 1 else of_parts[0]
         others = [
             name for name in table.names if name.lower() in {*_OTHER_COLUMNS, *sum(_SECTION_COLUMNS.values(), ())}
         ]
@@ -230,15 +423,16 @@ def _text_cells(table: Table, section: str, text_column: str | None) -> tuple[li
         if len(found) != 1 or (not of_section and found[0].lower() not in _OTHER_COLUMNS):
             got = shown_names(found) or "none of a usual name"
             msg = (
-                f"read_reports: text_column must be given where the header does not tell the {section} column; "
+                f"read_reports: text_column must be given where the header does not tell the {section} column"
+                f"{'s' if '+' in section else ''}; "
                 f"got {got} in {table.path}. Pass --text-column NAME or --section; columns: {shown_names(table.names)}."
             )
             raise InputError(msg)
         text_column = found[0]
-    return table.column(text_column, "read_reports", "text_column"), text_column
+    return [text_column], section_of_column(text_column)
 
 
-def _one_text_each(ids: list[str], texts: list[str | None], path: Path) -> dict[str, str | None]:
+def _one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> dict[str, str | None]:
     """Keep the first row of each id; rows of one id are images of one study and must carry one text."""
     first: dict[str, str | None] = {}
     differing: dict[str, None] = {}
@@ -255,133 +449,18 @@ def _one_text_each(ids: list[str], texts: list[str | None], path: Path) -> dict[
     return first
 
 
-# Splits
-
-
-def _split_ids(split: str, split_file: str | Path | None, source: _Source, path: Path) -> set[str]:
-    """Return the ids in the named splits."""
-    ids, names = source.ids, source.splits
-    if split_file is not None:
-        path = existing_file(Path(split_file), "read_reports", "split_file")
-        table = read_table(path, "read_reports")
-        names = table.column("split", "read_reports", "split_file")
-        ids = _split_file_ids(table, set(source.ids))
-    elif names is None:
-        msg = (
-            f"read_reports: split_file must be given where the reports have no column split; got {path}. "
-            "Pass the split table."
-        )
-        raise InputError(msg)
-    split_of: dict[str, str] = {}
-    for study, name in zip(ids, names, strict=True):
-        if split_of.setdefault(study, str(name)) != str(name):
-            msg = (
-                f"read_reports: split must be one for each study; got two for {shown_names([study])} in {path}. "
-                "Repair the file."
-            )
-            raise InputError(msg)
-    known = sorted(set(split_of.values()))
-    wanted = split.split("+")
-    for name in wanted:
-        if name not in known:
-            msg = (
-                f"read_reports: split must be one of {shown_names(known)}; got {name!r} for {path}. "
-                "Join several with +."
-            )
-            raise InputError(msg)
-    return {study for study, name in split_of.items() if name in wanted}
-
-
-def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
-    """Return the id column that speaks of these reports: R2Gen's file has the Kaggle uid and its own id."""
-    best: list[str] = []
-    n_best = 0
-    for name in table.names:
-        if name.lower() in STUDY_ID_NAMES:
-            cells = table.column(name, "read_reports", "split_file")
-            ids = canonical_ids(cells, "read_reports", f"{name!r} in {table.path}")
-            n_found = len(report_ids.intersection(ids))
-            if n_found > n_best:
-                best, n_best = ids, n_found
-    if not best:
-        msg = (
-            f"read_reports: split_file must share ids with the reports; got none in {table.path}. "
-            "Pass the file of this corpus."
-        )
-        raise InputError(msg)
-    return best
-
-
 # MIMIC-CXR report files
 
 
 def _mimic_source(path: Path, profile: str, section: str) -> _Source:
-    files = _mimic_files(path)
+    files = find_report_files(path)
     names = list(files)
 
     def texts(rows: Sequence[int]) -> list[str | None]:
-        reports = _read_mimic(path, [files[names[row]] for row in rows])
+        reports = read_report_files(path, [files[names[row]] for row in rows])
         if profile == "yu2023":
             return [extract_yu2023(report) or None for report in reports]
-        return [extract_mit(report).get(section) for report in reports]
+        return [_joined_sections(map(extract_mit(report).get, section.split("+"))) for report in reports]
 
     what = f"MIMIC-CXR report files, profile {profile}, section {section}"
-    return _Source(what, canonical_ids(names, "read_reports", str(path)), texts)
-
-
-def _mimic_files(path: Path) -> dict[str, str]:
-    """Return relative name -> place of every study's report file, in name order."""
-    if path.is_dir():
-        found = {
-            Path(folder, name).relative_to(path).as_posix(): str(Path(folder, name))
-            for folder, _, names in os.walk(path)
-            for name in names
-            if _MIMIC_FILE.fullmatch(name)
-        }
-    else:
-        with _open_zip(path) as archive:
-            members = archive.namelist()
-        for member in members:
-            parts = PurePosixPath(member.replace("\\", "/"))
-            if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", member):
-                msg = (
-                    f"read_reports: members of {path} must stay inside it; got a path that climbs out. "
-                    "Fetch the archive again."
-                )
-                raise InputError(msg)
-        found = {member: member for member in members if _MIMIC_FILE.fullmatch(PurePosixPath(member).name)}
-    if not found:
-        msg = (
-            f"read_reports: path must hold report files like p10/p10000032/s50414267.txt; got none in {path}. "
-            "Check the name."
-        )
-        raise InputError(msg)
-    return dict(sorted(found.items()))
-
-
-def _read_mimic(path: Path, places: list[str]) -> Iterator[str]:
-    if path.is_dir():
-        for place in places:
-            yield Path(place).read_bytes().decode("utf-8", "replace")
-        return
-    with _open_zip(path) as archive:
-        for place in places:
-            try:
-                raw = archive.read(place)
-            except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, NotImplementedError, OSError):
-                msg = (
-                    f"read_reports: path must be a whole zip file; got a damaged member {place} in {path}. "
-                    "Fetch it again."
-                )
-                raise InputError(msg) from None
-            yield raw.decode("utf-8", "replace")
-
-
-def _open_zip(path: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path)
-    except PermissionError:
-        raise
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        msg = f"read_reports: path must be a whole zip file; got a damaged, cut or foreign one, {path}. Fetch it again."
-        raise InputError(msg) from None
+    return _Source(what, canonical_ids(names, "read_reports", str(path)), texts, section)

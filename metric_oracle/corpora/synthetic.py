@@ -17,6 +17,7 @@ import re
 import shutil
 from bisect import bisect
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate, islice
@@ -25,6 +26,7 @@ from random import Random
 from typing import NamedTuple
 
 from metric_oracle.corpora.synthetic_grammar import COMMON_IMPRESSIONS, LABEL_CODES, NUMBER_TABLES, TABLES
+from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 
@@ -509,8 +511,12 @@ def write_synthetic(
         msg = f"write_synthetic: out must lie in a folder; got {out}, where a file is in the way. Name another folder."
         raise InputError(msg) from None
     unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
+    remove_leftovers(out, f".{out.name}.unfinished-", "")
     unfinished.mkdir()
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(held(unfinished))
+        # Whatever happens, the folder goes; after the renaming there is none.
+        stack.callback(shutil.rmtree, unfinished, ignore_errors=True)
         first_test = FIRST_ID + n_reports
         drafts = _drafts(seed, "train")
         files = _write_split(unfinished, "train", "train", drafts, n_reports, FIRST_ID, progress)
@@ -522,9 +528,6 @@ def write_synthetic(
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
     return {name: out / file for name, file in files.items()}
 
 

@@ -1,7 +1,7 @@
 """Tables that people have (CSV, TSV, Parquet, JSON, JSON Lines) as named columns of cells, with nothing guessed.
 
-CSV cells stay text (`NA`, `None` and `nan` are words); only the empty cell is missing. Error messages name files, rows,
-columns and ids and never quote a cell.
+CSV cells stay text (`NA`, `None` and `nan` are words). An empty cell is missing, save in a column of reports where it
+is quoted (``""``): that is an empty report. Error messages name files, rows, columns and ids and never quote a cell.
 """
 
 import csv
@@ -21,7 +21,7 @@ import pyarrow.parquet
 
 from metric_oracle.errors import InputError
 
-STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id")
+STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id", "query_id")  # the last one is our own results'
 IMAGE_ID_NAMES = ("dicom_id", "image_id", "path_to_image")
 ENDINGS = {
     ".csv": "CSV",
@@ -46,15 +46,15 @@ class Table:
 
     Attributes
     ----------
-    path : the file, for messages
-    kind : "CSV", "TSV", "Parquet", "JSON" or "JSON Lines"
+    path : the file, or what holds the columns in memory, for messages
+    kind : "CSV", "TSV", "Parquet", "JSON" or "JSON Lines"; in memory what holds them
     names : the header; names may be empty or repeated
     columns : Arrow columns or lists, parallel to `names`
     keys : the keys of a JSON object, one a row, else None
     note : "" or "read as latin-1"
     """
 
-    path: Path
+    path: str | Path
     kind: str
     names: list[str]
     columns: Sequence[pa.ChunkedArray | list[Any]]
@@ -62,8 +62,8 @@ class Table:
     keys: list[str] | None = None
     note: str = ""
 
-    def column(self, name: str, function: str, argument: str) -> list[Any]:
-        """Return the cells of the one column called `name`; missing cells are None."""
+    def column(self, name: str, function: str, argument: str, *, is_text: bool = False) -> list[Any]:
+        """Return the cells of the one column called `name`; missing cells are None, and "" unless `is_text`."""
         places = [place for place, other in enumerate(self.names) if other == name]
         if len(places) != 1:
             rule = "a column of the file" if not places else "a column that occurs once"
@@ -72,8 +72,27 @@ class Table:
                 f"Columns: {shown_names(self.names)}."
             )
             raise InputError(msg)
-        cells = self.columns[places[0]]
-        return cells if isinstance(cells, list) else cells.to_pylist()
+        return self.cells(places[0], function, is_text=is_text)
+
+    def cells(self, place: int, function: str, *, is_text: bool = False) -> list[Any]:
+        """Return the cells of a column by its place, see :meth:`column`."""
+        column = self.columns[place]
+        try:
+            cells = column if isinstance(column, list) else column.to_pylist()
+        except (pa.ArrowException, OverflowError, ValueError):
+            msg = (
+                f"{function}: column {shown_names([self.names[place]])} of {self.path} must hold text or numbers; got "
+                f"{column.type} with values out of range. Convert the column to text."  # type: ignore[union-attr]
+            )
+            raise InputError(msg) from None
+        return cells if is_text else [None if cell == "" else cell for cell in cells]
+
+    @property
+    def image_name(self) -> str | None:
+        """Return the column of image ids; R2Gen's annotation.json of MIMIC-CXR calls it `id`, beside `study_id`."""
+        lower = {name.lower(): name for name in self.names}
+        is_image = {"id"} if {"id", "study_id"} <= lower.keys() and self.keys is None else set()
+        return next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
 
     def id_cells(self, function: str, id_column: str | None = None) -> tuple[list[Any], str] | None:
         """Return the id cells and their column's name, or None where no column has an id name.
@@ -84,8 +103,11 @@ class Table:
             return self.column(id_column, function, "id_column"), id_column
         if self.keys is not None:
             return list(self.keys), "object key"
+        image_name = self.image_name
         for known in (STUDY_ID_NAMES, IMAGE_ID_NAMES):
             found = [name for name in self.names if name.lower() in known]
+            if known is STUDY_ID_NAMES and len(found) > 1:
+                found = [name for name in found if name != image_name]
             if len(found) > 1:
                 msg = (
                     f"{function}: id_column must be given where several columns can hold the ids; "
@@ -103,8 +125,8 @@ def shown_names(names: Iterable[str]) -> str:
 
 
 def is_missing(cell: object) -> bool:
-    """Tell whether a cell is missing: None, or the NaN that JSON and Parquet writers leave."""
-    return cell is None or (isinstance(cell, float) and cell != cell)
+    """Tell whether a cell is missing: None, the NaN that JSON and Parquet writers leave, pandas' NA and NaT."""
+    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: bool = True) -> list[str]:
@@ -164,7 +186,10 @@ def check_unique(ids: Sequence[str], function: str, where: str) -> None:
 
 
 def existing_file(path: Path, function: str, argument: str = "path") -> Path:
-    """Return `path` if it is a file."""
+    """Return `path` if it is a regular file, which a pipe that would be waited for is not."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        msg = f"{function}: {argument} must be a regular file; got the pipe or device {path}. Write it to a file first."
+        raise InputError(msg)
     if not path.is_file():
         msg = f"{function}: {argument} must be an existing file; got {path}. Check the name."
         raise InputError(msg)
@@ -173,12 +198,17 @@ def existing_file(path: Path, function: str, argument: str = "path") -> Path:
 
 def read_bytes(path: Path, function: str) -> bytes:
     """Read a whole file, unpacked where its name ends with `.gz`; an empty one is an error."""
+    existing_file(path, function)
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error):
         msg = f"{function}: path must be a whole gzip file; got a damaged or cut one, {path}. Fetch it again."
         raise InputError(msg) from None
-    if not raw.strip():
+    except MemoryError:
+        msg = f"{function}: path must be a file that fits into memory; got {path}, which does not. Split it."
+        raise InputError(msg) from None
+    # A byte-order mark is no content.
+    if not raw.removeprefix(b"\xef\xbb\xbf").strip():
         msg = f"{function}: path must be a file with content; got an empty file, {path}. Fetch it again."
         raise InputError(msg)
     return raw
@@ -209,6 +239,7 @@ def file_ending(path: Path) -> str:
 
 def read_table(path: Path, function: str) -> Table:
     """Read a table by its ending: .csv, .tsv, .json, .jsonl, .ndjson (each also with .gz) or .parquet."""
+    existing_file(path, function)
     kind = ENDINGS.get(file_ending(path))
     if kind is None or (kind == "Parquet" and path.suffix.lower() == ".gz"):
         msg = f"{function}: path must end with one of {', '.join(ENDINGS)}; got {path}. Convert or rename the file."
@@ -225,8 +256,8 @@ def read_table(path: Path, function: str) -> Table:
 
 def _read_parquet(path: Path, function: str) -> Table:
     try:
-        with path.open("rb") as file:
-            table = pa.parquet.ParquetFile(file).read()
+        # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
+        table = pa.parquet.ParquetFile(str(path)).read()
         table.validate(full=True)
         names = table.column_names
     except PermissionError:
@@ -270,7 +301,7 @@ def _read_csv(path: Path, kind: str, text: str, note: str, function: str) -> Tab
                 column_types=dict.fromkeys(places, pa.large_string()),
                 null_values=[""],
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
             ),
         )
     except pa.ArrowInvalid:
@@ -316,24 +347,32 @@ def _read_json(path: Path, text: str, note: str, function: str) -> Table:
     except (ValueError, RecursionError):
         msg = f"{function}: path must be JSON without endless numbers and nesting; got such in {path}. Repair it."
         raise InputError(msg) from None
+    table = table_of_objects(path, "JSON", data, note)
+    if table is None:
+        msg = (
+            f"{function}: path must be a JSON object of texts, an object of objects or a list of objects; "
+            f"got another layout in {path}. Convert it."
+        )
+        raise InputError(msg)
+    return table
+
+
+def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> Table | None:
+    """Return the table that dicts and lists make, as JSON has them; None for another layout."""
     if isinstance(data, dict) and data:
         keys, items = list(data), list(data.values())
         if all(isinstance(item, dict) for item in items):
-            return _from_records(path, "JSON", items, keys, note)
+            return _from_records(path, kind, items, keys, note)
         if all(isinstance(item, str) or is_missing(item) for item in items):
-            return Table(path, "JSON", ["text"], [items], len(items), keys, note)
+            return Table(path, kind, ["text"], [items], len(items), keys, note)
         if all(isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items):
             # R2Gen's annotation.json: split -> reports.
             records = [{**record, "split": name} for name, item in zip(keys, items, strict=True) for record in item]
             if records:
-                return _from_records(path, "JSON", records, None, note)
+                return _from_records(path, kind, records, None, note)
     elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
-        return _from_records(path, "JSON", data, None, note)
-    msg = (
-        f"{function}: path must be a JSON object of texts, an object of objects or a list of objects; "
-        f"got another layout in {path}. Convert it."
-    )
-    raise InputError(msg)
+        return _from_records(path, kind, data, None, note)
+    return None
 
 
 def _read_json_lines(path: Path, text: str, note: str, function: str) -> Table:
@@ -356,7 +395,9 @@ def _read_json_lines(path: Path, text: str, note: str, function: str) -> Table:
     return _from_records(path, "JSON Lines", records, None, note)
 
 
-def _from_records(path: Path, kind: str, records: list[dict[str, Any]], keys: list[str] | None, note: str) -> Table:
+def _from_records(
+    path: str | Path, kind: str, records: list[dict[str, Any]], keys: list[str] | None, note: str
+) -> Table:
     names = list(dict.fromkeys(name for record in records for name in record))
     return Table(
         path, kind, names, [[record.get(name) for record in records] for name in names], len(records), keys, note

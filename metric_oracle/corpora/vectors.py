@@ -1,13 +1,13 @@
 """Embeddings and CheXbert labels that other tools wrote, as arrays with ids."""
 
-import pickle
+import math
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,10 @@ _CLASS_OF_INDEX = {0.0: 0, 1.0: 1, 2.0: 2, 3.0: 3}
 # CheXbert's head for No Finding has two classes; some tools write its blank as 0.
 _NO_FINDING_CLASS = {1.0: 1, 0.0: 0}
 # What NumPy and zipfile raise at a damaged file; RuntimeError is an encrypted one.
-_DAMAGES = (ValueError, EOFError, OSError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+_DAMAGES = (
+    *(ValueError, TypeError, EOFError, OSError, RuntimeError, MemoryError, OverflowError, SyntaxError),
+    *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
 
 
 @dataclass(frozen=True)
@@ -201,6 +204,7 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
 
 
 def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: Path, *, may_miss: bool) -> list[int]:
+    cells = ["[]" if isinstance(cell, list | dict) else cell for cell in cells]  # cells that cannot be hashed
     classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
     found = [classes[cell] for cell in cells]
     if None in found:
@@ -278,10 +282,24 @@ def _damaged(path: Path, kind: str) -> InputError:
     return InputError(msg)
 
 
+def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
+    """Read an array of the format .npy from a file of so many bytes, which must be those that its header promises.
+
+    Checked before NumPy makes room: a damaged header asks for any amount of memory.
+    """
+    version = np.lib.format.read_magic(file)
+    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, _, dtype = read_header[version](file) if version in read_header else ((), False, np.dtype("O"))
+    if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size - file.tell():
+        raise ValueError
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
+
+
 def _read_npy(path: Path) -> tuple[None, Any]:
     try:
         with path.open("rb") as file:
-            return None, np.lib.format.read_array(file, allow_pickle=False)
+            return None, _read_array(file, path.stat().st_size)
     except PermissionError:
         raise
     except _DAMAGES:
@@ -289,22 +307,33 @@ def _read_npy(path: Path) -> tuple[None, Any]:
 
 
 def _read_npz(path: Path) -> tuple[list[Any] | None, Any]:
-    # np.load would take any NumPy file whatever its ending.
-    if not zipfile.is_zipfile(path):
-        raise _damaged(path, ".npz file")
+    # np.load would take any NumPy file whatever its ending, and of two members with one name the last.
+    arrays: dict[str, npt.NDArray[Any]] = {}
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                name = member.filename.removesuffix(".npy")
+                if name in arrays or name == member.filename:
+                    raise _damaged(path, ".npz file")
+                with archive.open(member) as file:
+                    arrays[name] = _read_array(file, member.file_size)
+    except (PermissionError, InputError):
+        raise
     except _DAMAGES:
         raise _damaged(path, ".npz file") from None
     ids = arrays.pop("ids", None)
+    try:
+        id_list = None if ids is None else ids.astype(str).ravel().tolist()
+    except UnicodeDecodeError:
+        msg = f"read_embeddings: ids must be text or numbers; got bytes beyond ASCII in {path}. Save them as text."
+        raise InputError(msg) from None
     if len(arrays) != 1:
         msg = (
             "read_embeddings: an .npz file must hold ids and one array of vectors; "
             f"got {len(arrays)} arrays in {path}. Save it anew."
         )
         raise InputError(msg)
-    return None if ids is None else ids.astype(str).ravel().tolist(), next(iter(arrays.values()))
+    return id_list, next(iter(arrays.values()))
 
 
 def _read_parquet(path: Path) -> tuple[list[Any], Any]:
@@ -344,8 +373,13 @@ def _read_pt(path: Path) -> tuple[None, Any]:
         )
         raise BackendError(msg) from None
     try:
+        # PyTorch does not look at the checksums of the archive.
+        if zipfile.is_zipfile(path) and zipfile.ZipFile(path).testzip() is not None:
+            raise _damaged(path, ".pt file")
         data = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, OSError, KeyError):
+    except (PermissionError, InputError):
+        raise
+    except Exception:  # a damaged file has PyTorch's unpickler fail in any way
         raise _damaged(path, ".pt file") from None
     if isinstance(data, dict) and data:
         if sorted(data, key=str) != sorted(range(len(data)), key=str):
@@ -355,18 +389,28 @@ def _read_pt(path: Path) -> tuple[None, Any]:
             )
             raise InputError(msg)
         rows = [data[row] for row in range(len(data))]
-        if not all(isinstance(row, torch.Tensor) and row.shape == rows[0].shape for row in rows):
+        if not all(_is_plain(torch, row) and row.shape == rows[0].shape for row in rows):
             msg = (
-                f"read_embeddings: a .pt object must hold tensors of one shape; got other values in {path}. "
+                f"read_embeddings: a .pt object must hold dense tensors of one shape; got other values in {path}. "
                 "Run encode.py without the logits flag."
             )
             raise DtypeError(msg)
         data = torch.stack(rows)
-    if not isinstance(data, torch.Tensor):
+    if not _is_plain(torch, data):
+        got = f"a {data.layout} {data.dtype} tensor" if isinstance(data, torch.Tensor) else type(data).__name__
         msg = (
-            "read_embeddings: a .pt file must hold a tensor or an object row -> tensor; "
-            f"got {type(data).__name__} in {path}. Convert it."
+            "read_embeddings: a .pt file must hold a dense tensor of numbers or an object row -> tensor; "
+            f"got {got} in {path}. Convert it."
         )
         raise DtypeError(msg)
-    # NumPy has no bfloat16.
-    return None, (data.float() if data.is_floating_point() else data).detach().numpy()
+    # NumPy has no bfloat16, and no conjugates that are still to be taken.
+    return None, (data.float() if data.is_floating_point() else data).detach().resolve_conj().resolve_neg().numpy()
+
+
+def _is_plain(torch: Any, data: Any) -> bool:
+    """Tell a tensor that NumPy can hold: not sparse, quantised, nested or without values (device "meta")."""
+    return (
+        isinstance(data, torch.Tensor)
+        and data.layout == torch.strided
+        and not (data.is_quantized or data.is_nested or data.is_meta)
+    )

@@ -8,14 +8,17 @@ import hashlib
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metric_oracle.corpora.tables import existing_file, shown_names
+from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches
 from metric_oracle.encoders.libraries import choose_device, import_libraries
+from metric_oracle.encoders.parts import Parts
 from metric_oracle.errors import InputError
 
 # Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
@@ -23,8 +26,9 @@ _HEADS = (4,) * 13 + (2,)
 _MAX_PIECES = 512
 _SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _VOCABULARY_NAMES = ("bert-base-uncased", "google-bert/bert-base-uncased")
-# Word pieces with padding: some seconds of bert-base on two cores, enough to fill a GPU.
-_PIECES_PER_BATCH = {"cpu": 2_048, "cuda": 32_768}
+# Word pieces of one batch, see `batches`, and of a part that is kept: half a minute of bert-base on two cores.
+_PIECES_PER_BATCH = {"cpu": 128, "cuda": 4_096}
+_PIECES_PER_PART = {"cpu": 1 << 15, "cuda": 1 << 20}
 _TEXTS_PER_BLOCK = 1_024
 
 
@@ -78,10 +82,22 @@ class CheXbert:
         """What reproduces the encoder: model, checkpoint, sha256 of the checkpoint, torch and transformers."""
         return dict(self._signature)
 
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Where the embeddings are made: they may differ in their last bits between two of these, and only there."""
+        return environment(self._device, _PIECES_PER_BATCH[self._device])
+
     def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        progress: Callable[[int], None] | None = None,
+        scratch: Path | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Encode reports as the published code does, each distinct sequence of word pieces once.
+
+        On one device and library, a report's embedding is the same bits whatever reports are with it, and in whatever
+        number of threads.
 
         Parameters
         ----------
@@ -89,6 +105,8 @@ class CheXbert:
             An empty one is encoded as [CLS] [SEP].
         progress : function
             Called with the number of texts finished since the last call.
+        scratch : path
+            Folder that keeps finished parts, for the caller to remove: the same call after a kill resumes with them.
 
         Returns
         -------
@@ -101,22 +119,39 @@ class CheXbert:
         """
         clean = [" ".join(text.split()) for text in texts]
         pieces, truncated = self._split(dict.fromkeys(clean))
-        # Longest first, ties by content: batches depend on the set of texts, not on its order.
+        # Longest first, ties by content: parts depend on the set of texts, not on its order.
         distinct = sorted(set(pieces.values()), key=lambda ids: (-len(ids), ids))
         place = {ids: unit for unit, ids in enumerate(distinct)}
         unit_of_row = np.array([place[pieces[text]] for text in clean], np.int64)
         n_rows = np.bincount(unit_of_row, minlength=len(distinct))
-        embeddings = np.empty((len(distinct), self._width), np.float32)
-        classes = np.empty((len(distinct), len(_HEADS)), np.uint8)
-        first = 0
-        while first < len(distinct):
-            length = len(distinct[first]) // np.dtype(np.int32).itemsize
-            batch = slice(first, first + max(1, _PIECES_PER_BATCH[self._device] // length))
-            embeddings[batch], classes[batch] = self._run(distinct[batch])
-            if progress is not None:
-                progress(int(n_rows[batch].sum()))
-            first = batch.stop
-        return embeddings[unit_of_row], classes[unit_of_row], sum(text in truncated for text in clean)
+        ids = np.frombuffer(b"".join(distinct), np.int32)
+        ptr = np.cumsum([0, *map(len, distinct)]) // ids.itemsize
+        found = np.empty(len(distinct), [("embedding", np.float32, self._width), ("classes", np.uint8, len(_HEADS))])
+        size = _PIECES_PER_PART[self._device]
+        parts = Parts(scratch, "chexbert", digest([self.signature, self.environment, size], ptr, ids))
+        for part, (start, stop) in enumerate(pairwise(part_bounds(ptr, size))):
+            kept = parts.read(part)
+            if kept is None:
+                for some in self._run_part(ids, ptr[start : stop + 1], found[start:stop]):
+                    if progress is not None:
+                        progress(int(n_rows[start:stop][some].sum()))
+                parts.write(part, found[start:stop].tobytes())
+            else:
+                found[start:stop] = np.frombuffer(kept, found.dtype)
+                if progress is not None:
+                    progress(int(n_rows[start:stop].sum()))
+        n_truncated = sum(text in truncated for text in clean)
+        return found["embedding"][unit_of_row], found["classes"][unit_of_row], n_truncated
+
+    def _run_part(self, ids: np.ndarray, ptr: np.ndarray, found: np.ndarray) -> Iterator[np.ndarray]:
+        """Fill in embeddings and classes of sequences; give their places batch by batch."""
+
+        def run(some: np.ndarray, batch: np.ndarray) -> None:
+            embeddings, classes = self._run(batch)
+            found["embedding"][some], found["classes"][some] = embeddings[: len(some)], classes[: len(some)]
+
+        with one_thread_each(self._device) as run_all:
+            yield from run_batches(run, ids, ptr, _PIECES_PER_BATCH[self._device], run_all)
 
     def _split(self, texts: Iterable[str]) -> tuple[dict[str, bytes], set[str]]:
         """Return the word pieces of each text (int32 ids as bytes, compact and hashable) and the texts cut off."""
@@ -132,21 +167,13 @@ class CheXbert:
                 pieces[text] = np.array(ids, np.int32).tobytes()
         return pieces, truncated
 
-    def _run(self, batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Return embeddings and classes of one batch."""
+    def _run(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return embeddings and classes of one batch, int64[B, L]."""
         import torch
 
-        sequences = [np.frombuffer(ids, np.int32) for ids in batch]
-        ids = np.zeros((len(batch), max(map(len, sequences))), np.int64)
-        mask = np.zeros(ids.shape, np.int64)
-        for row, sequence in enumerate(sequences):
-            ids[row, : len(sequence)] = sequence
-            mask[row, : len(sequence)] = 1
+        batch = torch.from_numpy(ids).to(self._device)
         with torch.inference_mode():
-            output = self._model["bert"](
-                input_ids=torch.from_numpy(ids).to(self._device),
-                attention_mask=torch.from_numpy(mask).to(self._device),
-            )
+            output = self._model["bert"](input_ids=batch, attention_mask=torch.ones_like(batch))
             states = output.last_hidden_state[:, 0]
             logits = [head(states) for head in self._model["linear_heads"]]
             is_finite = torch.stack([tensor.isfinite().all() for tensor in (states, *logits)]).all()

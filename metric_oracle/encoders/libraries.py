@@ -1,5 +1,8 @@
 """PyTorch and transformers, which encoders import when they are made, and the device that they run on."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from metric_oracle.errors import BackendError, InputError
@@ -31,3 +34,25 @@ def choose_device(device: str, function: str) -> str:
         msg = f'{function}: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".'
         raise BackendError(msg)
     return device if device != "auto" else "cuda" if has_cuda else "cpu"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep notes and bars of transformers off the terminal, and leave its settings as they were."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars
+    from transformers.utils import logging
+
+    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    has_hub_bars = not are_progress_bars_disabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if has_bars:
+                logging.enable_progress_bar()
+            if not has_hub_bars:
+                disable_progress_bars()

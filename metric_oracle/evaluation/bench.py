@@ -27,14 +27,14 @@ from metric_oracle import api
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.evaluation.demo import INSTALL, MOST_ENCODED, MOST_QUERIES, find_encoder, write_files
-from metric_oracle.evaluation.figures import new_figure, write_figure
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.metrics import Metric, get_metric, shown_in
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.pool import n_threads
 from metric_oracle.retrieval.results import replacing
-from metric_oracle.retrieval.search import n_threads, subset
 
-METRICS = ("bleu", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq")
+METRICS = shown_in("bench")
 BACKENDS = ("cpu", "cuda")
 DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
 SINGLES, SINGLE_WARM_UP = 50, 10
@@ -154,7 +154,7 @@ class Study(NamedTuple):
 
 def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
     """Time a whole oracle, from reports in memory to the table of answers, and in the same call the encoding."""
-    kind = type(index.representation(get_metric(metric)))
+    kind: Any = type(representation_of(index, get_metric(metric)))
     encode, seconds, found = kind.encode, [], []
 
     def clocked(*arguments: Any, **options: Any) -> Any:
@@ -196,15 +196,16 @@ def after_warm_up(values: Sequence[T]) -> list[T]:
 
 def alone(queries: Inputs, i: int) -> Inputs:
     """Return one query with nothing of the others, as somebody gives it who asks for one report."""
-    one = subset(queries, np.array([i]))
-    changes: dict[str, Any] = {}
-    for name, of_row in (("graphs", "graph_of_row"), ("embeddings", "embedding_of_row"), ("labels", "label_of_row")):
-        values, places = getattr(one, name), getattr(one, of_row)
-        if values is not None and places[0] >= 0:
-            place = int(places[0])
-            changes[name] = _one_graph(values, place) if name == "graphs" else values[place : place + 1]
-            changes[of_row] = np.zeros(1, np.int64)
-    return replace(one, **changes)
+    one = queries.take(np.array([i]))
+    attached = {}
+    for kind, attachment in one.attached.items():
+        place = int(attachment.of_row[0])
+        if place >= 0:
+            values = attachment.values
+            values = _one_graph(values, place) if isinstance(values, GraphTable) else values[place : place + 1]
+            attachment = replace(attachment, values=values, of_row=np.zeros(1, np.int64))
+        attached[kind] = attachment
+    return replace(one, attached=attached)
 
 
 def _one_graph(graphs: GraphTable, g: int) -> GraphTable:
@@ -516,35 +517,3 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write JSON Lines."""
     with replacing("bench", path) as (beside,):
         beside.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")
-
-
-def write_plot(path: Path, rows: Sequence[Row]) -> None:
-    """Draw pairs per second of each metric and backend, medians with the 20th to 80th percentile."""
-    measured = [row for row in rows if "skipped" not in row]
-    metrics = list(dict.fromkeys(row["metric"] for row in measured))
-    backends = [name for name in BACKENDS if any(row["backend"] == name for row in measured)]
-    figure = new_figure("bench", 7.0, 1.6 + 0.42 * len(metrics) * len(backends))
-    axes = figure.add_subplot()
-    for place, backend in enumerate(backends):
-        some = [row for row in measured if row["backend"] == backend]
-        pairs = [row["reports"] * row["tests"] for row in some]
-        rates = [row["pairs_per_s"] for row in some]
-        low = [rate - n / row["p80"] for rate, n, row in zip(rates, pairs, some, strict=True)]
-        high = [n / row["p20"] - rate for rate, n, row in zip(rates, pairs, some, strict=True)]
-        where = [metrics.index(row["metric"]) + 0.4 * (place - (len(backends) - 1) / 2) for row in some]
-        axes.errorbar(rates, where, xerr=(low, high), fmt="o", color=f"C{place}", capsize=3, label=backend.upper())
-        for x, y, row in zip(rates, where, some, strict=True):
-            text = f"{x / 1e6:,.3g} M/s, {seconds_text(row['single_ms'] / 1000)}"
-            axes.annotate(text, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
-    axes.set_xscale("log")
-    rates = [row["pairs_per_s"] for row in measured]
-    axes.set_xlim(10 ** np.floor(np.log10(min(rates) / 2)), 10 ** np.ceil(np.log10(max(rates) * 4)))
-    axes.set_ylim(-0.8, len(metrics) - 0.4)
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_yticks(range(len(metrics)), metrics)
-    axes.invert_yaxis()
-    axes.set_xlabel("pairs per second of a batch, 20th to 80th percentile; time of one query")
-    axes.set_title(f"{machine()['cpu']}, {n_threads()} cores", fontsize=9)
-    if len(backends) > 1:
-        axes.legend()
-    write_figure(path, figure, "bench")

@@ -4,7 +4,8 @@ How the equations read here, and what happens where they divide by zero, stands 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
 from metric_oracle.errors import InputError
+from metric_oracle.evaluation.statistics import LEVEL, Interval, Resampled, checked_resamples, resample_means
+from metric_oracle.evaluation.table_cells import crg_of_means
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.kernels.crg.score import crg
 
@@ -37,11 +40,14 @@ class Level:
     labels : list of str
     counts : int64[L, 4]
         True positives, false negatives, false positives and true negatives of each label.
+    interval : Interval
+        Of the score: BCa bootstrap over reports, the prevalence that of each resample.
     """
 
     name: str
     labels: list[str]
     counts: np.ndarray
+    interval: Interval
 
     @property
     def score(self) -> float:
@@ -61,6 +67,8 @@ class CRG:
         Reference reports, each with a prediction.
     unused : int
         Predictions without a reference.
+    interval : Interval
+        Of the score, as that of a level.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -68,6 +76,7 @@ class CRG:
     levels: list[Level]
     reports: int
     unused: int
+    interval: Interval
     signature: dict[str, Any]
 
     @property
@@ -75,20 +84,29 @@ class CRG:
         """The mean of the levels' scores, as the paper joins binary and structured labels."""
         return sum(level.score for level in self.levels) / len(self.levels)
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of the table."""
+        return self.table.to_pylist()
+
+    def summary(self) -> str:
+        """Return one line: the score, its interval, the reports."""
+        ends = "" if self.interval.degenerate else f" [{self.interval.low:.4f} {self.interval.high:.4f}]"
+        return f"CRG {self.score:.4f}{ends}, {self.reports:,} reports"
+
     @property
     def table(self) -> pa.Table:
-        """Columns level, label, the four counts, crg: a row a label, then one "all" a level, then their mean."""
+        """Columns level, label, counts, crg and its interval: a row a label, one "all" a level, then their mean."""
         rows = []
         for level in self.levels:
             rows += [
-                (level.name, name, *counts, None)
+                (level.name, name, *counts, None, None, None)
                 for name, counts in zip(level.labels, level.counts.tolist(), strict=True)
             ]
-            rows.append((level.name, "all", *level.counts.sum(axis=0).tolist(), level.score))
+            rows.append((level.name, "all", *level.counts.sum(axis=0).tolist(), level.score, *level.interval[:2]))
         if len(self.levels) > 1:
-            rows.append(("mean", "all", *[None] * len(COUNTS), self.score))
-        kinds = (pa.string(), pa.string(), *[pa.int64()] * len(COUNTS), pa.float64())
-        names = ("level", "label", *COUNTS, "crg")
+            rows.append(("mean", "all", *[None] * len(COUNTS), self.score, *self.interval[:2]))
+        kinds = (pa.string(), pa.string(), *[pa.int64()] * len(COUNTS), *[pa.float64()] * 3)
+        names = ("level", "label", *COUNTS, "crg", "low", "high")
         columns = zip(*rows, strict=True)
         return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
 
@@ -100,6 +118,8 @@ def score_crg(
     uncertain: str | None,
     levels: Mapping[str, Sequence[str]] | None = None,
     id_column: str | None = None,
+    resamples: int | None = None,
+    seed: int = 0,
 ) -> CRG:
     """Score predicted labels against reference labels.
 
@@ -116,6 +136,8 @@ def score_crg(
         one and structured labels (such as consolidation in the left lung) as another. By default all labels are one.
     id_column : str
         Where its name does not say it.
+    resamples, seed : int
+        Of the bootstrap over reports, 10,000 by default.
 
     Raises
     ------
@@ -128,12 +150,14 @@ def score_crg(
             "Say what an uncertain label counts as: it changes the score and is recorded."
         )
         raise InputError(msg)
+    n_resamples = checked_resamples(resamples, "crg")
     truth = read_label_table(reference, id_column=id_column)
     given = read_label_table(predicted, id_column=id_column)
     rows = _join(truth, given, predicted)
     chosen = _levels(truth, levels, reference)
     is_positive = np.array(_IS_POSITIVE[uncertain])
-    found = []
+    found: list[Level] = []
+    by_report: list[np.ndarray] = []
     for name, labels in chosen.items():
         lacking = [label for label in labels if label not in given.names]
         if lacking:
@@ -145,7 +169,12 @@ def score_crg(
         wanted = is_positive[truth.values[:, [truth.names.index(label) for label in labels]]]
         got = is_positive[given.values[rows][:, [given.names.index(label) for label in labels]]]
         cells = [wanted & got, wanted & ~got, ~wanted & got, ~wanted & ~got]
-        found.append(Level(name, labels, np.stack([cell.sum(axis=0) for cell in cells], axis=1)))
+        counts = np.stack([cell.sum(axis=0) for cell in cells], axis=1)
+        by_report += [wanted.sum(axis=1), cells[1].sum(axis=1), cells[2].sum(axis=1)]
+        found.append(Level(name, labels, counts, Interval(np.nan, np.nan, degenerate=True)))
+    scores = _resampled(np.array(by_report, np.float64), [len(level.labels) for level in found], n_resamples, seed)
+    ends = [_ends(scores.map(partial(np.take, indices=place, axis=-1))) for place in range(len(found))]
+    found = [replace(level, interval=interval) for level, interval in zip(found, ends, strict=True)]
     signature = {
         "metric": "crg",
         "source": "Hamamci et al., MIDL 2025",
@@ -154,9 +183,37 @@ def score_crg(
         "levels": chosen,
         "reference": {"file": Path(reference).name, "sha256": sha256(Path(reference)), "reports": len(truth.ids)},
         "predicted": {"file": Path(predicted).name, "sha256": sha256(Path(predicted)), "reports": len(given.ids)},
+        "bootstrap": {"unit": "report", "resamples": n_resamples, "seed": seed, "level": LEVEL},
         "version": version("metric-oracle"),
     }
-    return CRG(found, len(truth.ids), len(given.ids) - len(truth.ids), signature)
+    mean = _ends(scores.map(lambda values: values.mean(axis=-1)))
+    return CRG(found, len(truth.ids), len(given.ids) - len(truth.ids), mean, signature)
+
+
+def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed: int) -> Resampled:
+    """Return each level's CRG over all reports, resampled reports, and without each; of one report nothing varies.
+
+    Parameters
+    ----------
+    columns : float64[3 L, n]
+        Positive labels, false negatives and false positives of each report, level after level.
+    labels : sequence of int
+        Labels of a report in each level.
+    """
+
+    def scores(means: np.ndarray) -> np.ndarray:
+        parts = [means[..., 3 * place : 3 * place + 3] for place in range(len(labels))]
+        return np.stack([crg_of_means(part, n) for part, n in zip(parts, labels, strict=True)], axis=-1)
+
+    if columns.shape[1] < 2:
+        columns = np.repeat(columns, 2, axis=1)
+    return resample_means(columns, resamples, seed).map(scores)
+
+
+def _ends(score: Resampled) -> Interval:
+    if np.ptp(score.resampled) == 0:
+        return Interval(float(score.value), float(score.value), degenerate=True)
+    return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
 
 
 def _join(truth: LabelTable, given: LabelTable, predicted: str | Path) -> list[int]:

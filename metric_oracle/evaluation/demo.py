@@ -16,7 +16,6 @@ from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.indexes.index import build_index
 from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.retrieval import baselines
-from metric_oracle.retrieval.search import subset
 
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
 ENCODED = ("bertscore", "radcliq")
@@ -125,16 +124,16 @@ def run_demo(
         runs = [(metric, index, queries, example) for metric in metrics]
         if encoder is not None:
             step("encoding some reports with MiniLM")
-            some = subset(corpus, np.arange(min(MOST_ENCODED, len(corpus.ids))))
+            some = corpus.take(np.arange(min(MOST_ENCODED, len(corpus.ids))))
             some = replace(some, encoding=load_encoding(encoder, "demo", layer=5, bf16=True))
             small = build_index(some, folder / "ENCODED", metrics=ENCODED)
             chosen = np.unique([*range(min(n_tests, MOST_QUERIES)), example])
-            fewer = subset(queries, chosen)
+            fewer = queries.take(chosen)
             runs += [(metric, small, fewer, int(np.searchsorted(chosen, example))) for metric in ENCODED]
         outcomes = []
         for metric, held, asked, shown_query in runs:
             step(f"oracle under {metric}, compiled at its first use")
-            shown = api.retrieve(held, subset(asked, np.array([shown_query])), metric).table
+            shown = api.retrieve(held, asked.take(np.array([shown_query])), metric).table
             step(f"oracle under {metric}")
             begin = time.perf_counter()
             scores = api.retrieve(held, asked, metric, text=False).table["score"].to_numpy()

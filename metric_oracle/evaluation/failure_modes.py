@@ -2,9 +2,11 @@
 
 Yu et al., Patterns 2023, tables S3 and S4 and figure 4. For each error category, every metric-oracle's counts are
 compared with every other's by a one-sided two-sample t test with pooled variance; one point is one radiologist and one
-study, so 6 x 50 = 300 against 300. (Points of one study are not independent, which the test does not know: a p-value is
-as the paper defines it, not more.) The family of the Benjamini-Hochberg procedure is the directed pairs of one category
-and one kind of errors: 12 for four oracles.
+study, so 6 x 50 = 300 against 300. Points of one study are not independent, which that test does not know: under equal
+candidates it rejects up to four times too often where raters agree, and too seldom where studies differ. Beside it
+stands a paired t test of the studies' means, and the ratio of the two rates of errors with an interval over studies.
+The family of the Benjamini-Hochberg procedure is the directed pairs of one category and one kind of errors, for each of
+the two tests: 12 for four oracles.
 """
 
 from collections.abc import Sequence
@@ -12,23 +14,19 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import permutations, product
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.corpora.raters import CATEGORIES, KINDS, ORACLES, Ratings, read_ratings
+from metric_oracle.corpora.raters import KINDS, Ratings, read_ratings
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.figures import new_figure, write_figure
-from metric_oracle.evaluation.sheets import Sheet, fingerprint
+from metric_oracle.evaluation.rated_scores import fingerprint
+from metric_oracle.evaluation.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
 
 DIRECTIONS = {"more": ">", "less": "<"}
-_KIND_TITLES = {"total": "total number of errors", "significant": "number of clinically significant errors"}
-_KIND_LABELS = {"total": "all errors", "significant": "clinically significant errors"}
-_FUNCTION = "failure_modes"
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,9 @@ class FailureModes:
         For each kind of errors ("total", "significant"), errors of a report, mean over raters and studies.
     tests : pyarrow.Table
         One row for each kind, category and directed pair: t statistic, p-value, Benjamini-Hochberg critical value,
-        decision, means and numbers of points. The t statistic is null where it is infinite (no variation).
+        decision, means and numbers of points of the paper's test; then those of the studies' means (``study_``), with
+        the ratio of the rates a / b and its 95 % interval. A t statistic is null where it is infinite (no variation), a
+        ratio where a rate is 0.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -56,73 +56,23 @@ class FailureModes:
     tests: pa.Table
     signature: dict[str, Any]
 
-    def sheets(self) -> list[Sheet]:
-        """Return the tables of means in the layout of table S3 of Yu et al., then a table a test family, as in S4."""
-        return [*self.mean_sheets(), *self.test_sheets()]
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of the tests."""
+        return self.tests.to_pylist()
 
-    def mean_sheets(self) -> list[Sheet]:
-        """Return the two tables of means."""
-        header = ["", *map(_error, self.categories), "Total"]
-        note = f"Mean over {self.signature['raters']} radiologists and {self.signature['studies']:,} studies."
-        legend = "; ".join(f"{_error(c)}: {CATEGORIES[c]}" for c in self.categories if c in CATEGORIES)
-        return [
-            Sheet(
-                f"Radiologist evaluation in terms of {_KIND_TITLES[kind]}",
-                header,
-                [
-                    [_shown(candidate), *(f"{value:.3f}" for value in (*row, row.sum()))]
-                    for candidate, row in zip(self.candidates, self.means[kind], strict=True)
-                ],
-                [note, f"{legend}."] if legend else [note],
-            )
-            for kind in KINDS
-        ]
-
-    def test_sheets(self) -> list[Sheet]:
-        """Return one table for each category and kind that was asked for."""
-        records = self.tests.to_pylist()
-        header = ["", "p-value", f"critical value, FDR {self.signature['rate']:g}", "significant"]
-        found = []
-        for category, kind in product(self.signature["categories"], KINDS):
-            family = [r for r in records if (r["category"], r["errors"]) == (category, kind)]
-            rows = [
-                [
-                    _comparison(r),
-                    _scientific(r["p_value"]),
-                    _scientific(r["critical_value"]),
-                    "Y" if r["significant"] else "N",
-                ]
-                for r in family
-            ]
-            title = f"{_titled(category)}: {_KIND_TITLES[kind]}"
-            note = f"One-sided two-sample t tests, pooled variance; Benjamini-Hochberg over these {len(rows)} tests."
-            found.append(Sheet(title, header, rows, [note]))
-        return found
-
-    def found_sheet(self) -> Sheet:
-        """Return the significant differences alone."""
-        records = [r for r in self.tests.to_pylist() if r["significant"]]
-        families = len(self.signature["categories"]) * len(KINDS)
-        rows = [
-            [
-                _comparison(r),
-                r["category"],
-                "all" if r["errors"] == "total" else "sig.",
-                f"{r['mean_a']:.3f}",
-                f"{r['mean_b']:.3f}",
-                _scientific(r["p_value"]),
-                _scientific(r["critical_value"]),
-            ]
-            for r in records
-        ]
-        size = len(self.candidates) * (len(self.candidates) - 1)
-        note = (
-            f"First, second: mean errors of a report. {len(rows)} of {self.tests.num_rows} one-sided t tests, "
-            f"{families} families of {size}, Benjamini-Hochberg at a false discovery rate of "
-            f"{self.signature['rate']:g}; --category or --out shows all tests."
+    def summary(self) -> str:
+        """Return one line: what was compared on what."""
+        found = sum(self.tests["significant"].to_pylist()), sum(self.tests["study_significant"].to_pylist())
+        return (
+            f"{self.tests.num_rows} tests between {len(self.candidates)} candidate types on "
+            f"{self.signature['studies']:,} studies: {found[0]} significant by the paper's test, {found[1]} by study"
         )
-        header = ["", "error", "counted", "first", "second", "p-value", "critical"]
-        return Sheet("Significant differences", header, rows, [note])
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the tests with care."""
+        if self.signature["studies"] >= FEW:
+            return []
+        return [f"Fewer than {FEW} studies ({self.signature['studies']}): intervals and tests say little."]
 
 
 def failure_modes(
@@ -183,6 +133,7 @@ def failure_modes(
         )
         raise InputError(msg)
 
+    means_of = _study_means(rated, candidates)
     pairs = list(permutations(candidates, 2))
     records: list[dict[str, Any]] = []
     for category, kind in product(wanted, KINDS):
@@ -190,6 +141,9 @@ def failure_modes(
         sides = [[points[kind, name][:, place] for name in side] for side in zip(*pairs, strict=True)]
         t, p_values = pooled_t_tests(sides[0], sides[1], direction)
         critical, decisions = benjamini_hochberg(p_values, rate)
+        by_study = [study_test(means_of[kind, a][:, place], means_of[kind, b][:, place], direction) for a, b in pairs]
+        given = [p for test in by_study if (p := test["study_p_value"]) is not None]
+        study_p: list[float | None] = [*adjusted(given)] if given else [None] * len(pairs)
         for i, (a, b) in enumerate(pairs):
             records.append(
                 {
@@ -206,6 +160,9 @@ def failure_modes(
                     "mean_b": float(sides[1][i].mean()),
                     "n_a": len(sides[0][i]),
                     "n_b": len(sides[1][i]),
+                    **by_study[i],
+                    "study_p_adjusted": study_p[i],
+                    "study_significant": (p := study_p[i]) is not None and p <= rate,
                 }
             )
     means = {kind: np.array([points[kind, name].mean(axis=0) for name in candidates]) for kind in KINDS}
@@ -213,6 +170,7 @@ def failure_modes(
         "command": "failure-modes",
         "ratings": fingerprint(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
         "test": "two-sample t, pooled variance, one-sided",
+        "test_by_study": "paired t of the means of studies, one-sided",
         "procedure": "Benjamini-Hochberg within one category and one kind of errors",
         "rate": rate,
         "direction": direction,
@@ -222,7 +180,7 @@ def failure_modes(
         "raters": len(rated.raters),
         "version": version("metric-oracle"),
     }
-    return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(records), signature)
+    return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(records, _SCHEMA), signature)
 
 
 def pooled_t_tests(
@@ -242,90 +200,69 @@ def pooled_t_tests(
     return np.where(undefined, 0.0, t), np.where(undefined, 1.0, p_values)
 
 
-def benjamini_hochberg(
-    p_values: Sequence[float] | npt.NDArray[np.float64], rate: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return the critical value of each p-value, and whether it is significant (Benjamini and Hochberg, 1995).
+def study_test(a: Array, b: Array, direction: str) -> dict[str, float | None]:
+    """Compare two candidate types by the means of studies.
 
     Parameters
     ----------
-    p_values : float64[m]
-        Of one family.
-    rate : float
-        False discovery rate.
+    a, b : float64[S]
+        Mean errors of each study's report, over raters.
+    direction : {"more", "less"}
 
     Returns
     -------
-    critical : float64[m]
-        rank x rate / m; equal p-values are ranked in the order given.
-    significant : bool[m]
-        True up to the largest p-value that does not exceed its critical value.
+    dict
+        The paired t statistic, its one-sided p-value, and the ratio of the means with its interval: that of the
+        logarithm, linear in the studies (what a Poisson model with errors clustered by study has, up to its factor for
+        few clusters), with Student's t. All None of fewer than two studies.
     """
-    p_values = np.asarray(p_values, np.float64)
-    order = np.argsort(p_values, kind="stable")
-    by_rank = np.arange(1, len(order) + 1) * rate / len(order)
-    passing = np.flatnonzero(p_values[order] <= by_rank)
-    critical = np.empty(len(order))
-    critical[order] = by_rank
-    significant = np.zeros(len(order), np.bool_)
-    significant[order[: passing[-1] + 1 if len(passing) else 0]] = True
-    return critical, significant
+    from scipy.stats import t as student
+
+    found: dict[str, float | None] = dict.fromkeys(_BY_STUDY)
+    if len(a) < 2:
+        return found
+    n, difference = len(a), a - b
+    mean, spread = float(difference.mean()), float(difference.std(ddof=1))
+    sign = 1 if direction == "more" else -1
+    if spread > 1e-12 * (np.abs(a).max() + np.abs(b).max()):
+        t = mean / (spread / np.sqrt(n))
+        p_value = float(student.sf(sign * t, n - 1))
+    else:
+        t, p_value = (None, 0.0 if sign * mean > 0 else 1.0) if mean else (0.0, 1.0)
+    found |= {"study_t": t, "study_p_value": p_value}
+    if a.any() and b.any():
+        ratio = a.mean() / b.mean()
+        influence = a / a.mean() - b / b.mean()
+        half = student.ppf((1 + LEVEL) / 2, n - 1) * np.sqrt((influence**2).sum() / (n * (n - 1)))
+        ends = ratio * np.exp([-half, half])
+        found |= {"rate_ratio": float(ratio), "ratio_low": float(ends[0]), "ratio_high": float(ends[1])}
+    return found
 
 
-def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
-    """Draw mean errors by category and candidate type, with a star over significant differences: figure 4 of Yu et al.
-
-    Parameters
-    ----------
-    found : FailureModes
-    path : path
-        Ends with .png, .svg or .pdf.
-    """
-    n = len(found.candidates)
-    width = 0.8 / n
-    figure = new_figure(_FUNCTION, max(1.6 * len(found.categories), 6), 7)
-    panels = figure.subplots(len(KINDS), 1, sharex=True)
-    tests = [r for r in found.tests.to_pylist() if r["significant"]]
-    for panel, kind in zip(panels, KINDS, strict=True):
-        means = found.means[kind]
-        places = np.arange(len(found.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
-        for candidate, x, heights in zip(found.candidates, places, means, strict=True):
-            panel.bar(x, heights, width * 0.92, label=_shown(candidate))
-        step = 0.06 * max(means.max(), 1e-9)
-        for place, category in enumerate(found.categories):
-            top = means[:, place].max()
-            for record in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
-                top += step
-                ends = [places[found.candidates.index(record[side]), place] for side in ("a", "b")]
-                panel.plot(ends, [top, top], color="black", linewidth=0.9)
-                panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=10)
-        panel.margins(y=0.08)
-        panel.set_ylabel(f"{_KIND_LABELS[kind]} of a report, mean", fontsize=9)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=n, fontsize=9)
-    labels = [fill(_titled(category), 22) for category in found.categories]
-    panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
-    panels[-1].set_xlabel(f"* significant difference, Benjamini-Hochberg at {found.signature['rate']:g}", fontsize=8)
-    write_figure(Path(path), figure, _FUNCTION)
+def _study_means(rated: Ratings, candidates: Sequence[str]) -> dict[tuple[str, str], Array]:
+    """Return each candidate's mean errors by study, float64[S, C], on the studies that have all candidates."""
+    of_pair = list(zip(rated.studies, rated.candidates or (), strict=True))
+    have = [{study for study, name in of_pair if name == candidate} for candidate in candidates]
+    shared = [study for study in dict.fromkeys(rated.studies) if all(study in some for some in have)]
+    found = {}
+    for kind in KINDS:
+        errors = rated.errors(kind).mean(axis=1)
+        for candidate in candidates:
+            rows = [[i for i, pair in enumerate(of_pair) if pair == (study, candidate)] for study in shared]
+            found[kind, candidate] = np.array([errors[some].mean(axis=0) for some in rows])
+    return found
 
 
-def _shown(candidate: str) -> str:
-    return ORACLES.get(candidate, candidate)
-
-
-def _error(category: str) -> str:
-    return f"Error {category}" if category.isdecimal() else category
-
-
-def _titled(category: str) -> str:
-    return f"{_error(category)} ({CATEGORIES[category]})" if category in CATEGORIES else _error(category)
-
-
-def _comparison(record: dict[str, Any]) -> str:
-    return f"{_shown(record['a'])} {record['direction']} {_shown(record['b'])}"
-
-
-def _scientific(value: float) -> str:
-    """Write a number as the paper does: 3.79e-3."""
-    digits, exponent = f"{value:.2e}".split("e")
-    return f"{digits}e{int(exponent)}"
+_BY_STUDY = ("study_t", "study_p_value", "rate_ratio", "ratio_low", "ratio_high")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("errors", "category", "a", "direction", "b")),
+        *((name, pa.float64()) for name in ("t", "p_value", "critical_value")),
+        ("significant", pa.bool_()),
+        *((name, pa.float64()) for name in ("mean_a", "mean_b")),
+        *((name, pa.int64()) for name in ("n_a", "n_b")),
+        *((name, pa.float64()) for name in _BY_STUDY),
+        ("study_p_adjusted", pa.float64()),
+        ("study_significant", pa.bool_()),
+    ]
+)

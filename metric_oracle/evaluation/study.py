@@ -1,12 +1,9 @@
 """A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics."""
 
-import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +13,18 @@ import pyarrow as pa
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation import plots, publication
 from metric_oracle.evaluation.comparison import Comparison, compare
-from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.index import Index, build_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
 from metric_oracle.indexes.manifest import check_name
-from metric_oracle.kernels.composite.score import composite
 from metric_oracle.metrics import METRICS, Term, get_metric
 from metric_oracle.retrieval import baselines
+from metric_oracle.retrieval.answers import most_frequent_row
+from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.results import Scores
-from metric_oracle.retrieval.search import most_frequent_row, retrieve
+from metric_oracle.retrieval.search import retrieve
 
 # One metric of each kind; the other names are forms and parts of these.
 METRICS_OF_STUDY = ("bleu-2", "rouge-l", "bertscore", "chexbert", "radgraph", "radcliq")
@@ -78,7 +74,7 @@ def run_study(
     """
     names = [get_metric(name, "study").name for name in metrics or [m for m in METRICS_OF_STUDY if m in index.metrics]]
     given = models or {}
-    files = [_file_name(name) for name in given]
+    files = [file_name(name) for name in given]
     unusable = [name for name, file in zip(given, files, strict=True) if not file or files.count(file) > 1]
     if unusable:
         msg = (
@@ -115,8 +111,10 @@ def run_study(
     own = {name: baselines.identity(index, queries, name, text=False).table["score"] for name in names}
     systems[IDENTITY] = _scores(systems[MOST_FREQUENT], own, IDENTITY)
     step(RANDOM)
-    expected = _expected(index, queries, names)
-    systems[RANDOM] = _scores(systems[MOST_FREQUENT], {name: expected[name] for name in names}, RANDOM)
+    expected, ranges = _expected(index, queries, names)
+    random = _scores(systems[MOST_FREQUENT], {name: expected[name] for name in names}, RANDOM)
+    averaged = {"over": "all reports of the corpus", "ranges": ranges}
+    systems[RANDOM] = replace(random, signature={**random.signature, "averaged": averaged})
     return systems
 
 
@@ -133,12 +131,18 @@ def _score_model(index: Index, queries: Inputs, name: str, model: Model, metrics
         raise InputError(msg)
     encoding = None
     if any("bertscore" in METRICS[metric].representations for metric in metrics):
-        states: TokenStateIndex = index.representation(METRICS["bertscore"])
+        states: Any = index.representation(METRICS["bertscore"])
         baseline = states.description["baseline"]
         encoding = Encoding(
             states.open_encoder(queries), states.states.dtype, None if baseline is None else tuple(baseline)
         )
-    options: dict[str, Any] = {**model.files, "uncertain": queries.uncertain, "encoding": encoding}
+    labels = queries.attached.get("labels")
+    uncertain = None if labels is None else labels.settings["uncertain"]
+    options: dict[str, Any] = {
+        **model.files,
+        "uncertain": uncertain,
+        "encoding": encoding,
+    }
     inputs = load_inputs(read.ids, read.texts, "study", **options)
     with tempfile.TemporaryDirectory() as folder:
         written = build_index(inputs, Path(folder) / "predictions", metrics=metrics)
@@ -157,12 +161,15 @@ def _common(row_ids: list[np.ndarray]) -> np.ndarray:
     return common
 
 
-def _expected(index: Index, queries: Inputs, metrics: list[str]) -> dict[str, np.ndarray]:
-    """Return each query's mean score over the corpus under each metric, float64[Q].
+def _expected(
+    index: Index, queries: Inputs, metrics: list[str]
+) -> tuple[dict[str, np.ndarray], dict[str, list[float] | None]]:
+    """Return each query's mean score over the corpus under each metric, float64[Q], and the range of the single scores.
 
     The mean of a composite is the composite of its parts' means where all of them can score the same rows: then nothing
-    has to be scored twice.
+    has to be scored twice, and the range is not known.
     """
+    ranges: dict[str, list[float] | None] = dict.fromkeys(metrics)
     means: dict[str, np.ndarray] = {}
     rows = {metric: np.unique(index.representation(METRICS[metric]).row_id) for metric in metrics}
     for metric in sorted(metrics, key=lambda name: METRICS[name].kernel == "composite"):
@@ -172,8 +179,10 @@ def _expected(index: Index, queries: Inputs, metrics: list[str]) -> dict[str, np
             intercept = METRICS[metric].options["intercept"]
             means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
         else:
-            means[metric] = expectation(index, queries, metric).table["mean"].to_numpy()
-    return means
+            table = expectation(index, queries, metric).table
+            means[metric] = table["mean"].to_numpy()
+            ranges[metric] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
+    return means, ranges
 
 
 def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
@@ -182,7 +191,7 @@ def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
     return Scores(table, {**like.signature, "system": system})
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """Return a name in letters, digits, - and _ alone."""
     return re.sub(r"[^\w-]+", "-", name).strip("-")
 
@@ -210,21 +219,3 @@ def compare_study(
         oracles={metric: oracle_name(metric) for metric in rows},
         progress=progress,
     )
-
-
-def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: Path) -> None:
-    """Write the scores of each system and the table (Markdown, LaTeX, CSV; a picture) into a new folder."""
-    check_folder(out)
-    unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
-    unfinished.mkdir()
-    try:
-        for name, scores in systems.items():
-            scores.write(unfinished / f"{_file_name(name)}.parquet")
-        for ending in (".md", ".tex", ".csv"):
-            publication.write(comparison, unfinished / f"table{ending}")
-        if find_spec("matplotlib"):
-            plots.write_plot(comparison, unfinished / "table.png")
-        unfinished.rename(out)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise

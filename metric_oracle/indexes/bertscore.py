@@ -3,22 +3,23 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from metric_oracle.corpora.tables import read_table, shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, write_states
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import map_file, read_arrays, release, write_arrays
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
-from metric_oracle.kernels.bertscore.query import Corpus
+from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
+from metric_oracle.metrics import Metric
 
 LEAST_BLOCK = 1 << 8  # tokens at once
 BOUND_BYTES = CODE + 27  # of a token's cell, radius, code, terms and id
@@ -58,7 +59,7 @@ class TokenStateIndex(Units):
     centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
     cell : uint16[T]; radius : uint8[T]; codes : uint8[T, K]; terms : float32[T, 5]
     mean_along, mean_off : float32[D]
-        What bounds cosines, see `kernels.bertscore.cpu.Corpus`.
+        What bounds cosines, see `kernels.bertscore.query.Corpus`.
     norm_error : float64[1]
     description : dict
         The encoder's signature, its special ids, the baseline, counts.
@@ -81,7 +82,6 @@ class TokenStateIndex(Units):
     mean_off: np.ndarray
     norm_error: np.ndarray
     description: dict[str, Any]
-    kind: ClassVar[str] = "bertscore"
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
@@ -157,15 +157,6 @@ class TokenStateIndex(Units):
         return {}
 
     @cached_property
-    def inverse_lengths(self) -> np.ndarray:
-        """Return one over the length of each stored state: float32[T]."""
-        out = np.empty(len(self.states), np.float32)
-        for first in range(0, len(out), BLOCK):
-            some = slice(first, first + BLOCK)
-            out[some] = 1.0 / np.linalg.norm(self.states[some].astype(np.float64), axis=1)
-        return out
-
-    @cached_property
     def _weights_off(self) -> np.ndarray:
         weight = np.ones(len(self.frequency))
         special = [i for i in self.description["special_ids"] if i < len(weight)]
@@ -174,10 +165,18 @@ class TokenStateIndex(Units):
 
     @cached_property
     def _corpus_off(self) -> Corpus:
-        return self.corpus(self._weights_off)
+        return self.weighted(self._weights_off)
 
-    def corpus(self, weight_of_id: np.ndarray) -> Corpus:
-        """Return what the kernels take, with a weight of each token id: float64[ids]."""
+    def corpus(self, metric: Metric, encoded: "TokenQueries") -> Corpus:
+        """Return what the kernels take, with the weights that belong to these queries."""
+        return encoded.corpus
+
+    def candidate(self, unit: int, encoded: "TokenQueries | None") -> TokenItem:
+        """Return a unit with the weights that belong to these queries."""
+        return self.item(unit) if encoded is None else self._item(unit, encoded.corpus.weight_of_id)
+
+    def weighted(self, weight_of_id: np.ndarray) -> Corpus:
+        """Return the arrays of the kernels with a weight of each token id: float64[ids]."""
         states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
         weights = np.zeros(len(self.ids) + 16, np.float32)
         weights[:-16] = weight_of_id[self.ids]
@@ -185,6 +184,7 @@ class TokenStateIndex(Units):
         return Corpus(
             states, self.ptr, weights, unit_weight, weight_of_id, self.ids, self.cell, self.radius,
             self.codes, self.terms, self.mean_along, self.mean_off, float(self.norm_error[0]), self.row_ptr,
+            self.row_id, self.centers, self.basis, self.direction,
         )  # fmt: skip
 
     def encode(
@@ -241,7 +241,7 @@ class TokenStateIndex(Units):
             weight[[i for i in self.description["special_ids"] if i < len(weight)]] = 0.0
         else:
             weight = self._idf(idf, tokens, distinct)
-            corpus = self.corpus(weight)
+            corpus = self.weighted(weight)
         weights = weight[distinct.ids]
         totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
         if not totals[words > 0].all():
@@ -253,7 +253,7 @@ class TokenStateIndex(Units):
             raise InputError(msg)
         use = baseline is not None and rescale is not False
         return TokenQueries(
-            which, distinct, make_states(distinct), weights, corpus, tuple(baseline) if use else None, self,
+            which, distinct, make_states(distinct), weights, corpus, tuple(baseline) if use else None,
             {"idf": _name_of(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
         )  # fmt: skip
 
@@ -320,7 +320,7 @@ _SCREEN_ARRAYS = (
 
 
 @dataclass(frozen=True)
-class TokenQueries:
+class TokenQueries(Encoded):
     """Distinct token sequences of a batch of queries.
 
     Attributes
@@ -332,11 +332,8 @@ class TokenQueries:
     corpus : Corpus
         The candidates with the weights that belong to these queries.
     baseline : (precision, recall, f1) or None
-    index : TokenStateIndex
-    settings : dict
+    recorded : dict
         What the signature records.
-    scored : dict
-        Exact precision and recall of pairs of distinct query and unit, as a search found them.
     """
 
     which: np.ndarray
@@ -345,30 +342,21 @@ class TokenQueries:
     weights: np.ndarray
     corpus: Corpus
     baseline: tuple[float, float, float] | None
-    index: TokenStateIndex = field(repr=False)
-    settings: dict[str, Any]
-    scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, repr=False)
+    recorded: dict[str, Any]
 
     @property
-    def longest(self) -> int:
-        """Tokens of the longest query."""
-        return int(np.diff(self.tokens.ptr).max(initial=1))
+    def settings(self) -> dict[str, Any]:
+        """What the signature records."""
+        return self.recorded
 
-    def states_of(self, q: int) -> np.ndarray:
-        """Return the states of a distinct query, float16 or float32[n, d]."""
-        return self.states[self.tokens.ptr[q] : self.tokens.ptr[q + 1]]
-
-    def weights_of(self, q: int) -> np.ndarray:
-        """Return the weights of a distinct query's tokens, float64[n]."""
-        return self.weights[self.tokens.ptr[q] : self.tokens.ptr[q + 1]]
+    @property
+    def batch(self) -> TokenBatch:
+        """What the kernels take."""
+        return TokenBatch(self.states, self.tokens.ptr, self.weights, self.baseline)
 
     def item(self, q: int) -> TokenItem:
         """Return a distinct query."""
-        return TokenItem(self.states_of(q).astype(np.float32), self.weights_of(q), self.baseline)
-
-    def candidate(self, unit: int) -> TokenItem:
-        """Return a unit of the corpus with the weights that belong to these queries."""
-        return self.index._item(unit, self.corpus.weight_of_id)
+        return TokenItem(self.batch.states_of(q).astype(np.float32), self.batch.weights_of(q), self.baseline)
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:

@@ -7,9 +7,11 @@ import numpy as np
 
 from metric_oracle.corpora.vectors import LABELS, is_abnormality
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.chexbert import LabelIndex
-from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.labels import LabelIndex
+from metric_oracle.kernels.crg.cpu import PositiveBatch, PositiveCorpus
+from metric_oracle.metrics import Metric
 
 _COUNTED = [place for place, label in enumerate(LABELS) if is_abnormality(label)]
 
@@ -59,13 +61,17 @@ class PositiveIndex(Units):
         _check(prevalence, positive.shape[1])
         return PositiveQueries(which, positive, prevalence)
 
+    def corpus(self, metric: Metric, encoded: Encoded) -> PositiveCorpus:
+        """Return what the kernels take."""
+        return PositiveCorpus(self.positive, self.row_ptr, self.row_id)
+
     def item(self, unit: int) -> set[int]:
         """Return the positive labels of a unit."""
         return set(np.flatnonzero(self.positive[unit]).tolist())
 
 
 @dataclass(frozen=True)
-class PositiveQueries:
+class PositiveQueries(Encoded):
     """Distinct sets of positive labels of a batch of queries.
 
     Attributes
@@ -79,6 +85,11 @@ class PositiveQueries:
     which: np.ndarray
     positive: np.ndarray
     prevalence: dict[str, int]
+
+    @property
+    def batch(self) -> PositiveBatch:
+        """What the kernels take."""
+        return PositiveBatch(self.positive, self.prevalence)
 
     def item(self, q: int) -> tuple[set[int], dict[str, int]]:
         """Return the positive labels of a distinct query, and the prevalence."""

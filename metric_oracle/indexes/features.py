@@ -42,9 +42,34 @@ class Units:
         unit_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
         return unit_of_row
 
+    def item(self, unit: int) -> Any:
+        """Return a unit as the plain scorer takes it."""
+        raise NotImplementedError
+
+    def candidate(self, unit: int, encoded: Any) -> Any:
+        """Return the same for some queries, which change nothing here."""
+        return self.item(unit)
+
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records besides the numbers of units and rows."""
         return {}
+
+
+class Encoded:
+    """What most encoded queries have in common."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the signature records: nothing."""
+        return {}
+
+    def item(self, q: int) -> Any:
+        """Return a distinct query as the plain scorer takes it, as a reference."""
+        raise NotImplementedError
+
+    def own(self, q: int) -> Any:
+        """Return a distinct query as a candidate for itself."""
+        return self.item(q)
 
 
 class FeatureUnits(Units):

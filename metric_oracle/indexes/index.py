@@ -7,10 +7,9 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,76 +19,11 @@ import pyarrow as pa
 
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
+from metric_oracle.indexes.contract import Representation, StoredRepresentation
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_table, write_table
-from metric_oracle.metrics import METRICS, Metric, get_metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric
 
-
-@dataclass(frozen=True)
-class Representation:
-    """Where a representation is made, and what it takes besides the texts.
-
-    Attributes
-    ----------
-    home : str
-        Module and class; imported when needed, so that an index without embeddings opens without FAISS. The class has
-        `build`, `save`, `load`, `encode`, `item` and `counts`.
-    needs : pair of str, or None
-        Attribute of `Inputs` that must be given, and the attribute with each report's place in it, None where it is
-        made from the texts.
-    what, plural, option : str
-        The same for people.
-    """
-
-    home: tuple[str, str]
-    needs: tuple[str, str | None] | None = None
-    what: str = ""
-    plural: str = ""
-    option: str = ""
-
-    def load_class(self) -> Any:
-        """Import the class."""
-        return getattr(import_module(self.home[0]), self.home[1])
-
-
-_NGRAMS = Representation(("metric_oracle.indexes.ngrams", "NgramIndex"))
-REPRESENTATIONS = {
-    "ngrams": _NGRAMS,
-    "words": _NGRAMS,
-    "radgraph": Representation(
-        ("metric_oracle.indexes.radgraph", "GraphIndex"),
-        ("graphs", "graph_of_row"),
-        "a graph",
-        "graphs",
-        "--radgraph GRAPHS.json",
-    ),
-    "chexbert": Representation(
-        ("metric_oracle.indexes.chexbert", "EmbeddingIndex"),
-        ("embeddings", "embedding_of_row"),
-        "an embedding",
-        "embeddings",
-        "--chexbert FILE",
-    ),
-    "labels": Representation(
-        ("metric_oracle.indexes.chexbert", "LabelIndex"),
-        ("labels", "label_of_row"),
-        "labels",
-        "labels",
-        "--chexbert-labels FILE --uncertain positive|negative|blank",
-    ),
-    "bertscore": Representation(
-        ("metric_oracle.indexes.bertscore", "TokenStateIndex"),
-        ("encoding", None),
-        "token states",
-        "token states",
-        "--encoder NAME|FOLDER",
-    ),
-}
-# Representations without files of their own -> the class that makes them from others: `join`, `encode`, `item`.
-DERIVED = {
-    "composite": ("metric_oracle.indexes.composite", "CompositeIndex"),
-    "crg": ("metric_oracle.indexes.crg", "PositiveIndex"),
-}
 # Files of a build under way: the lock that one process holds, and what is finished.
 LOCK = ".lock"
 PROGRESS = "build.json"
@@ -110,7 +44,7 @@ class Index:
         self.folder = folder
         self.manifest = manifest.read_manifest(folder)
         manifest.check_files(folder, self.content["files"])
-        self._opened: dict[str | tuple[str, ...], Any] = {}
+        self._opened: dict[str, Any] = {}
 
     @property
     def content(self) -> dict[str, Any]:
@@ -145,28 +79,32 @@ class Index:
         """Columns text, first_row, multiplicity."""
         return read_table(self.folder / "distinct.arrow")
 
-    def representation(self, metric: Metric) -> Any:
-        """Return the opened representation that a metric reads."""
+    def representation(self, metric: Metric) -> Representation:
+        """Return the opened representation that a metric reads; a composite reads several, see :meth:`part`."""
+        self.check_holds(metric)
+        return self.part(metric.representation)
+
+    def check_holds(self, metric: Metric) -> None:
+        """Raise unless the index has all parts that a metric reads."""
         if not self._holds(metric):
             options = [REPRESENTATIONS[kind].option for kind in metric.representations]
-            names = [metric.name] if metric.name in METRICS else metric.recorded["terms"]
+            names = [metric.name] if metric.name in METRICS else list(metric.terms)
             build = " ".join(filter(None, ["--metrics", ",".join(names), *options]))
             msg = (
                 f"retrieve: metric must be one of {', '.join(self.metrics)} (what {self.folder} holds); got "
                 f"{metric.name!r}. Build an index with {build}."
             )
             raise InputError(msg)
-        for kind in metric.representations:
-            if kind not in self._opened:
-                self._opened[kind] = REPRESENTATIONS[kind].load_class().load(self.folder / kind)
-        if not metric.reads:
-            return self._opened[metric.representation]
-        key = (metric.representation, *metric.reads)
-        if key not in self._opened:
-            home, name = DERIVED[metric.representation]
-            derived = getattr(import_module(home), name)
-            self._opened[key] = derived.join({kind: self._opened[kind] for kind in metric.reads})
-        return self._opened[key]
+
+    def part(self, kind: str) -> Any:
+        """Return a representation by name, opened at its first use."""
+        if kind not in self._opened:
+            record = REPRESENTATIONS[kind]
+            if record.parts:
+                self._opened[kind] = record.load_class().join({name: self.part(name) for name in record.parts})
+            else:
+                self._opened[kind] = record.load_class().load(self.folder / kind)
+        return self._opened[kind]
 
     def verify_files(self) -> None:
         """Read every file and compare it with its checksum."""
@@ -261,16 +199,17 @@ def _check_new(out: Path) -> None:
 
 def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
     """Return the representations to build."""
-    lacking = [kind for kind, r in REPRESENTATIONS.items() if r.needs and getattr(inputs, r.needs[0]) is None]
+    stored = [kind for kind, record in REPRESENTATIONS.items() if not record.parts]
+    lacking = [kind for kind in stored if not inputs.has(kind)]
     if metrics is None:
-        return [kind for kind in REPRESENTATIONS if kind not in lacking]
+        return [kind for kind in stored if kind not in lacking]
     kinds = {kind: name for name in metrics for kind in get_metric(name, "build_index").representations}
     for kind, name in kinds.items():
         if kind in lacking:
             needs = REPRESENTATIONS[kind]
             msg = f"build_index: {needs.plural} must be given for metric {name!r}; got none. Add {needs.option}."
             raise InputError(msg)
-    return [kind for kind in REPRESENTATIONS if kind in kinds]
+    return [kind for kind in stored if kind in kinds]
 
 
 @contextmanager
@@ -376,17 +315,14 @@ def _digest(inputs: Inputs) -> str:
         for s in strings:
             hasher.update(b"%d:" % len(s))
             hasher.update(s.encode("utf-8", "surrogatepass"))
-    graphs = inputs.graphs
-    arrays = [inputs.graph_of_row, inputs.embeddings, inputs.embedding_of_row, inputs.labels, inputs.label_of_row]
-    if graphs is not None:
-        names = (graphs.tokens, graphs.labels, graphs.relation_types, graphs.schema, graphs.n_dangling)
-        hasher.update(repr(names).encode())
-        arrays += [graphs.entity_ptr, graphs.entity_token, graphs.entity_label]
-        arrays += [graphs.relation_ptr, graphs.relation_source, graphs.relation_target, graphs.relation_type]
-    for array in arrays:
-        hasher.update(b"none" if array is None else f"{array.dtype}{array.shape}".encode())
-        hasher.update(b"" if array is None else np.ascontiguousarray(array).data)
-    hasher.update(repr((inputs.uncertain, inputs.made_by)).encode())
+    for kind, attachment in sorted(inputs.attached.items()):
+        hasher.update(kind.encode())
+        for part in attachment.parts():
+            if isinstance(part, np.ndarray):
+                hasher.update(f"{part.dtype}{part.shape}".encode())
+                hasher.update(np.ascontiguousarray(part).data)
+            else:
+                hasher.update(repr(part).encode())
     if inputs.encoding is not None:
         settings = (inputs.encoding.encoder.signature, inputs.encoding.storage.name, inputs.encoding.baseline)
         hasher.update(repr(settings).encode())
@@ -414,7 +350,8 @@ def _write_reports(folder: Path, inputs: Inputs, texts: list[str], distinct_id: 
 def _write_representation(
     kind: str, folder: Path, inputs: Inputs, texts: list[str], distinct_id: np.ndarray
 ) -> dict[str, Any]:
-    built = REPRESENTATIONS[kind].load_class().build(kind, inputs, texts, distinct_id)
+    built: StoredRepresentation = REPRESENTATIONS[kind].load_class().build(kind, inputs, texts, distinct_id)
     built.save(folder)
-    made_by = {"encoder": inputs.made_by[kind]} if kind in inputs.made_by else {}
+    attachment = inputs.attached.get(kind)
+    made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
     return {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}

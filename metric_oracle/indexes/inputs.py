@@ -3,8 +3,8 @@
 import csv
 import json
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.encoders.radgraph import RadGraph
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 from metric_oracle.errors import InputError
+from metric_oracle.metrics import REPRESENTATIONS
 
 
 def _ignore(*values: Any) -> None:
@@ -53,42 +54,74 @@ class Encoding:
 
 
 @dataclass(frozen=True)
+class Attachment:
+    """What is given for reports besides their texts: graphs, embeddings or labels.
+
+    Attributes
+    ----------
+    values : GraphTable, float32[n, d] or uint8[n, 14]
+        Of labels: CheXbert classes 0 blank, 1 positive, 2 negative, 3 uncertain.
+    of_row : int64[N]
+        Place of each report among the values, -1 for none.
+    settings : dict
+        What changes their meaning; of labels: `uncertain`, what an uncertain label counts as.
+    made_by : dict
+        Signature of the model that made them from the texts here; empty where they were given.
+    """
+
+    values: Any
+    of_row: np.ndarray
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def both(self) -> tuple[Any, np.ndarray]:
+        """Values and each report's place among them."""
+        return self.values, self.of_row
+
+    def take(self, chosen: np.ndarray) -> "Attachment":
+        """Return those of some of the reports."""
+        return replace(self, of_row=self.of_row[chosen])
+
+    def parts(self) -> list[Any]:
+        """Return all arrays, and lists and strings, that it consists of, for a digest."""
+        values = (
+            [getattr(self.values, f.name) for f in fields(self.values)] if is_dataclass(self.values) else [self.values]
+        )
+        return [self.of_row, *values, dict(self.settings), dict(self.made_by)]
+
+
+@dataclass(frozen=True)
 class Inputs:
     """Reports with everything that was given for them.
 
     Attributes
     ----------
     ids, texts : list of str
-    graphs : GraphTable or None
-    graph_of_row : int64[N] or None
-        Position of each report's graph, -1 for none; likewise for embeddings and labels.
-    embeddings : float32[n, d] or None
-    embedding_of_row : int64[N] or None
-    labels : uint8[n, 14] or None
-        CheXbert classes 0 blank, 1 positive, 2 negative, 3 uncertain.
-    label_of_row : int64[N] or None
-    uncertain : str or None
-        What an uncertain label counts as.
+    attached : dict of str to Attachment
+        By representation.
     encoding : Encoding or None
         What makes token states of a corpus.
     encoder : str, path or None
         Where the encoder of an index is now, for queries.
-    made_by : dict
-        Representation -> signature of the model that made it from the texts here.
     """
 
     ids: list[str]
     texts: list[str]
-    graphs: GraphTable | None = None
-    graph_of_row: np.ndarray | None = None
-    embeddings: np.ndarray | None = None
-    embedding_of_row: np.ndarray | None = None
-    labels: np.ndarray | None = None
-    label_of_row: np.ndarray | None = None
-    uncertain: str | None = None
+    attached: dict[str, Attachment] = field(default_factory=dict)
     encoding: Encoding | None = None
     encoder: str | Path | None = None
-    made_by: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def has(self, kind: str) -> bool:
+        """Tell whether a representation can be made of what is here."""
+        source = REPRESENTATIONS[kind].source
+        return source == "text" or (self.encoding is not None if source == "encoder" else kind in self.attached)
+
+    def take(self, chosen: np.ndarray) -> "Inputs":
+        """Return some of the reports."""
+        attached = {kind: attachment.take(chosen) for kind, attachment in self.attached.items()}
+        ids, texts = [self.ids[i] for i in chosen], [self.texts[i] for i in chosen]
+        return replace(self, ids=ids, texts=texts, attached=attached)
 
 
 def load_inputs(
@@ -134,31 +167,28 @@ def load_inputs(
         raise InputError(msg)
     _check_unicode(ids, ids, function, "ids")
     _check_unicode(texts, ids, function, "texts")
-    graphs = graph_of_row = embeddings = embedding_of_row = classes = label_of_row = None
-    made_by: dict[str, dict[str, Any]] = {}
+    attached: dict[str, Attachment] = {}
+    every = np.arange(len(ids))
     if radgraph is not None and is_archive(radgraph):
-        graphs, made_by["radgraph"] = _annotate(radgraph, texts, function, device or "auto", advance)
-        graph_of_row = np.arange(len(ids))
+        graphs, made_by = _annotate(radgraph, texts, function, device or "auto", advance)
+        attached["radgraph"] = Attachment(graphs, every, made_by=made_by)
     elif radgraph is not None:
         graphs = read_graphs(radgraph)
         for strings in (graphs.tokens, graphs.relation_types):
             _check_unicode(strings, None, function, f"entities and relations of {radgraph}")
-        graph_of_row = align_graphs(graphs, ids, texts)
+        attached["radgraph"] = Attachment(graphs, align_graphs(graphs, ids, texts))
     if chexbert is not None and Path(chexbert).suffix.lower() == ".pth":
         model = CheXbert(chexbert, device=device or "auto", function=function)
-        embeddings, made, n_truncated = model.encode(texts, progress=_total(advance, len(texts)))
+        embeddings, classes, n_truncated = model.encode(texts, progress=_total(advance, len(texts)))
         if n_truncated:
             tell(f"{n_truncated:,} of {len(texts):,} reports are longer than CheXbert takes: their ends are cut off")
-        embedding_of_row = np.arange(len(ids))
-        made_by["chexbert"] = model.signature
+        attached["chexbert"] = Attachment(embeddings, every, made_by=model.signature)
         if labels is None and uncertain is not None:
-            classes, label_of_row = made, embedding_of_row
-            made_by["labels"] = model.signature
+            attached["labels"] = Attachment(classes, every, {"uncertain": uncertain}, model.signature)
     elif chexbert is not None:
         vectors = read_embeddings(chexbert, ids=chexbert_ids)
-        embeddings = vectors.values
-        embedding_of_row = _join(ids, vectors.ids, function, "embeddings", chexbert)
-    if (labels is not None or classes is not None) and uncertain not in ("positive", "negative", "blank"):
+        attached["chexbert"] = Attachment(vectors.values, _join(ids, vectors.ids, function, "embeddings", chexbert))
+    if (labels is not None or "labels" in attached) and uncertain not in ("positive", "negative", "blank"):
         msg = (
             f"{function}: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}. "
             "Say what an uncertain label counts as: it changes the score and is recorded."
@@ -166,31 +196,18 @@ def load_inputs(
         raise InputError(msg)
     if labels is not None:
         table = read_labels(labels)
-        classes = table.values
         if table.ids is not None:
             label_of_row = _join(ids, table.ids, function, "labels", labels)
-        elif len(classes) == len(ids):
-            label_of_row = np.arange(len(ids))
+        elif len(table.values) == len(ids):
+            label_of_row = every
         else:
             msg = (
-                f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(classes)} in "
-                f"{labels}. Add a study_id column."
+                f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(table.values)} "
+                f"in {labels}. Add a study_id column."
             )
             raise InputError(msg)
-    return Inputs(
-        list(ids),
-        list(texts),
-        graphs,
-        graph_of_row,
-        embeddings,
-        embedding_of_row,
-        classes,
-        label_of_row,
-        uncertain if classes is not None else None,
-        encoding,
-        encoder,
-        made_by,
-    )
+        attached["labels"] = Attachment(table.values, label_of_row, {"uncertain": uncertain})
+    return Inputs(list(ids), list(texts), attached, encoding, encoder)
 
 
 def is_archive(path: str | Path) -> bool:

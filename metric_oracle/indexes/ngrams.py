@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.indexes.features import FeatureUnits, cells_of, invert, lookup, pack_queries
+from metric_oracle.indexes.features import Encoded, FeatureUnits, cells_of, invert, lookup, pack_queries
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels._jit import jit
-from metric_oracle.kernels._overlap import Features, Queries
+from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
+from metric_oracle.metrics import Metric
 
 _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
 
@@ -83,6 +84,10 @@ class NgramIndex(FeatureUnits):
         length = self.features.sizes[0]
         return cells_of(length, length, length, length)
 
+    def corpus(self, metric: Metric, encoded: Encoded) -> SequenceCorpus:
+        """Return what the kernels take."""
+        return SequenceCorpus(self.features, self.cells, self.sequence, self.sequence_ptr, len(self.words))
+
     def item(self, unit: int) -> tuple[str, ...]:
         """Return the tokens of a unit."""
         return tuple(self.words[w] for w in self.sequence[self.sequence_ptr[unit] : self.sequence_ptr[unit + 1]])
@@ -112,7 +117,7 @@ class NgramIndex(FeatureUnits):
 
 
 @dataclass(frozen=True)
-class NgramQueries:
+class NgramQueries(Encoded):
     """Distinct token sequences of a batch of queries.
 
     Attributes
@@ -130,6 +135,11 @@ class NgramQueries:
     queries: Queries
     words: np.ndarray
     words_ptr: np.ndarray
+
+    @property
+    def batch(self) -> SequenceBatch:
+        """What the kernels take."""
+        return SequenceBatch(self.queries, self.words, self.words_ptr)
 
     def item(self, q: int) -> tuple[str, ...]:
         """Return the tokens of a distinct query."""

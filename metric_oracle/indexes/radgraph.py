@@ -14,16 +14,17 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import FeatureUnits, cells_of, invert, lookup, pack, pack_queries, reorder
+from metric_oracle.indexes.features import Encoded, FeatureUnits, cells_of, invert, lookup, pack, pack_queries, reorder
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.kernels._overlap import Features, Queries
+from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
+from metric_oracle.metrics import Metric
 
 FAMILIES = ("entities", "relations", "partial", "complete")
 
@@ -63,7 +64,6 @@ class GraphIndex(FeatureUnits):
     family_ptr: np.ndarray
     schema: str
     n_dangling: int = 0
-    kind: ClassVar[str] = "radgraph"
 
     @cached_property
     def numbers(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
@@ -82,6 +82,11 @@ class GraphIndex(FeatureUnits):
             key = finest if family_b >= 0 else finest[0]
             self._cells[family_a, family_b] = cells_of(key, sizes[family_a], sizes[max(family_b, family_a)], finest)
         return self._cells[family_a, family_b]
+
+    def corpus(self, metric: Metric, encoded: Encoded) -> SetCorpus:
+        """Return what the kernels take: cells of the sizes that the metric's families have."""
+        options: dict[str, Any] = dict(metric.options)
+        return SetCorpus(self.features, self.cells(options["family_a"], options["family_b"]))
 
     def item(self, unit: int) -> Graph:
         """Return the sets of a unit, spelled out."""
@@ -109,9 +114,8 @@ class GraphIndex(FeatureUnits):
 
     def encode(self, inputs: Inputs) -> "GraphQueries":
         """Look up the features of the queries' graphs; every query has one."""
-        assert inputs.graphs is not None
-        assert inputs.graph_of_row is not None
-        queries = encode_graphs(inputs.graphs, inputs.graph_of_row, self)
+        graphs, graph_of_row = inputs.attached["radgraph"].both
+        queries = encode_graphs(graphs, graph_of_row, self)
         # Queries with the same known features and sizes have the same answers.
         bounds = queries.ptr[:: len(FAMILIES)]
         seen: dict[bytes, int] = {}
@@ -128,14 +132,12 @@ class GraphIndex(FeatureUnits):
         distinct = Queries(
             np.concatenate([[0], np.cumsum(lengths)]), reorder(bounds, queries.id, example)[1], queries.sizes[example]
         )
-        return GraphQueries(which, inputs.graphs, inputs.graph_of_row[example], distinct)
+        return GraphQueries(which, graphs, graph_of_row[example], distinct)
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "GraphIndex":
         """Index the graphs of a corpus; see :func:`build_graphs`."""
-        assert inputs.graphs is not None
-        assert inputs.graph_of_row is not None
-        return build_graphs(inputs.graphs, inputs.graph_of_row)
+        return build_graphs(*inputs.attached[kind].both)
 
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records."""
@@ -159,7 +161,7 @@ class GraphIndex(FeatureUnits):
 
 
 @dataclass(frozen=True)
-class GraphQueries:
+class GraphQueries(Encoded):
     """Distinct graphs of a batch of queries.
 
     Attributes
@@ -176,6 +178,11 @@ class GraphQueries:
     graphs: GraphTable
     chosen: np.ndarray
     queries: Queries
+
+    @property
+    def batch(self) -> SetBatch:
+        """What the kernels take."""
+        return SetBatch(self.queries)
 
     def item(self, q: int) -> Graph:
         """Return the sets of a distinct graph, straight from its mentions and relations."""

@@ -1,7 +1,8 @@
 """Arrays and strings <-> Arrow IPC files, memory-mapped on the way back.
 
 Arrays of different lengths share a file as one row of large lists, so that a representation is one file and its arrays
-reach the kernels without a copy.
+reach the kernels without a copy. Numbers begin at multiples of `ALIGNMENT` bytes: Arrow's writer promises 8, so that a
+filler goes before each array.
 """
 
 import mmap
@@ -16,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+ALIGNMENT = 64  # a line of the cache, and a register of AVX-512
+_FILLER = "filler"
 _MAPS: WeakSet[mmap.mmap] = WeakSet()
 
 
@@ -54,9 +57,30 @@ def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) 
         column = pa.LargeListArray.from_arrays(pa.array([0, len(flat)], pa.int64()), flat)
         arrays.append(column)
         fields.append(pa.field(name, column.type, metadata={"shape": shape}))
+    arrays, fields = _aligned(arrays, fields)
     schema = pa.schema(fields)
     with path.open("wb") as file, ipc.new_file(file, schema) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Array], list[pa.Field]]:
+    """Add columns of zeros that let numbers begin at multiples of `ALIGNMENT` in the file; strings go to its end."""
+    numbers = [i for i, field in enumerate(fields) if field.metadata[b"shape"] != b"strings"]
+    strings = [i for i in range(len(fields)) if i not in numbers]
+    filler = pa.field(_FILLER, pa.large_list(pa.uint8()))
+    all_fields = [field for i in numbers for field in (filler, fields[i])] + [fields[i] for i in strings]
+    schema, sink = pa.schema(all_fields), pa.BufferOutputStream()
+    with ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.record_batch([pa.array([[]], field.type) for field in schema], schema=schema))
+    written = sink.getvalue()
+    # Where the first column's numbers begin does not depend on what is written. Offsets of a row are two of 8 bytes.
+    end = ipc.open_file(written).get_batch(0).column(0).buffers()[1].address - written.address if numbers else 0
+    all_arrays = []
+    for i in numbers:
+        zeros = pa.array(np.zeros(-(end + 32) % ALIGNMENT, np.uint8))
+        all_arrays += [pa.LargeListArray.from_arrays(pa.array([0, len(zeros)], pa.int64()), zeros), arrays[i]]
+        end += 32 + len(zeros) + -(-arrays[i].values.nbytes // 8) * 8
+    return all_arrays + [arrays[i] for i in strings], all_fields
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
@@ -64,6 +88,8 @@ def read_arrays(path: Path) -> dict[str, Any]:
     batch = ipc.open_file(pa.py_buffer(map_file(path))).get_batch(0)
     columns: dict[str, Any] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
+        if field.name == _FILLER:
+            continue
         shape = field.metadata[b"shape"].decode()
         if shape == "strings":
             columns[field.name] = column.values

@@ -171,7 +171,7 @@ class OverlapScan(Scan):
 
     Parameters
     ----------
-    index : representation with `features`
+    corpus : SetCorpus or SequenceCorpus
     queries : Queries
     family, n_families : int
         The families that the metric counts: a run of them.
@@ -185,16 +185,16 @@ class OverlapScan(Scan):
     name = "postings"
 
     def __init__(
-        self, index: Any, queries: overlap.Queries, family: int, n_families: int, kernel: Any, option: int,
+        self, corpus: Any, queries: overlap.Queries, family: int, n_families: int, kernel: Any, option: int,
         score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
     ) -> None:  # fmt: skip
-        self.index, self.queries, self.kernel, self.score_records = index, queries, kernel, score
+        self.corpus, self.queries, self.kernel, self.score_records = corpus, queries, kernel, score
         self.family, self.n_counts, self.option = family, n_families, option
         self.tile = WORDS // n_families
 
     def unit_bytes(self) -> float:
         """Return the memory of one unit of average size, with its share of the dictionary."""
-        features = self.index.features
+        features = self.corpus.features
         total = features.post_ptr.nbytes + features.post_unit.nbytes + features.sizes.nbytes
         return total / (len(features.row_ptr) - 1) + 4
 
@@ -204,7 +204,7 @@ class OverlapScan(Scan):
 
     def put_units(self, first: int, last: int) -> Corpus:
         """Bring the units first .. last - 1 to the device."""
-        features = self.index.features
+        features = self.corpus.features
         post_ptr, post_unit = features.post_ptr, features.post_unit
         if last - first < len(features.row_ptr) - 1:
             post_ptr, post_unit = _cut(post_ptr, post_unit, first, last)
@@ -226,7 +226,7 @@ class OverlapScan(Scan):
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
         """Return the exact scores of records."""
         query_sizes = self.queries.sizes[queries]
-        return self.score_records(record, query_sizes, self.index.features.sizes)
+        return self.score_records(record, query_sizes, self.corpus.features.sizes)
 
 
 @jit

@@ -26,7 +26,8 @@ from numba import cuda
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit, kernel
-from metric_oracle.kernels.topk.cpu import Best, expand, new_best, offer, reset
+from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset
 
 BINS = 2048
 MARGIN = 1.0 + 2.0**-20
@@ -100,14 +101,14 @@ class Scan(ABC):
 
     Attributes
     ----------
-    index : representation with `row_ptr` and `row_id`
+    corpus : named tuple with `row_ptr` and `row_id`
     n_counts : int
         Numbers that a record holds besides query and unit.
     tile : int
         Units that a block counts at a time.
     """
 
-    index: Any
+    corpus: Any
     name: str
     n_counts: int
     tile: int
@@ -136,7 +137,7 @@ class Scan(ABC):
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
         """Return the exact scores of records whose first column counts within `queries`: float64[n]."""
 
-    def find(self, queries: np.ndarray, k: int, device: int, found: Any) -> None:
+    def find(self, queries: np.ndarray, k: int, device: int, answers: Answers) -> None:
         """Write the k best rows of some distinct queries into `found`, by means of the current device.
 
         Raises
@@ -144,13 +145,13 @@ class Scan(ABC):
         DeviceError
             If the device fails, or has no room for one query and a single unit.
         """
-        n_units = len(self.index.row_ptr) - 1
+        n_units = len(self.corpus.row_ptr) - 1
         if n_units == 0 or len(queries) == 0:
             return
         name = f"{self.name} on {device}"
         room = max(_device.free_bytes(), 1.0)
         n_pieces = 1
-        if not _device.is_resident(self.index, name):
+        if not _device.is_resident(self.corpus.row_ptr, name):
             n_pieces = min(max(math.ceil(n_units * self.unit_bytes() / room / (1 - SHARE_OF_QUERIES)), 1), n_units)
         per_query = self.query_bytes() + 4.0 * (BINS + n_units // self.tile + RECORDS * (2 + self.n_counts))
         batch = int(min(max(SHARE_OF_QUERIES * room // per_query, 1), len(queries)))
@@ -160,7 +161,7 @@ class Scan(ABC):
             try:
                 record = np.concatenate([*self._candidates(some, k, n_pieces, name)])
             except _device.NoRoomError as error:
-                _device.forget(self.index, name)
+                _device.forget(self.corpus.row_ptr, name)
                 if batch > 1:
                     batch = (batch + 1) // 2
                 elif n_pieces < n_units:
@@ -172,12 +173,12 @@ class Scan(ABC):
                     )
                     raise _device.DeviceError(msg) from error
                 continue
-            finish(some, record, self.score(some, record), self.index, k, found)
+            finish(some, record, self.score(some, record), self.corpus, k, answers)
             first += len(some)
 
     def _candidates(self, queries: np.ndarray, k: int, n_pieces: int, name: str) -> Iterator[np.ndarray]:
         """Yield the records of units that may be among the k best, int32[n, 2 + C], piece by piece of the corpus."""
-        n_units = len(self.index.row_ptr) - 1
+        n_units = len(self.corpus.row_ptr) - 1
         n = len(queries)
         n_slices = max(min(_device.n_blocks() // n, -(-n_units // (n_pieces * self.tile))), 1)
         on_device = self.put_queries(queries, n_slices)
@@ -187,42 +188,51 @@ class Scan(ABC):
         edges = np.linspace(0, n_units, n_pieces + 1).astype(np.int64).tolist()
         for a, b in pairwise(edges):
             if n_pieces == 1:
-                corpus = _device.resident(self.index, name, lambda: self.put_units(0, n_units))
+                on_gpu = _device.resident(self.corpus.row_ptr, name, lambda: self.put_units(0, n_units))
             else:
-                corpus = self.put_units(a, b)
+                on_gpu = self.put_units(a, b)
             n_tiles = -(-(b - a) // self.tile)
             grid = n, min(n_slices, n_tiles)
             peak = _device.empty((n, n_tiles), np.int32)
             selection = Selection(weight, peak, least, record, _device.filled(1, 0, np.int64))
-            self.run(grid, corpus, on_device, selection, False)
+            self.run(grid, on_gpu, on_device, selection, False)
             threads = _device.LANES * _device.WARPS
             _device.launch(find_least, (-(-n // threads), 1), k, weight, least)
-            self.run(grid, corpus, on_device, selection, True)
+            self.run(grid, on_gpu, on_device, selection, True)
             n_found = int(_device.download(selection.n_records)[0])
             if n_found > record.shape[0]:  # once more, with room for all
                 record = _device.empty((n_found, 2 + self.n_counts), np.int32)
                 selection = selection._replace(record=record, n_records=_device.filled(1, 0, np.int64))
-                self.run(grid, corpus, on_device, selection, True)
+                self.run(grid, on_gpu, on_device, selection, True)
             part = _device.download(record[:n_found]) if n_found else np.empty((0, 2 + self.n_counts), np.int32)
             part[:, 1] += a
             yield part
-            del corpus, peak, selection  # before the next piece needs the room
+            del on_gpu, peak, selection  # before the next piece needs the room
 
 
-def search(make: Callable[[], Scan], queries: np.ndarray, k: int, found: Any) -> None:
+def search(make: Callable[[], Scan], queries: np.ndarray, k: int, answers: Answers) -> None:
     """Let the GPUs share the queries, each with a scan of its own."""
 
     def work(device: int, first: int, last: int) -> None:
-        make().find(queries[first:last], k, device, found)
+        make().find(queries[first:last], k, device, answers)
 
     _device.share("numba", len(queries), work)
 
 
-def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, index: Any, k: int, found: Any) -> None:
-    """Order the scored records of some distinct queries and write their k best rows into `found`."""
+def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: Any, k: int, answers: Answers) -> None:
+    """Order the scored records of some distinct queries and write their k best rows into `answers`."""
     most = int(np.bincount(record[:, 0]).max(initial=0))
     _finish(
-        queries, record, score, index.row_ptr, index.row_id, k, new_best(most), found.rows, found.scores, found.ties
+        queries,
+        record,
+        score,
+        corpus.row_ptr,
+        corpus.row_id,
+        k,
+        new_best(most),
+        answers.rows,
+        answers.scores,
+        answers.ties,
     )
 
 
@@ -243,6 +253,6 @@ def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores
         reset(best)
         for i in order[start[q] : start[q + 1]]:
             if score[i] > 0.0:
-                offer(record[i, 1], score[i], row_ptr, k, best)
+                insert(record[i, 1], score[i], row_ptr, k, best)
         own = queries[q]
         expand(best, row_ptr, row_id, k, rows[own], scores[own], ties[own])

@@ -12,7 +12,6 @@ signature
     ``baseline`` names the kind.
 """
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,17 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import canonical_ids, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.chexbert import EmbeddingIndex
+from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.kernels.chexbert import cpu as cosines
-from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.indexes.inputs import Attachment, Inputs
+from metric_oracle.kernels.cosine import cpu as cosines
+from metric_oracle.metrics import METRICS, Metric, get_metric
+from metric_oracle.retrieval.answers import most_frequent_row
+from metric_oracle.retrieval.checks import encode_queries
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import BLOCK, check_pairs, encode_queries, itself, most_frequent_row, signature
+from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0
@@ -68,7 +71,7 @@ def random(
             msg = f"baseline: {name} must be an int {rule}; got {value!r}. Choose one."
             raise InputError(msg)
     encoded = encode_queries(index, queries, record, settings)
-    scorable = np.sort(index.representation(record).row_id)
+    scorable = np.sort(representation_of(index, record).row_id)
     drawn = np.random.default_rng(seed).integers(len(scorable), size=(draws, len(queries.ids)))
     more = {"seed": int(seed), "draws": int(draws)}
     return _results(index, queries, record, encoded, scorable[drawn.T], text, {"baseline": "random", **more})
@@ -81,7 +84,7 @@ def most_frequent(index: Index, queries: Inputs, metric: str, *, text: bool = Tr
     """
     record = get_metric(metric, "baseline")
     encoded = encode_queries(index, queries, record, settings)
-    row = most_frequent_row(index, index.representation(record).row_id)
+    row = most_frequent_row(index, representation_of(index, record).row_id)
     rows = np.full((len(queries.ids), 1), row)
     return _results(index, queries, record, encoded, rows, text, {"baseline": "most-frequent"})
 
@@ -94,8 +97,8 @@ def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, *
     """
     record = get_metric(metric, "baseline")
     encoded = encode_queries(index, queries, record, settings)
-    score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-    found = [score(itself(encoded)(q), encoded.item(q), **record.options) for q in range(int(encoded.which.max()) + 1)]
+    score = load_reference(record)
+    found = [score(encoded.own(q), encoded.item(q)) for q in range(int(encoded.which.max()) + 1)]
     scores = np.array([value for value, _ in found])[encoded.which]
     components = {name: np.array([parts[name] for _, parts in found])[encoded.which] for name in found[0][1]}
     chosen = {
@@ -105,7 +108,8 @@ def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, *
         "text": pa.array(queries.texts, pa.large_string()),
     }
     table = _table(queries, 1, chosen, scores, components, text)
-    return Results(table, _signature(index, record, encoded, 1, {"baseline": "identity"}))
+    more = {"baseline": "identity", "references": digest(queries)}
+    return Results(table, _signature(index, record, encoded, 1, more))
 
 
 def nearest(
@@ -133,7 +137,7 @@ def nearest(
     """
     record = get_metric(metric, "baseline")
     encoded = encode_queries(index, queries, record, settings)
-    representation = index.representation(record)
+    representation = representation_of(index, record)
     corpus_ids = index.reports["study_id"].to_pylist()
     of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
     is_scorable = np.zeros(len(of_row), bool)
@@ -160,7 +164,7 @@ def nearest(
             "Encode both with one model."
         )
         raise InputError(msg)
-    space = EmbeddingIndex.build("", _of_vectors(corpus_vectors, of_row), (), of_row)
+    space = EmbeddingIndex.build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
     asked = space.encode(_of_vectors(query_vectors, of_query))
     rows = _nearest_rows(space, asked)[asked.which]
     more = {"baseline": "nearest", "rows_with_vectors": len(space.row_id)}
@@ -184,7 +188,7 @@ def _places(ids: list[str], vectors: Vectors, name: str) -> np.ndarray:
 
 
 def _of_vectors(vectors: Vectors, places: np.ndarray) -> Inputs:
-    return Inputs([], [], embeddings=vectors.values, embedding_of_row=places)
+    return Inputs([], [], {"chexbert": Attachment(vectors.values, places)})
 
 
 def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
@@ -193,14 +197,16 @@ def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
     A matrix product finds whatever may have it; their cosines are summed in index order, so that equal vectors tie.
     """
     lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a unit
-    error = cosines.all_error(space, asked)
+    kernel, record = cosines.Backend(), METRICS["chexbert"]
+    corpus = space.corpus(record, asked)
+    error = kernel.score_error(corpus, asked.batch)
     rows = np.empty(len(asked.vectors), np.int64)
     for first in range(0, len(rows), BLOCK):
         some = range(first, min(first + BLOCK, len(rows)))
-        for q, screened in zip(some, cosines.score_all(space, asked, some), strict=True):
+        for q, screened in zip(some, kernel.score_all(corpus, asked.batch, some), strict=True):
             finalists = np.flatnonzero(screened >= screened.max() - 4 * error)
             exact = np.empty(len(finalists))
-            cosines.score_units(finalists, asked.vectors[q], space.vectors, exact)
+            cosines.score_documents(finalists, asked.vectors[q], space.vectors, exact)
             rows[q] = lowest[finalists[exact == exact.max()]].min()
     return rows
 
@@ -209,15 +215,15 @@ def _results(
     index: Index, queries: Inputs, record: Metric, encoded: Any, rows: np.ndarray, text: bool, more: dict[str, Any]
 ) -> Results:
     """Score the chosen rows, int64[Q, k], each distinct pair once, and lay them out."""
-    representation = index.representation(record)
+    representation = representation_of(index, record)
     k = rows.shape[1]
     flat = rows.ravel()
     n_units = len(representation.row_ptr) - 1
     pair = np.repeat(encoded.which, k) * n_units + representation.unit_of_row[flat]
     distinct, place = np.unique(pair, return_inverse=True)
     query, unit = np.divmod(distinct, n_units)
-    kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
-    scores, components = kernel.score_pairs(representation, encoded, query, unit, **record.options)
+    corpus = representation.corpus(record, encoded)
+    scores, components = load_kernel(record, "cpu").score_pairs(corpus, encoded.batch, query, unit)
     check_pairs(record, representation, encoded, query, unit, scores, components)
     taken = pa.array(flat)
     chosen = {
@@ -229,7 +235,7 @@ def _results(
         chosen["text"] = index.reports["text"].take(taken)
     components = {name: values[place] for name, values in components.items()}
     table = _table(queries, k, chosen, scores[place], components, text)
-    return Results(table, _signature(index, record, encoded, k, more))
+    return Results(table, _signature(index, record, encoded, k, {**more, "references": digest(queries)}))
 
 
 def _table(
@@ -256,4 +262,4 @@ def _signature(index: Index, record: Metric, encoded: Any, k: int, more: dict[st
     """Return what reproduces the result; an oracle's entries that say nothing here are left out."""
     entries = signature(index, record, "cpu", k)
     del entries["ties"]
-    return {**entries, **getattr(encoded, "settings", {}), **more}
+    return {**entries, **encoded.settings, **more}

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +15,12 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels._distribution import BINS, new_room, summarise
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.checks import encode_queries
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import BLOCK, encode_queries, n_threads, run_blocks, signature
+from metric_oracle.retrieval.search import signature
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY, MOST_BINS = 128, 1024
@@ -103,14 +106,15 @@ def expectation(
         msg = f"expectation: bins must be an int from 2 to {MOST_BINS}; got {bins!r}. Choose one."
         raise InputError(msg)
     encoded = encode_queries(index, queries, record, settings)
-    representation = index.representation(record)
+    representation = representation_of(index, record)
     rows = np.diff(representation.row_ptr)
     n_rows = len(representation.row_id)
     ranks = np.array([max(math.ceil(n_rows * p), 1) for p in quantiles], np.int64)
     times = np.bincount(encoded.which)  # queries of each distinct one
     found = np.empty((len(times), 4 + len(ranks)))
-    kernel = import_module(f"metric_oracle.kernels.{record.kernel}.cpu")
-    size = getattr(kernel, "SCORED_AT_ONCE", BLOCK)
+    kernel = load_kernel(record, "cpu")
+    corpus, batch = representation.corpus(record, encoded), encoded.batch
+    size = kernel.capabilities.queries_at_once
     idle: list[Any] = []
     histograms: list[_Bins] = []
 
@@ -118,7 +122,7 @@ def expectation(
         last = min(first + size, len(times))
         room = idle.pop() if idle else new_room(len(rows))
         of_block: list[_Bins] = []
-        scores_of = kernel.score_all(representation, encoded, range(first, last), **record.options)
+        scores_of = kernel.score_all(corpus, batch, range(first, last))
         for q, scores in zip(range(first, last), scores_of, strict=True):
             exponent, lowest, n = summarise(scores, rows, ranks, room, found[q])
             of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
@@ -147,9 +151,9 @@ def expectation(
         "baseline": "expectation",
         "quantiles": [float(p) for p in quantiles],
         "quantile_method": "inverted_cdf",
-        "error": kernel.all_error(representation, encoded, **record.options) if hasattr(kernel, "all_error") else 0.0,
+        "error": kernel.score_error(corpus, batch),
     }
-    return Expectation(table, edges, counts, {**entries, **getattr(encoded, "settings", {}), **described})
+    return Expectation(table, edges, counts, {**entries, **encoded.settings, **described})
 
 
 def _quantile_names(quantiles: Sequence[float]) -> list[str]:

@@ -1,12 +1,10 @@
 """Scores of aligned pairs: each query with the corpus row that it was given, and reports with a model's predictions."""
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,30 +15,24 @@ import pyarrow as pa
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.index import REPRESENTATIONS, Index, build_index
+from metric_oracle.indexes.index import Index, build_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_archive, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.kernels.composite.score import composite
-from metric_oracle.metrics import METRICS, Metric, Term, get_metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.retrieval.checks import check_queries
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Scores
-from metric_oracle.retrieval.search import candidates, check_queries, subset
+from metric_oracle.retrieval.search import digest
 
-# Scored where nothing is asked for: the paper's, then one of each further kind. The rest are forms and parts of these.
-DEFAULT_METRICS = (
-    "bleu-2", "bertscore", "chexbert", "radgraph", "radcliq", "radcliq:v0", "bleu-4", "rouge-l", "radgraph:rg_e",
-    "radgraph:rg_er", "radgraph:rg_er-bar", "chexbert:labels",
-)  # fmt: skip
+DEFAULT_METRICS = shown_in("score")
 # What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.
 _EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
-_MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
-# What both sides need, by representation.
-_OPTIONS = {
-    "radgraph": "--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
-    "chexbert": "--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
-    "labels": "--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert chexbert.pth",
-    "bertscore": "--encoder NAME|FOLDER",
-}
+MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
+# What of the settings of a search the signature of a metric records.
+SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
 
@@ -105,10 +97,10 @@ def score_rows(
         )
         raise InputError(msg)
     records = _chosen(index, queries, metrics)
-    parts = [METRICS[part] for record in records for part in _terms(record)]
-    single = list(dict.fromkeys(record.name for record in (*records, *parts) if not _terms(record)))
+    parts = [METRICS[part] for record in records for part in record.terms]
+    single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
     settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
-    if settings and not any("bertscore" in record.representations for record in records):
+    if settings and not any(set(settings) <= set(record.settings) for record in records):
         msg = (
             f"score: {', '.join(settings)} must be left out without BERTScore among the metrics; got a value. Drop it."
         )
@@ -121,13 +113,13 @@ def score_rows(
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, pairs)
     for record in records:
-        if _terms(record):
+        if record.terms:
             pairs[record.name] = _compose(record, pairs)
     signature = {
         "kind": "scores",
         "system": system,
         "metrics": {record.name: _signature(record, index, used) for record in records},
-        "references": _digest(queries),
+        "references": digest(queries),
         "n": n,
         "version": version("metric-oracle"),
     }
@@ -157,20 +149,15 @@ def _chosen(index: Index, queries: Inputs, metrics: Sequence[str] | None) -> lis
     return [
         METRICS[name]
         for name in DEFAULT_METRICS
-        if name in held and all(_has(queries, kind) for kind in METRICS[name].representations)
+        if name in held and all(_places(queries, kind) is not None for kind in METRICS[name].representations)
     ]
 
 
 def _places(inputs: Inputs, kind: str) -> np.ndarray | None:
     """Return the place of each report's graph, embedding or label; what is made from the texts has none."""
-    needs = REPRESENTATIONS[kind].needs
-    if needs is None or needs[1] is None:
+    if REPRESENTATIONS[kind].source != "attachment":
         return np.zeros(len(inputs.ids), np.int64)
-    return getattr(inputs, needs[1])
-
-
-def _has(inputs: Inputs, kind: str) -> bool:
-    return _places(inputs, kind) is not None
+    return inputs.attached[kind].of_row if kind in inputs.attached else None
 
 
 def _score_kind(
@@ -183,17 +170,17 @@ def _score_kind(
 ) -> dict[str, Any]:
     """Add the pairs under the metrics of one representation; return the settings that the signature records."""
     kind = records[0].representations[0]
-    representation = index.representation(records[0])
+    representation = representation_of(index, records[0])
     places = _places(queries, kind)
     complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
-    some = subset(queries, complete)
+    some = queries.take(complete)
     which = np.full(len(queries.ids), -1, np.int64)
     encoded = None
     if len(complete):
         check_queries(some, records[0], index)
-        encoded = representation.encode(some, **({**settings, "wordless": True} if kind == "bertscore" else {}))
+        of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].source == "encoder" else {}
+        encoded = representation.encode(some, **of_kind)
         which[complete] = encoded.which
-    candidate = candidates(representation, encoded)
     unit_of_row = np.full(index.n_reports, -1, np.int64)
     unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
     empty = _EMPTY.get(kind)
@@ -208,13 +195,13 @@ def _score_kind(
             found.append(nothing)
             continue
         if (q, unit) not in scored:
-            a = empty if unit < 0 else candidate(unit)
+            a = empty if unit < 0 else representation.candidate(unit, encoded)
             b = empty if q < 0 or encoded is None else encoded.item(q)
             scored[q, unit] = _scores(records, a, b)
         found.append(scored[q, unit])
     for place, record in enumerate(records):
         pairs[record.name] = [values[place] for values in found]
-    return getattr(encoded, "settings", {})
+    return {} if encoded is None else encoded.settings
 
 
 def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair]:
@@ -227,14 +214,13 @@ def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair
             part = ("precision", "recall", "f1")[int(str(record.options["part"]))]
             found.append((components[part], components))
         else:
-            score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-            found.append(score(candidate, reference, **record.options))
+            found.append(load_reference(record)(candidate, reference))
     return found
 
 
 def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
     """Return a composite of pairs from the scores of its parts; null where one is."""
-    terms = _terms(record)
+    terms = record.terms
     found: list[_Pair] = []
     for values in zip(*(pairs[part] for part in terms), strict=True):
         by_part = {part: pair[0] for part, pair in zip(terms, values, strict=True) if pair is not None}
@@ -245,36 +231,23 @@ def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
     return found
 
 
-def _terms(record: Metric) -> Mapping[str, Term]:
-    """Return the parts of a composite, none of another metric."""
-    return record.options.get("terms", {})  # type: ignore[return-value]
-
-
 def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
     """Return what reproduces the scores of a metric, whatever system was scored."""
     content = index.content["representations"]
     made = {
-        kind: {name: content[kind][name] for name in _MADE if content[kind].get(name) is not None}
+        kind: {name: content[kind][name] for name in MADE if content[kind].get(name) is not None}
         for kind in record.representations
     }
-    settings = used.get("bertscore" if "bertscore" in record.representations else record.representation, {})
+    settings = used.get(record.representation, {})
+    for kind in record.representations:
+        settings = settings | used.get(kind, {})
     return {
         "options": record.recorded,
         "source": record.source,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
-        **{name: settings[name] for name in ("idf", "rescaled", "truncated_queries", "prevalence") if name in settings},
+        **{name: settings[name] for name in SETTINGS if name in settings},
     }
-
-
-def _digest(queries: Inputs) -> str:
-    """Return the SHA-256 over the sorted ids and texts."""
-    hasher = hashlib.sha256()
-    for strings in sorted(zip(queries.ids, queries.texts, strict=True)):
-        for string in strings:
-            raw = string.encode("utf-8", "surrogatepass")
-            hasher.update(b"%d:" % len(raw) + raw)
-    return hasher.hexdigest()
 
 
 # References and predictions
@@ -368,13 +341,18 @@ def _check_files(
 ) -> None:  # fmt: skip
     """Raise unless both sides have what the metrics read."""
     models = _models(files)
-    given = {"ngrams", "words"} | ({"bertscore"} if encoding is not None else set())
-    for name in ("radgraph", "chexbert", "labels"):
+    given = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
+    if encoding is not None:
+        given |= {kind for kind, record in REPRESENTATIONS.items() if record.source == "encoder"}
+    for name in (kind for kind, record in REPRESENTATIONS.items() if record.source == "attachment"):
         sides = [name in files, name in predicted_files or name in models]
         if any(sides) and not all(sides):
             lacking = "references" if sides[1] else "predictions"
-            what = REPRESENTATIONS[name].plural
-            msg = f"score: {what} must be given for both sides; got none for the {lacking}. Add {_OPTIONS[name]}."
+            needs = REPRESENTATIONS[name]
+            msg = (
+                f"score: {needs.plural} must be given for both sides; got none for the {lacking}. "
+                f"Add {needs.both_sides}."
+            )
             raise InputError(msg)
         given |= {name} if all(sides) else set()
     if "chexbert" in models and uncertain is not None:
@@ -385,21 +363,16 @@ def _check_files(
             if kind not in given:
                 msg = (
                     f"score: {REPRESENTATIONS[kind].plural} of both sides must be given for metric {record.name!r}; "
-                    f"got none. Add {_OPTIONS[kind]}."
+                    f"got none. Add {REPRESENTATIONS[kind].both_sides}."
                 )
                 raise InputError(msg)
 
 
 def _with_models(loaded: Inputs, both: Inputs, side: slice) -> Inputs:
     """Add to one side what models made for both."""
-    added: dict[str, Any] = {"made_by": {**both.made_by, **loaded.made_by}}
-    for kind in ("radgraph", "chexbert", "labels"):
-        values, of_row = REPRESENTATIONS[kind].needs or ("", None)
-        if of_row is not None and getattr(loaded, values) is None and getattr(both, values) is not None:
-            added |= {values: getattr(both, values), of_row: getattr(both, of_row)[side]}
-            if kind == "labels":
-                added["uncertain"] = both.uncertain
-    return replace(loaded, **added)
+    places = np.arange(len(both.ids))[side]
+    made = {kind: attachment.take(places) for kind, attachment in both.attached.items()}
+    return replace(loaded, attached={**made, **loaded.attached})
 
 
 def _join(

@@ -3,20 +3,25 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.errors import InputError
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
 SIGNATURE = b"metric_oracle.signature"
 ENDINGS = (".parquet", ".csv", ".jsonl")
+# What only the signature file beside a CSV file has: the table's checksum, and between the renames of a write the
+# signature that is being replaced.
+_TABLE, _REPLACES = "table_sha256", "replaces"
 # Types of the columns as read back; CSV does not say them.
 _KINDS = {
     "query_id": pa.large_string(),
@@ -45,13 +50,25 @@ PUBLISHED_NAMES = {
 
 def check_out(
     path: Path,
-    inputs: Sequence[Path] = (),
+    inputs: Sequence[str | Path | None] = (),
     *,
     function: str = "retrieve",
     argument: str = "out",
     endings: Sequence[str] = ENDINGS,
 ) -> None:
-    """Raise unless a result can be written there without harm to the `inputs`, before the work is done."""
+    """Raise unless a result can be written there without harm to the `inputs`, before the work is done.
+
+    Parameters
+    ----------
+    path : Path
+    inputs : sequence of path or None
+        Everything that the command was given, whatever it is: words and None are no files and harm nothing. The
+        signature file of an input counts as one, and the one that a CSV result gets as a result.
+    function, argument : str
+        For error lines.
+    endings : sequence of str
+        What `path` may end with.
+    """
     if path.suffix.lower() not in endings:
         named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         step = "Name one of these formats" if len(endings) > 1 else "Name such a file"
@@ -63,13 +80,29 @@ def check_out(
     if path.is_dir():
         msg = f"{function}: {argument} must be a file; got the folder {path}. Name a file in it."
         raise InputError(msg)
-    for given in inputs:
-        if path.exists() and given.exists() and path.samefile(given):
+    outputs = [path, _signature_path(path)] if path.suffix.lower() == ".csv" else [path]
+    for out in outputs:
+        for given in [Path(given) for given in inputs if given]:
+            if _is_same(out, given) or _is_same(out, _signature_path(given)):
+                msg = (
+                    f"{function}: {argument} must be another file than the inputs; got {path}, which is one"
+                    f"{'' if out == path else f' by its signature file {out}'}. Name another file."
+                )
+                raise InputError(msg)
+        if out.is_symlink() or (out.exists() and not out.is_file()):
             msg = (
-                f"{function}: {argument} must be another file than the inputs; got {path}, which is one. "
+                f"{function}: {argument} must be a new name or a regular file; got {out}, a link, pipe or device. "
                 "Name another file."
             )
             raise InputError(msg)
+
+
+def _signature_path(path: Path) -> Path:
+    return path.with_name(path.name + ".signature.json")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 @dataclass(frozen=True)
@@ -96,8 +129,8 @@ class Results:
     def write(self, path: str | Path, *, function: str = "retrieve") -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into the file's metadata.
 
-        CSV has no metadata: its signature lies beside it as ``<path>.signature.json``. JSON Lines begins with a record
-        ``{"signature": {...}}``.
+        CSV has no metadata: its signature lies beside it as ``<path>.signature.json``, with the checksum of the table
+        as ``table_sha256``. JSON Lines begins with a record ``{"signature": {...}}``.
         """
         _write(Path(path), self.table, self.signature, function)
 
@@ -151,16 +184,22 @@ class Scores:
 
 @contextmanager
 def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
-    """Yield files beside some paths; they take their places, `path` last, once all are written.
+    """Yield files beside some paths; they take their places, `path` last, once all are written and on the disk.
 
-    Old files stay until then, and stay if anything fails.
+    Old files stay until then, and stay if anything fails. What a killed process left beside a path is removed.
     """
     places = (path, *more)
     besides = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in places]
     try:
-        yield besides
-        for beside, place in zip(besides[::-1], places[::-1], strict=True):
-            beside.replace(place)
+        with ExitStack() as stack:
+            for place in places:
+                remove_leftovers(place, f".{place.name}.", ".tmp")
+            files = [stack.enter_context(held(beside)) for beside in besides]
+            yield besides
+            for file in files:
+                os.fsync(file)
+            for beside, place in zip(besides[::-1], places[::-1], strict=True):
+                beside.replace(place)
     except OSError as error:
         msg = (
             f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
@@ -176,21 +215,67 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str
     """Write a table and its signature."""
     check_out(path, function=function)
     ending = path.suffix.lower()
-    signature_paths = [path.with_name(path.name + ".signature.json")] if ending == ".csv" else []
-    with replacing(function, path, *signature_paths) as (beside, *signatures_beside):
-        with beside.open("wb") as file:
-            if ending == ".parquet":
-                from pyarrow import parquet
+    if ending == ".csv":
+        from pyarrow import csv
 
-                parquet.write_table(table.replace_schema_metadata({SIGNATURE: json.dumps(signature)}), file)
-            elif ending == ".csv":
-                from pyarrow import csv
+        with replacing_csv(function, path, signature) as beside, beside.open("wb") as file:
+            csv.write_csv(table, file)
+        return
+    with replacing(function, path) as (beside,), beside.open("wb") as file:
+        if ending == ".parquet":
+            from pyarrow import parquet
 
-                csv.write_csv(table, file)
-            else:
-                file.writelines(f"{line}\n".encode() for line in _json_lines(table, signature))
-        for signature_beside in signatures_beside:
-            signature_beside.write_text(json.dumps(signature, indent=2) + "\n", encoding="utf-8")
+            parquet.write_table(table.replace_schema_metadata({SIGNATURE: json.dumps(signature)}), file)
+        else:
+            file.writelines(f"{line}\n".encode() for line in _json_lines(table, signature))
+
+
+@contextmanager
+def replacing_csv(function: str, path: Path, signature: dict[str, Any]) -> Iterator[Path]:
+    """Yield a file beside `path` for a table; it takes its place with a signature that knows it by its checksum.
+
+    Two files cannot be renamed at once. The signature goes first and holds the one that it replaces, so that after a
+    kill between the renames the old table still has its signature.
+    """
+    beside_path = _signature_path(path)
+    replaced = None
+    if path.is_file():
+        with suppress(OSError, ValueError):
+            replaced = _matching(_read_signature(beside_path), _checksum(path))
+    with replacing(function, path, beside_path) as (beside, signature_beside):
+        yield beside
+        record = {**signature, _TABLE: _checksum(beside)}
+        transient = record if replaced is None else {**record, _REPLACES: replaced}
+        signature_beside.write_text(json.dumps(transient, indent=2) + "\n", encoding="utf-8")
+    if replaced is not None:
+        with suppress(InputError), replacing(function, beside_path) as (signature_beside,):
+            signature_beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _read_signature(path: Path) -> dict[str, Any]:
+    """Read the file beside a CSV file; what is no signature raises a ValueError or OSError."""
+    if not path.is_file():
+        raise FileNotFoundError
+    signature = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(signature, dict):
+        raise ValueError
+    return signature
+
+
+def _matching(record: dict[str, Any], checksum: str) -> dict[str, Any] | None:
+    """Return the signature of a table with that checksum, itself or the one that it replaces; None: of neither.
+
+    Files of version 0.1 have no checksum, and are taken at their word.
+    """
+    for known in (record, record.get(_REPLACES)):
+        if isinstance(known, dict) and known.get(_TABLE, checksum) == checksum:
+            return {**{name: value for name, value in known.items() if name != _REPLACES}, _TABLE: checksum}
+    return None
 
 
 def _json_lines(table: pa.Table, signature: dict[str, Any]) -> Iterator[str]:
@@ -261,18 +346,27 @@ def _read(
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
 
-            with path.open("rb") as file:
-                table = parquet.read_table(file)
+            # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
+            table = parquet.ParquetFile(str(path)).read()
             signature = json.loads((table.schema.metadata or {})[SIGNATURE])
         elif path.suffix.lower() == ".csv":
             from pyarrow import csv
 
-            options = csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=False)
+            options = csv.ConvertOptions(
+                column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=False
+            )
             raw = path.read_bytes()
             # One block, so that no report is too long.
             reading = csv.ReadOptions(block_size=min(len(raw) + 1, 1 << 30))
             table = csv.read_csv(pa.BufferReader(raw), reading, csv.ParseOptions(newlines_in_values=True), options)
-            signature = json.loads(path.with_name(path.name + ".signature.json").read_text(encoding="utf-8"))
+            signature = _matching(_read_signature(_signature_path(path)), sha256(raw).hexdigest())
+            if signature is None:
+                msg = (
+                    f"{function}: {argument} must be the table that its signature was written for; got {path}, "
+                    f"altered or of another time than {_signature_path(path).name}. Write both again."
+                )
+                raise InputError(msg)
+            del signature[_TABLE]
         else:
             # Not splitlines: a JSON string may hold U+2028 as it is.
             records = [json.loads(line) for line in path.read_bytes().decode().removesuffix("\n").split("\n")]
@@ -281,7 +375,7 @@ def _read(
         if not isinstance(signature, dict):
             raise ValueError
         table = checked(table, signature)
-    except PermissionError:
+    except (PermissionError, InputError):
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
         msg = (

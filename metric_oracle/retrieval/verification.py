@@ -1,7 +1,5 @@
 """Check a result file: every pair scored again by the reference, a sample of queries searched by brute force."""
 
-from importlib import import_module
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,9 +9,13 @@ from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite import metric_of
+from metric_oracle.retrieval.baselines import KINDS
+from metric_oracle.retrieval.checks import check_queries
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.composite.weights import metric_of
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import candidates, check_queries, itself, retrieve, subset
+from metric_oracle.retrieval.search import retrieve
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -45,6 +47,10 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         msg = f"verify: k in the signature must be an int of at least 1; got {k!r}. Retrieve again."
         raise InputError(msg)
+    baseline = signature.get("baseline")
+    if baseline is not None and baseline not in tuple(KINDS):
+        msg = f"verify: baseline in the signature must be one of {', '.join(KINDS)}; got {baseline!r}. Retrieve again."
+        raise InputError(msg)
     for name, value in (("sample", sample), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             msg = f"verify: {name} must be an int of at least 0; got {value!r}. Choose one."
@@ -70,21 +76,19 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
         raise InputError(msg)
     check_queries(queries, record, index)
 
-    representation = index.representation(record)
+    representation = representation_of(index, record)
     unit_of_row = representation.unit_of_row
     settings = {name: signature[_SETTINGS[name]] for name in record.settings if _SETTINGS[name] in signature}
     encoded = representation.encode(queries, **settings)
-    candidate = candidates(representation, encoded)
-    score = import_module(f"metric_oracle.kernels.{record.kernel}.reference").score
-    baseline = signature.get("baseline")
+    score = load_reference(record)
     for query, row, value in zip(columns["query_id"], columns["row"], columns["score"], strict=True):
         unit = int(unit_of_row[row]) if 0 <= row < len(unit_of_row) else -1
         asked = encoded.item(int(encoded.which[position[query]]))
         again = None
         if baseline == "identity" and row == -1:
-            again = score(itself(encoded)(int(encoded.which[position[query]])), asked, **record.options)[0]
+            again = score(encoded.own(int(encoded.which[position[query]])), asked)[0]
         elif unit >= 0:
-            again = score(candidate(unit), asked, **record.options)[0]
+            again = score(representation.candidate(unit, encoded), asked)[0]
         if again != value:
             msg = (
                 f"verify: the score of query {shown_names([query])} and row {row} must be {again!r}; got {value!r}. "
@@ -113,7 +117,7 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     for query, listed in answers.items():
         listed.sort()
         if baseline is not None:
-            if [rank for rank, *_ in listed] != list(range(1, k + 1)):
+            if len(listed) != k or [rank for rank, *_ in listed] != list(range(1, k + 1)):
                 msg = (
                     f"verify: the answers of query {shown_names([query])} must have the ranks 1 to {k}; got others. "
                     "The results were cut or altered: make them again."
@@ -129,11 +133,12 @@ def verify(index: Index, results: Results, queries: Inputs, *, sample: int = 20,
     if baseline is not None:
         return {"pairs": len(columns["row"]), "queries": 0}
     if settings.get("idf") == "tests":  # the weights are those of all tests, not of a sample
-        of_states = encoded.parts["bertscore"] if record.reads else encoded
-        settings["idf"] = of_states.corpus.weight_of_id
+        corpus = representation.corpus(record, encoded)
+        states = corpus.parts["bertscore"] if record.terms else corpus
+        settings["idf"] = states.weight_of_id
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[:sample])
     if len(chosen):
-        table = retrieve(index, subset(queries, chosen), record, k=k, backend="reference", text=False, **settings).table
+        table = retrieve(index, queries.take(chosen), record, k=k, backend="reference", text=False, **settings).table
         expected = list(zip(*(table[name].to_pylist() for name in _ANSWER), strict=True))
         for n, query in enumerate(queries.ids[i] for i in chosen):
             if answers[query] != expected[n * k : (n + 1) * k]:
@@ -150,4 +155,4 @@ def _is_ranked(answers: list[tuple], k: int, higher_is_better: bool) -> bool:
     ranks, rows, scores, _, fallback = zip(*answers, strict=True)
     order = [(-score if higher_is_better else score, row) for score, row in zip(scores, rows, strict=True)]
     order = order[1:] if fallback[0] else order
-    return ranks == tuple(range(1, k + 1)) and len(set(rows)) == k and order == sorted(order)
+    return len(ranks) == k and ranks == tuple(range(1, k + 1)) and len(set(rows)) == k and order == sorted(order)

@@ -338,7 +338,7 @@ def test_columns_that_are_not_clear(write):
             )
     fails(
         r"path must hold at least one report to keep; got none in .* \(2 rows, 0 duplicate, 2 missing, .*\)",
-        write("p.csv", "study_id,report\n1,\n2,\n"),
+        write("p.json", '{"1": null, "2": NaN}'),
     )
 
 

@@ -1,10 +1,13 @@
 import gzip
 import json
+import os
 import zipfile
 from collections import Counter
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.tables import read_table
@@ -63,7 +66,7 @@ def test_csv_keeps_words_that_look_missing_newlines_and_quotes(tmp_path):
     )
     reports = read_reports(path)
     assert pairs(reports) == {"a": "NA", "b": "None", "c": "null", "d": "nan", "e": 'One\nline, "two"', "f": '5" tube'}
-    assert reports.states["missing"] == ["g", "h"]
+    assert reports.states == {"missing": ["g"], "empty": ["h"], "tokenless": []}
     assert reports.source == "CXR-Report-Metric CSV, id study_id, column report, 6 of 8 rows"
 
 
@@ -129,6 +132,13 @@ def test_states_and_keep_empty(tmp_path):
 def test_ids_stay_strings(tmp_path):
     mixed = write(tmp_path, "a.csv", "id,report\n007,A.\nx12.0,B.\n12.0,C.\n")
     assert read_reports(mixed).ids == ["007", "x12.0", "12.0"]
+    other = write(tmp_path, "d.csv", "id,report\ns12345678,A.\n12345678.0,B.\n")
+    assert read_reports(other).ids == ["s12345678", "12345678.0"]
+    truth = write(tmp_path, "e.json", '[{"id": "true", "text": "A."}, {"id": true, "text": "B."}]')
+    with pytest.raises(
+        InputError, match=r"'id' in .*e\.json must have a text or number as id in every row; got none in"
+    ):
+        read_reports(truth)
     numbers = write(tmp_path, "b.csv", "id,report\n007,A.\n12.0,B.\n40414267.0,C.\n")
     assert read_reports(numbers).ids == ["007", "12", "40414267"]
     mimic = write(tmp_path, "c.csv", "id,report\ns50414267,A.\n50414268.0,B.\np10/p10000032/s50414269.txt,C.\n")
@@ -147,6 +157,22 @@ def test_section_decides_between_columns(tmp_path):
     assert read_reports(path).texts == ["I."]
     assert read_reports(path, section="findings").texts == ["F."]
     assert read_reports(path, text_column="report").texts == ["R."]
+
+
+def test_annotations_of_r2gen_for_mimic_cxr(tmp_path):
+    """Its `id` is the image, and one study has several."""
+    items = [
+        {"id": image, "study_id": study, "subject_id": 1, "report": text, "image_path": [f"{image}.jpg"]}
+        for image, study, text in (("d1", 50000001, "A."), ("d2", 50000001, "A."), ("d3", 50000002, "B."))
+    ]
+    path = write(tmp_path, "annotation.json", json.dumps({"train": items[2:], "test": items[:2]}))
+    assert pairs(read_reports(path)) == {"50000001": "A.", "50000002": "B."}
+    assert pairs(read_reports(path, split="test")) == {"50000001": "A."}
+
+
+def test_results_of_a_search_are_read(tmp_path):
+    path = write(tmp_path, "r.csv", "query_id,rank,row,candidate_id,score,text\ns50000001,1,3,x,0.5,A.\n")
+    assert pairs(read_reports(path)) == {"50000001": "A."}
 
 
 def test_id_column_can_be_named(tmp_path):
@@ -198,6 +224,49 @@ def test_chexpert_plus_takes_the_first_image_of_a_study(tmp_path):
     assert read_reports(path, split="valid").ids == ["patient3_study1"]
     assert read_reports(path, split="train").counts["other_split"] == 1
     assert read_reports(path, section="findings").counts["missing"] == 1
+
+
+# Files that are none
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.json", "a.jsonl", "a.zip"])
+def test_a_pipe_is_refused_at_once(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    match = (
+        rf"^read_reports: path must be a regular file; got the pipe or device {tmp_path / name}\. Write it to a file"
+    )
+    with pytest.raises(InputError, match=match):
+        read_reports(tmp_path / name)
+    with pytest.raises(InputError, match="split_file must be a regular file"):
+        read_reports(good(tmp_path), split="test", split_file=tmp_path / name)
+
+
+def test_a_pipe_among_report_files_is_refused_at_once(tmp_path):
+    make_folder(tmp_path)
+    os.mkfifo(tmp_path / "files/p10/p10000032/s50000009.txt")
+    with pytest.raises(InputError, match=r"^read_reports: report files must be regular files; got .*s50000009\.txt"):
+        read_reports(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.json", "a.jsonl"])
+@pytest.mark.parametrize("content", ["\ufeff", "\ufeff\r\n", "\ufeff \n\n"])
+def test_a_byte_order_mark_is_no_content(tmp_path, name, content):
+    with pytest.raises(InputError, match=r"^read_reports: path must be a file with content; got an empty file, "):
+        read_reports(write(tmp_path, name, content))
+
+
+def test_parquet_of_times_out_of_range(tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = pa.array(["A.", "B."])
+    for column in (
+        pa.array([2**62, 0], pa.timestamp("us")),
+        pa.array([2**30, 0], pa.date32()),
+        pa.array([0, 1], pa.timestamp("us", "Nowhere/At_all")),
+    ):
+        for names in (["id", "text"], ["text", "id"]):
+            parquet.write_table(pa.table([column, texts], names), path)
+            with pytest.raises(InputError, match=rf"column '{names[0]}' of {path} must hold text( or numbers)?; got"):
+                read_reports(path)
 
 
 # MIMIC-CXR report files
@@ -261,6 +330,15 @@ def test_zip_with_a_damaged_member_names_it(tmp_path):
         read_reports(path)
 
 
+def test_zip_with_two_members_of_one_name(tmp_path):
+    path = make_zip(tmp_path)
+    name = next(iter(MIMIC))
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr(name, " IMPRESSION: Other.\n")
+    with pytest.raises(InputError, match=rf"members of {path} must have different names; got two called {name}"):
+        read_reports(path)
+
+
 def test_cut_zip_is_refused(tmp_path):
     path = make_zip(tmp_path)
     path.write_bytes(path.read_bytes()[:100])
@@ -298,7 +376,7 @@ def good(folder):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"section": "history"}, "section must be one of impression, findings; got 'history'"),
+        ({"section": "history"}, r"section must be one of impression, findings, findings\+impression; got 'history'"),
         ({"profile": "ifcc"}, "profile must be one of yu2023, mit; got 'ifcc'"),
         ({"split_file": "x.csv"}, "split must be given with split_file"),
         ({"split": "test", "split_file": "absent.csv"}, "split_file must be an existing file; got absent.csv"),

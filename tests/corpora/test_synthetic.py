@@ -8,6 +8,7 @@ import pytest
 
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.synthetic import MODELS, SyntheticReport, synthesize, write_synthetic
+from metric_oracle.corpora.unfinished import held
 from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.errors import InputError
 
@@ -282,3 +283,23 @@ def test_models_answer_the_tests_better_or_worse(tmp_path):
         shared.append(sum(a == b for a, b in zip(written.texts, tests.texts, strict=True)))
     assert shared == sorted(shared, reverse=True)
     assert len(set(shared)) == 3
+
+
+def test_folders_of_killed_writers_go(tmp_path):
+    dead, alive, of_another = (tmp_path / name for name in (".c.unfinished-1", ".c.unfinished-2", ".d.unfinished-1"))
+    for folder in (dead, alive, of_another):
+        folder.mkdir()
+        (folder / "train.csv").write_text("half")
+    with held(alive):
+        write_synthetic(tmp_path / "c", 3, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, of_another.name, "c"]
+    assert (alive / "train.csv").read_text() == "half"
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path):
+    def fail(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_synthetic(tmp_path / "c", 3, 2, progress=fail)
+    assert not list(tmp_path.iterdir())

@@ -1,11 +1,13 @@
 import json
 import sys
+import warnings
+import zipfile
 
 import numpy as np
 import polars as pl
 import pytest
 
-from metric_oracle.corpora.vectors import LABELS, read_embeddings, read_labels
+from metric_oracle.corpora.vectors import LABELS, read_embeddings, read_label_table, read_labels
 from metric_oracle.errors import BackendError, DtypeError, InputError
 
 VALUES = np.array([[1.0, 0.5], [0.25, -2.0], [3.0, 0.0]], np.float32)
@@ -70,10 +72,14 @@ def test_pt(tmp_path, ids_file):
 @pytest.mark.parametrize(
     ("content", "error", "match"),
     [
-        ({0: [0.5], 1: [0.5], 2: [0.5]}, DtypeError, "must hold tensors of one shape; .* without the logits flag"),
+        (
+            {0: [0.5], 1: [0.5], 2: [0.5]},
+            DtypeError,
+            "must hold dense tensors of one shape; .* without the logits flag",
+        ),
         ({1: [0.5], 2: [0.5]}, InputError, "keys of a .pt object must be the rows 0 to 1"),
-        ({}, DtypeError, "must hold a tensor or an object row -> tensor; got dict"),
-        ([0.5], DtypeError, "must hold a tensor or an object row -> tensor; got list"),
+        ({}, DtypeError, "must hold a dense tensor of numbers or an object row -> tensor; got dict"),
+        ([0.5], DtypeError, "must hold a dense tensor of numbers or an object row -> tensor; got list"),
         (object, InputError, "whole .pt file without pickled objects"),
     ],
 )
@@ -82,6 +88,45 @@ def test_bad_pt(tmp_path, ids_file, content, error, match):
     torch.save(content, tmp_path / "e.pt")
     with pytest.raises(error, match=match):
         read_embeddings(tmp_path / "e.pt", ids=ids_file)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "csr", "quantized", "meta", "nested", "jagged", "rows"])
+def test_pt_of_tensors_that_numpy_cannot_hold(tmp_path, ids_file, kind):
+    torch = pytest.importorskip("torch")
+    values = torch.eye(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch calls these kinds experimental
+        made = {
+            "sparse": values.to_sparse,
+            "csr": values.to_sparse_csr,
+            "quantized": lambda: torch.quantize_per_tensor(values, 0.5, 0, torch.qint8),
+            "meta": lambda: values.to("meta"),
+            "nested": lambda: torch.nested.nested_tensor([values[0], values[1][:2]]),
+            "jagged": lambda: torch.nested.nested_tensor([values[0], values[1][:2]], layout=torch.jagged),
+            "rows": lambda: {row: values[row].to_sparse() for row in range(3)},
+        }[kind]()
+        torch.save(made, tmp_path / "e.pt")
+        match = r"^read_embeddings: (a \.pt \w+ must hold (a )?dense tensors?|path must be a whole \.pt file) .*e\.pt"
+        with pytest.raises((DtypeError, InputError), match=match):
+            read_embeddings(tmp_path / "e.pt", ids=ids_file)
+
+
+def test_pt_of_conjugates_is_called_complex(tmp_path, ids_file):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.ones((3, 2), dtype=torch.complex64).conj(), tmp_path / "e.pt")
+    with pytest.raises(DtypeError, match=r"floating 2-d array; .* dtype complex64"):
+        read_embeddings(tmp_path / "e.pt", ids=ids_file)
+
+
+def test_pt_with_a_damaged_member_is_refused(tmp_path, ids_file):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "e.pt"
+    torch.save(torch.tensor(VALUES), path)
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(VALUES.tobytes(), (VALUES * 2).tobytes()))
+    assert path.read_bytes() != raw
+    with pytest.raises(InputError, match=r"path must be a whole \.pt file"):
+        read_embeddings(path, ids=ids_file)
 
 
 def test_pt_of_integers(tmp_path, ids_file):
@@ -169,6 +214,54 @@ def test_cut_npz(tmp_path):
 def test_other_endings(tmp_path):
     with pytest.raises(InputError, match=r"path must end with one of \.npy, \.npz, \.parquet, \.pt"):
         read_embeddings(write(tmp_path, "e.h5", "x"))
+
+
+NPY = b"\x93NUMPY\x01\x00"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{[]: 1}",
+        "{",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (10000000000000000000, 2)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 10000000000000000000)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000, 768)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-3, -2)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)}",
+    ],
+)
+@pytest.mark.parametrize("name", ["e.npy", "e.npz"])
+def test_headers_that_promise_something_else(tmp_path, ids_file, name, header):
+    text = header.encode().ljust(117) + b"\n"
+    content = NPY + len(text).to_bytes(2, "little") + text + VALUES.tobytes()
+    path = tmp_path / name
+    if name == "e.npy":
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("e.npy", content)
+    # Warnings are errors here: NumPy must not see such a header.
+    with pytest.raises(InputError, match=rf"path must be a whole {name[1:]} file .* {path}"):
+        read_embeddings(path, ids=ids_file)
+
+
+def test_npz_ids_beyond_ascii(tmp_path):
+    path = tmp_path / "e.npz"
+    np.savez(path, ids=np.array([b"\xff1", b"2", b"3"]), v=VALUES)
+    with pytest.raises(InputError, match=rf"ids must be text or numbers; got bytes beyond ASCII in {path}"):
+        read_embeddings(path)
+    np.savez(path, ids=np.array(["é", "2", "3"]), v=VALUES)
+    assert read_embeddings(path).ids == ["é", "2", "3"]
+
+
+def test_npz_with_two_members_of_one_name(tmp_path, ids_file):
+    path = tmp_path / "e.npz"
+    np.savez(path, v=VALUES)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("v.npy", archive.read("v.npy"))
+    with pytest.raises(InputError, match=r"path must be a whole \.npz file"):
+        read_embeddings(path, ids=ids_file)
 
 
 def test_npz_with_several_arrays(tmp_path):
@@ -268,6 +361,21 @@ def test_iu_xray_labels(iu_xray):
 def test_bad_labels(tmp_path, names, cells, match):
     with pytest.raises(InputError, match=match):
         read_labels(write(tmp_path, "a.csv", "id," + ",".join(names) + "\nx," + row(cells, names)))
+
+
+@pytest.mark.parametrize("cell", [[1], {"a": 1}, []])
+def test_labels_with_cells_of_lists(tmp_path, cell):
+    content = json.dumps([{"id": "x", **dict.fromkeys(LABELS), "Edema": cell}])
+    with pytest.raises(InputError, match=r"'Edema' of .* must hold 1, 0, -1 or empty; got another cell in row 1"):
+        read_labels(write(tmp_path, "a.json", content))
+    content = json.dumps([{"study_id": "1", "a": 1}, {"study_id": "2", "a": cell}])
+    with pytest.raises(InputError, match=r"label column 1 \('a'\) of .* must hold 1, 0, -1 or empty; got .* in row 2"):
+        read_label_table(write(tmp_path, "b.json", content))
+
+
+def test_quoted_empty_labels_are_blank(tmp_path):
+    text = "id," + ",".join(LABELS) + '\n"x",' + ",".join(['""'] * 13) + ',"1.0"\n'
+    assert read_labels(write(tmp_path, "a.csv", text)).values.tolist() == [[0] * 13 + [1]]
 
 
 def test_label_ids_must_be_unique(tmp_path):

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from contextlib import nullcontext
-from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -18,6 +17,7 @@ from numba import config, cuda, typeof
 from metric_oracle import api
 from metric_oracle.kernels import _device
 from metric_oracle.metrics import METRICS, get_metric
+from metric_oracle.retrieval.kernels import load_kernel
 
 SHARED_BYTES = 48 * 1024  # that a block gets without asking for more
 NUMBA_METRICS = [name for name, metric in METRICS.items() if metric.kernel in ("bleu", "rouge_l", "radgraph")]
@@ -66,8 +66,8 @@ def launches(compiler, corpus, tmp_path_factory) -> dict:
             representation = index.representation(metric)
             encoded = representation.encode(queries)
             n = int(encoded.which.max()) + 1
-            kernel = import_module(f"metric_oracle.kernels.{metric.kernel}.cuda")
-            kernel.search(representation, encoded, 0, n, 3, Nowhere(n), None, **metric.options)
+            corpus = representation.corpus(metric, encoded)
+            load_kernel(metric, "cuda").search(corpus, encoded.batch, 0, n, 3, Nowhere(n), None)
     return seen
 
 

@@ -20,9 +20,10 @@ from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels import _device, _overlap_cuda, _scan
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
 from metric_oracle.kernels.bleu import cuda as bleu_cuda
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.rouge_l import cpu as rouge_cpu
 from metric_oracle.kernels.rouge_l import cuda as rouge_cuda
-from metric_oracle.retrieval.search import Found
+from metric_oracle.metrics import METRICS
 
 SIMULATED = bool(config.ENABLE_CUDASIM)
 pytestmark = [
@@ -70,10 +71,12 @@ def make_world(metric: str, seed: int, lengths=(0, 1, 2, 3, 5, 8, 13), vocabular
     return index, index.encode(Inputs([*own, "", "query-only", texts[0]]))
 
 
-def found_by(kernel, index, encoded, k: int, work=None, **options) -> Found:
+def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     n = int(encoded.which.max()) + 1
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
-    kernel.search(index, encoded, 0, n, k, found, work, **options)
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    backend = kernel.Backend(**options)
+    corpus = index.corpus(METRICS["bleu-2"], encoded)
+    backend.search(corpus, encoded.batch, 0, n, k, found, backend.new_workspace(corpus))
     return found
 
 
@@ -82,7 +85,7 @@ def assert_same(metric: str, index, encoded, ks=(3,), **options) -> None:
     options = options or OPTIONS[metric]
     for k in ks:
         k = k or len(index.row_id)
-        expected = found_by(cpu, index, encoded, k, cpu.new_work(index), **options)
+        expected = found_by(cpu, index, encoded, k, **options)
         for one, two in zip(found_by(cuda, index, encoded, k, **options), expected, strict=True):
             np.testing.assert_array_equal(one, two)
 
@@ -207,8 +210,9 @@ def test_a_corpus_beyond_the_memory_goes_through_in_pieces(metric, monkeypatch, 
 def scan_of(metric: str, index, encoded):
     """Return the scan that a search makes."""
     if metric == "rouge-l":
-        return rouge_cuda.SequenceScan(index, encoded)
-    return _overlap_cuda.OverlapScan(index, encoded.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
+        return rouge_cuda.SequenceScan(index.corpus(METRICS["rouge-l"], encoded), encoded.batch)
+    corpus = index.corpus(METRICS["bleu-2"], encoded)
+    return _overlap_cuda.OverlapScan(corpus, encoded.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
 
 
 @both

@@ -139,9 +139,33 @@ def test_equals_the_published_forward(checkpoint, parts):
 
 
 def test_batches_do_not_matter(checkpoint, parts, monkeypatch):
-    monkeypatch.setattr("metric_oracle.encoders.chexbert._PIECES_PER_BATCH", {"cpu": 1})
-    monkeypatch.setattr("metric_oracle.encoders.chexbert._TEXTS_PER_BLOCK", 2)
-    check_against_published(load(checkpoint), parts, TEXTS)
+    for n_pieces in (1, 1000):
+        monkeypatch.setattr("metric_oracle.encoders.chexbert._PIECES_PER_BATCH", {"cpu": n_pieces})
+        monkeypatch.setattr("metric_oracle.encoders.chexbert._TEXTS_PER_BLOCK", 2)
+        check_against_published(load(checkpoint), parts, TEXTS)
+
+
+def test_the_same_bits_in_any_company(tmp_path):
+    """Alone, in blocks, at once, backwards, in small parts, with 1 and 2 threads, as wide as a small BERT."""
+    torch.manual_seed(3)
+    sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 1024}
+    bert = transformers.BertModel(transformers.BertConfig(vocab_size=len(WORDS), initializer_range=0.2, **sizes))
+    heads = [torch.nn.Linear(256, 4) for _ in range(13)] + [torch.nn.Linear(256, 2)]
+    encoder = load(save(tmp_path, tensors_of(bert, heads)))
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS[5:], n)) for n in (0, 1, 1, 2, 4, 4, 4, 9, 20, 20, 33, 60, 90, 150, 300)]
+    expected, *_ = encoder.encode(texts)
+    n_before = torch.get_num_threads()
+    for n_threads in (1, 2):
+        torch.set_num_threads(n_threads)
+        for size in (1, 4, len(texts)):
+            found = [encoder.encode(texts[first : first + size])[0] for first in range(0, len(texts), size)]
+            assert np.concatenate(found).tobytes() == expected.tobytes(), (n_threads, size)
+        assert encoder.encode(texts[::-1])[0][::-1].tobytes() == expected.tobytes()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("metric_oracle.encoders.chexbert._PIECES_PER_PART", {"cpu": 70})
+            assert encoder.encode(texts)[0].tobytes() == expected.tobytes()
+    torch.set_num_threads(n_before)
 
 
 def test_cuts_after_511_pieces(checkpoint, parts):
@@ -189,7 +213,8 @@ def test_progress_counts_every_text(checkpoint, monkeypatch):
     load(checkpoint).encode(TEXTS, progress=steps.append)
     assert sum(steps) == len(TEXTS)
     assert len(steps) > 2
-    assert 2 in steps
+    # Three rows have the same pieces.
+    assert 3 in steps
 
 
 def test_no_text(checkpoint):

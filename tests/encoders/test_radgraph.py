@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 import tarfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from metric_oracle.corpora.radgraph_json import read_graphs  # noqa: E402
-from metric_oracle.encoders import radgraph  # noqa: E402
+from metric_oracle.encoders import radgraph, radgraph_archive  # noqa: E402
 from metric_oracle.encoders.radgraph import RadGraph, split_words  # noqa: E402
 from metric_oracle.errors import BackendError, InputError  # noqa: E402
 
@@ -129,31 +130,50 @@ def test_text_rules(text, v1, xl):
 @pytest.mark.parametrize("model_type", tiny.TYPES)
 def test_the_batch_changes_nothing(models, monkeypatch, model_type):
     annotations = models[model_type].annotate(TEXTS)
-    monkeypatch.setattr(radgraph, "_PIECES_PER_BATCH", {"cpu": 1})
     monkeypatch.setattr(radgraph, "_PAIRS_PER_BATCH", 97)
-    assert models[model_type].annotate(TEXTS) == annotations
-    monkeypatch.setattr(radgraph, "_PIECES_PER_BATCH", {"cpu": 1 << 20})
+    for n_pieces in (1, 1 << 12):
+        monkeypatch.setattr(radgraph, "_PIECES_PER_BATCH", {"cpu": n_pieces})
+        assert models[model_type].annotate(TEXTS) == annotations
+    monkeypatch.setattr(radgraph, "_PIECES_PER_PART", {"cpu": 100})
     assert models[model_type].annotate(TEXTS) == annotations
     backwards = models[model_type].annotate(TEXTS[:7:-1])
     assert list(backwards.values()) == list(annotations.values())[:7:-1]
 
 
-@pytest.mark.parametrize("model_type", ["radgraph-xl", "modern-radgraph-xl"])
-def test_padding_takes_no_part(models, model_type):
-    model = models[model_type]
-    windows = [[5, 6, 7], list(range(20, 60)), [8]]
-    with torch.inference_mode():
-        padded, longest = model._encode(windows)
-        for row, window in enumerate(windows):
-            alone, _ = model._encode([window])
-            assert torch.allclose(padded[row * longest : row * longest + len(window)], alone, atol=1e-5)
+@pytest.mark.parametrize("model_type", tiny.TYPES)
+def test_scores_are_the_same_bits_in_any_company(models, monkeypatch, model_type):
+    """All scores of all heads, before the best class hides them: alone, in blocks, at once, with 1 and 2 threads."""
+    model, scores, finite = models[model_type], {}, RadGraph._finite
+    of_report, run = {}, RadGraph._run
+
+    def note(self, found):
+        scores[threading.get_ident()].append(found.numpy().tobytes())
+        return finite(self, found)
+
+    def begin(self, words, n_pieces, states):
+        scores[threading.get_ident()] = []
+        entities = run(self, words, n_pieces, states)
+        of_report.setdefault(" ".join(words), set()).add(b"".join(scores[threading.get_ident()]))
+        return entities
+
+    monkeypatch.setattr(RadGraph, "_finite", note)
+    monkeypatch.setattr(RadGraph, "_run", begin)
+    texts = TEXTS[-14:]
+    for n_threads in (1, 2):
+        torch.set_num_threads(n_threads)
+        for size in (1, 5, len(texts)):
+            for first in range(0, len(texts), size):
+                model.annotate(texts[first : first + size])
+    torch.set_num_threads(1)
+    assert {len(seen) for seen in of_report.values()} == {1}
+    assert len(of_report) == len({" ".join(split_words(text, model_type)) for text in texts})
 
 
 def test_equal_texts_are_computed_once(models, monkeypatch):
     seen = []
     run = RadGraph._run
     monkeypatch.setattr(
-        RadGraph, "_run", lambda self, reports, pieces: seen.extend(reports) or run(self, reports, pieces)
+        RadGraph, "_run", lambda self, words, n_pieces, states: seen.append(words) or run(self, words, n_pieces, states)
     )
     finished = []
     texts = ["Lung clear.", "Left lung.", "Lung  clear .", "Lung clear.", "", "None", " \n "]
@@ -313,7 +333,7 @@ def test_absent_archive(folder, tmp_path):
 
 def test_oversized_member(folder, files, monkeypatch, tmp_path):
     archive = tiny.write_archive(tmp_path / "a.tar.gz", files)
-    monkeypatch.setattr(radgraph, "_MOST_BYTES_ELSE", 10)
+    monkeypatch.setattr(radgraph_archive, "_MOST_BYTES_ELSE", 10)
     with pytest.raises(InputError, match=r"archive must have at most 10 bytes in config\.json; got \d+ in"):
         load(folder, archive)
 

@@ -1,3 +1,4 @@
+import csv
 import json
 import os
 import pickle
@@ -6,6 +7,8 @@ import signal
 import subprocess
 import sys
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, write_states
+from metric_oracle.encoders import batches, token_states
+from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, states_digest, write_states
 from metric_oracle.errors import BackendError, InputError
 
 # Read when the hub's library is imported.
@@ -45,6 +49,16 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(n_threads)
+
+
+@contextmanager
+def threads(n_threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def save(folder, config, seed=0):
@@ -257,9 +271,119 @@ def test_states_are_in_the_order_of_the_texts(bert):
     np.testing.assert_allclose(np.linalg.norm(states, axis=1), 1, rtol=1e-6)
     for place, text in enumerate(TEXTS):
         alone = encode(encoder, encoder.tokenize([text]))
-        np.testing.assert_allclose(states[rows(tokens, place)], alone, rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(states[rows(tokens, place)], alone)
     half = encode(encoder, tokens, np.float16)
     np.testing.assert_array_equal(half, states.astype(np.float16))
+
+
+# The same bits in any company
+
+
+def in_blocks(encoder, texts, size):
+    """Return the states of each text, with so many texts encoded at once."""
+    found = []
+    for first in range(0, len(texts), size):
+        tokens = encoder.tokenize(texts[first : first + size])
+        states = encode(encoder, tokens)
+        found += [states[rows(tokens, place)] for place in range(len(tokens.ptr) - 1)]
+    return found
+
+
+def test_a_text_has_the_same_bits_in_any_company(minilm, iu_xray, tmp_path):
+    """Alone, in blocks, at once, backwards, with a long one, in a file, with 1 and 2 threads: one set of bits."""
+    with (iu_xray / "indiana_reports.csv").open(encoding="utf-8") as file:
+        impressions = dict.fromkeys(row["impression"] for row in csv.DictReader(file))
+    short = [text for text in impressions if len(text) < 90][:16]
+    texts = [*short, "normal", "edema", "", "no", "Impression: " + "stable " * 150]
+    encoder = make(minilm)
+    expected = states_digest(np.concatenate(in_blocks(encoder, texts, len(texts))))
+    for n_threads in (1, 2):
+        with threads(n_threads):
+            ways = {size: in_blocks(encoder, texts, size) for size in (1, 7, len(texts))}
+            ways["backwards"] = in_blocks(encoder, texts[::-1], len(texts))[::-1]
+            tokens = encoder.tokenize(texts)
+            path = tmp_path / f"{n_threads}.bin"
+            ways["file"] = [write_states(encoder, tokens, path, storage=np.float32, part_tokens=150)]
+            for way, states in ways.items():
+                assert states_digest(np.concatenate(states)) == expected, (n_threads, way)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("n_tokens", [2, 3, 5, 7, 10, 12, 21, 42, 43, 64, 65, 128, 129])
+def test_place_and_neighbours_change_no_bit(minilm, n_tokens, dtype):
+    """In the batches as they are: each text in every place of a few, among two sets of neighbours."""
+    encoder = make(minilm, 1, dtype=dtype)
+    n_texts = max(1, token_states._BATCH_TOKENS["cpu"] // n_tokens)
+    ids, others = np.random.default_rng(n_tokens).integers(1000, 20000, (2, n_texts, n_tokens))
+    states = encoder.run(ids)  # in one thread, by the fixture
+    for shift in {0, 1, n_texts // 2, n_texts - 1}:
+        np.testing.assert_array_equal(np.roll(encoder.run(np.roll(ids, shift, 0)), -shift, 0), states)
+    for place in {0, n_texts // 2, n_texts - 1}:
+        mixed = others.copy()
+        mixed[place] = ids[0]
+        np.testing.assert_array_equal(encoder.run(mixed)[place], states[0])
+
+
+def test_batches_of_a_length_have_one_shape(bert, monkeypatch):
+    encoder = make(bert)
+    shapes, seen, run = [], set(), TokenEncoder.run
+    monkeypatch.setattr(token_states, "_BATCH_TOKENS", {"cpu": 20})
+
+    def record(ids):
+        shapes.append(ids.shape)
+        seen.add(torch.get_num_threads())
+        return run(encoder, ids)
+
+    encoder.run = record
+    texts = ["no", "change", "no change in", *["in the"] * 7, "no change " * 15]
+    with threads(3):
+        encode(encoder, encoder.tokenize(texts))
+    assert sorted(shapes) == [(1, 32), (4, 5), (5, 4), (5, 4), (6, 3)]
+    assert seen == {1}
+
+
+def test_the_number_of_threads_stays(bert):
+    """That of the caller, and that which new threads begin with."""
+    encoder = make(bert)
+    bad = encoder.tokenize(["no"])
+    bad.ids[1] = 1000
+    with threads(2):
+        encode(encoder, encoder.tokenize(TEXTS))
+        with pytest.raises(IndexError):
+            encode(encoder, bad)
+        with ThreadPoolExecutor(1) as pool:
+            assert (torch.get_num_threads(), pool.submit(torch.get_num_threads).result()) == (2, 2)
+
+
+def test_several_threads_may_encode_at_once(bert):
+    encoder = make(bert)
+    tokens = encoder.tokenize(TEXTS * 3)
+    expected = states_digest(encode(encoder, tokens))
+    with threads(2), ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(encode, encoder, tokens) for _ in range(6)]
+        assert {states_digest(states.result()) for states in found} == {expected}
+        assert torch.get_num_threads() == 2
+
+
+def test_digest_of_states():
+    states = np.arange(6, dtype=np.float32).reshape(3, 2)
+    others = [states.reshape(2, 3), states.view(np.int32), states.astype(np.float64), np.nextafter(states, 9)]
+    assert len({states_digest(some) for some in (states, *others)}) == 5
+    assert states_digest(np.asfortranarray(states)) == states_digest(states)
+
+
+def test_environment(bert, monkeypatch):
+    expected = {
+        "device": "cpu",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "batch_tokens": 128,
+        "threads_of_a_product": 1,
+    }
+    assert make(bert).environment == expected
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA X")
+    expected |= {"device": "NVIDIA X", "instructions": "cuda", "batch_tokens": 4096}
+    assert batches.environment("cuda", 4096) == expected
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3])
@@ -679,8 +803,8 @@ def many(encoder):
 PART = 60
 
 
-@pytest.mark.parametrize(("storage", "noise"), [(np.float16, 1e-3), (np.float32, 1e-6)])
-def test_file(bert, tmp_path, storage, noise):
+@pytest.mark.parametrize("storage", [np.float16, np.float32])
+def test_file(bert, tmp_path, storage):
     encoder = make(bert)
     tokens = many(encoder)
     finished = []
@@ -689,10 +813,7 @@ def test_file(bert, tmp_path, storage, noise):
     assert isinstance(states, np.memmap)
     assert states.dtype == storage
     assert not states.flags.writeable
-    # Batches end with their part, which may change the last bit.
-    np.testing.assert_allclose(
-        states, encode(encoder, tokens, storage), rtol=0, atol=1e-3 if storage == np.float16 else 1e-6
-    )
+    np.testing.assert_array_equal(states, encode(encoder, tokens, storage))
     assert path.stat().st_size == states.nbytes
     assert set(finished) <= set(tokens.ptr.tolist())
     assert finished[-1] == len(tokens.ids)
@@ -731,10 +852,16 @@ class Writer:
         self.expected = write_states(encoder, self.tokens, unbroken, storage=np.float16, part_tokens=PART).tobytes()
 
     def write(self, **options):
-        ran, run = [], TokenEncoder.run
-        self.encoder.run = lambda ids: ran.append(ids.size) or run(self.encoder, ids)
+        ran, states = [], token_states._states
         call = {"tokens": self.tokens, "storage": np.float16, "part_tokens": PART} | options
-        write_states(self.encoder, path=self.path, **call)
+
+        def count(encoder, tokens, start, stop, storage):
+            ran.append(int(tokens.ptr[stop] - tokens.ptr[start]))
+            return states(encoder, tokens, start, stop, storage)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(token_states, "_states", count)
+            write_states(self.encoder, path=self.path, **call)
         return sum(ran)
 
     def check(self):

@@ -13,11 +13,11 @@ from rich.console import Console
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.evaluation import bench
-from metric_oracle.evaluation.tables import bench_tables
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval import search
-from metric_oracle.retrieval.search import subset
+from metric_oracle.presentation.bench_plot import write_plot
+from metric_oracle.presentation.terminal import bench_tables
+from metric_oracle.retrieval import kernels
 
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert:labels"]
 
@@ -42,7 +42,7 @@ def queries(corpus, files):
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(search, "find_spec", lambda name: None)
+    monkeypatch.setattr(kernels, "find_spec", lambda name: None)
 
 
 @pytest.fixture
@@ -55,10 +55,9 @@ def no_processes(monkeypatch):
 def gpu(monkeypatch):
     """Let the CPU kernel of ROUGE-L stand in for one on a GPU; return it."""
     fake = ModuleType("metric_oracle.kernels.rouge_l.cuda")
-    fake.is_usable, fake.search = lambda: True, cpu.search
-    fake.new_work, fake.components = cpu.new_work, cpu.components
+    fake.Backend = type("Backend", (cpu.Backend,), {})
     monkeypatch.setitem(sys.modules, fake.__name__, fake)
-    monkeypatch.setattr(search, "find_spec", lambda name: object() if name == fake.__name__ else None)
+    monkeypatch.setattr(kernels, "find_spec", lambda name: object() if name == fake.__name__ else None)
     return fake
 
 
@@ -126,28 +125,28 @@ def test_gpu_beside_cpu(corpus, index, gpu, no_processes):
 
 
 def test_no_timing_where_backends_differ(corpus, index, gpu, monkeypatch):
-    def miscount(index, encoded, first, last, k, found, work):
-        cpu.search(index, encoded, first, last, k, found, work)
-        found.ties[first:last] += 1
+    def miscount(self, corpus, batch, first, last, k, answers, workspace):
+        cpu.Backend.search(self, corpus, batch, first, last, k, answers, workspace)
+        answers.ties[first:last] += 1
 
-    gpu.search = miscount
+    gpu.Backend.search = miscount
     forbid_timing(monkeypatch)
     with pytest.raises(ExactnessError, match="bench: n_ties of rouge-l must be the same with backends cpu and cuda"):
         bench.run_bench(index.folder, corpus["test"], metrics=["rouge-l"])
 
 
 def test_no_timing_where_the_reference_differs(corpus, index, no_gpu, monkeypatch):
-    find = cpu.search
+    find = cpu.Backend.search
 
-    def lose_the_best(index, encoded, first, last, k, found, work):
-        find(index, encoded, first, last, k, found, work)
+    def lose_the_best(self, corpus, batch, first, last, k, answers, workspace):
+        find(self, corpus, batch, first, last, k, answers, workspace)
         if k > 1:
-            found.rows[first:last, 0], found.scores[first:last, 0] = (
-                found.rows[first:last, 1],
-                found.scores[first:last, 1],
+            answers.rows[first:last, 0], answers.scores[first:last, 0] = (
+                answers.rows[first:last, 1],
+                answers.scores[first:last, 1],
             )
 
-    monkeypatch.setattr(cpu, "search", lose_the_best)
+    monkeypatch.setattr(cpu.Backend, "search", lose_the_best)
     forbid_timing(monkeypatch)
     with pytest.raises(ExactnessError, match="must be 5, ranked by score, then row"):
         bench.run_bench(index.folder, corpus["test"], metrics=["rouge-l"])
@@ -157,11 +156,12 @@ def test_no_timing_where_the_reference_differs(corpus, index, no_gpu, monkeypatc
 def test_a_query_alone_is_answered_alike(index, queries, metric):
     for i in range(len(queries.ids)):
         one = bench.alone(queries, i)
-        expected = api.retrieve(index, subset(queries, np.array([i])), metric, k=3).table
+        expected = api.retrieve(index, queries.take(np.array([i])), metric, k=3).table
         assert api.retrieve(index, one, metric, k=3).table.equals(expected)
         assert len(one.labels) == 1
-        assert len(one.graphs.keys) == len(one.graphs.entity_ptr) - 1 == 1
-        assert len(one.graphs.tokens) <= len(one.graphs.entity_token)
+        graphs = one.attached["radgraph"].values
+        assert len(graphs.keys) == len(graphs.entity_ptr) - 1 == 1
+        assert len(graphs.tokens) <= len(graphs.entity_token)
 
 
 def test_single_queries_differ(queries):
@@ -256,7 +256,7 @@ def test_plot_has_every_bar(tmp_path):
     pytest.importorskip("matplotlib")
     row = {"reports": 100, "tests": 10, "seconds": 1.0, "p20": 0.9, "p80": 1.2, "pairs_per_s": 1000.0, "single_ms": 2.0}
     rows = [row | {"metric": m, "backend": b} for m in ("bleu-2", "radgraph") for b in ("cpu", "cuda")]
-    bench.write_plot(tmp_path / "bench.svg", [*rows[1:], {"metric": "rouge-l", "backend": "cpu", "skipped": "no"}])
+    write_plot(tmp_path / "bench.svg", [*rows[1:], {"metric": "rouge-l", "backend": "cpu", "skipped": "no"}])
     text = (tmp_path / "bench.svg").read_text(encoding="utf-8")
     assert text.count("<!-- 0.001 M/s, 2 ms -->") == 3
     assert "<!-- radgraph -->" in text

@@ -9,14 +9,17 @@ from scipy import stats
 
 from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.evaluation.failure_modes import (
-    _scientific,
-    benjamini_hochberg,
-    failure_modes,
-    plot_failure_modes,
-    pooled_t_tests,
+from metric_oracle.evaluation.failure_modes import failure_modes, pooled_t_tests, study_test
+from metric_oracle.evaluation.statistics import benjamini_hochberg
+from metric_oracle.presentation.paper_table import write_tables
+from metric_oracle.presentation.ratings_layout import (
+    failure_mode_tables,
+    family_tables,
+    found_table,
+    mean_tables,
+    scientific,
 )
-from metric_oracle.evaluation.sheets import write_sheets
+from metric_oracle.presentation.ratings_plots import plot_failure_modes
 
 CANDIDATES = ("bleu", "s_emb", "bertscore", "radgraph")
 # Table S4 of Yu et al., Patterns 2023: p-value, critical value and decision as printed, for BLEU > CheXbert, BLEU >
@@ -64,9 +67,9 @@ def test_published_critical_values_and_decisions(table):
     cells = TABLE_S4[table].split()
     p_values, critical, decisions = [float(p) for p in cells[::3]], cells[1::3], cells[2::3]
     computed, significant = benjamini_hochberg(p_values, 0.01)
-    assert [_scientific(value) for value in computed] == critical
+    assert [scientific(value) for value in computed] == critical
     assert ["NY"[int(some)] for some in significant] == decisions
-    assert [_scientific(p) for p in p_values] == cells[::3]
+    assert [scientific(p) for p in p_values] == cells[::3]
 
 
 def test_the_misprint_of_table_s4a():
@@ -136,7 +139,7 @@ def test_less_is_more_read_backwards(rated, found):
         assert r["p_value"] == pytest.approx(mirrored["p_value"], rel=1e-12)
         assert r["t"] == -mirrored["t"]
         assert r["significant"] == mirrored["significant"]
-    assert "BLEU < CheXbert" in [row[0] for row in less.test_sheets()[0].rows]
+    assert "BLEU < CheXbert" in [row[0] for row in family_tables(less)[0].rows]
 
 
 def test_both_layouts_give_one_result(rated, found):
@@ -171,49 +174,55 @@ def test_a_category_without_errors(tmp_path):
 
 
 def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
-    total, significant, *families = found.sheets()
-    assert total.header == ["", *(f"Error {i}" for i in range(1, 7)), "Total"]
+    total, significant, *families = failure_mode_tables(found)
+    assert total.columns == [*(f"Error {i}" for i in range(1, 7)), "Total"]
     assert [row[0] for row in total.rows] == ["BLEU", "CheXbert", "BERTScore", "RadGraph"]
     errors = rated.counts.sum(axis=(2, 4)) / 6
-    assert total.rows[2][3] == f"{errors[:, 2, 2].mean():.3f}"
-    assert [row[-1] for row in total.rows] == [f"{errors[:, c].sum(axis=-1).mean():.3f}" for c in range(4)]
-    assert significant.rows[0][1] == f"{rated.counts[:, 0, :, 0, 1].mean():.3f}"
+    assert total.rows[2][1][2].lines[0] == f"{errors[:, 2, 2].mean():.3f}"
+    assert [cells[-1].lines[0] for _, cells in total.rows] == [
+        f"{errors[:, c].sum(axis=-1).mean():.3f}" for c in range(4)
+    ]
+    assert significant.rows[0][1][0].lines[0] == f"{rated.counts[:, 0, :, 0, 1].mean():.3f}"
     assert total.notes[0] == "Mean over 6 radiologists and 50 studies."
     assert "Error 1: false prediction of finding; Error 2: omission of finding" in total.notes[1]
     assert len(families) == 12
     assert families[1].title == "Error 1 (false prediction of finding): number of clinically significant errors"
-    assert families[0].header == ["", "p-value", "critical value, FDR 0.01", "significant"]
+    assert families[0].columns == [
+        "p-value", "critical value, FDR 0.01", "significant", "rate ratio", "p by study", "significant by study",
+    ]  # fmt: skip
     assert [row[0] for row in families[0].rows[:4]] == [
         "BLEU > CheXbert", "BLEU > BERTScore", "BLEU > RadGraph", "CheXbert > BLEU",
     ]  # fmt: skip
     first = found.tests.to_pylist()[0]
-    assert families[0].rows[0][1:] == [
-        _scientific(first["p_value"]), _scientific(first["critical_value"]), "Y" if first["significant"] else "N",
+    assert [cell.lines[0] for cell in families[0].rows[0][1][:3]] == [
+        scientific(first["p_value"]), scientific(first["critical_value"]), "Y" if first["significant"] else "N",
     ]  # fmt: skip
-    short = found.found_sheet()
-    assert len(short.rows) == sum(found.tests["significant"].to_pylist())
-    assert f"{len(short.rows)} of 144 one-sided t tests, 12 families of 12, Benjamini-Hochberg at a" in short.notes[0]
+    short = found_table(found)
+    n = sum(found.tests["significant"].to_pylist())
+    assert sum(cells[6].lines == ("Y",) for _, cells in short.rows) == n
+    assert f"{n} of 144 one-sided t tests, 12 families of 12, Benjamini-Hochberg at a" in short.notes[0]
 
-    given = (found.sheets(), found.tests, found.signature, "failure_modes")
-    write_sheets(tmp_path / "t.md", *given)
-    assert (tmp_path / "t.md").read_text().count("| --- |") == 14
-    write_sheets(tmp_path / "t.tex", *given)
+    given = (failure_mode_tables(found), found.tests, found.signature, "failure_modes")
+    write_tables(tmp_path / "t.md", *given)
+    assert (tmp_path / "t.md").read_text().count("|---|--:|") == 14
+    write_tables(tmp_path / "t.tex", *given)
     text = (tmp_path / "t.tex").read_text()
-    assert r"BLEU $>$ CheXbert & " in text
+    assert r"BLEU \textgreater{} CheXbert & " in text
     assert text.splitlines()[-1] == f"% signature: {json.dumps(found.signature)}"
-    write_sheets(tmp_path / "t.csv", *given)
+    write_tables(tmp_path / "t.csv", *given)
     with (tmp_path / "t.csv").open(newline="") as file:
         assert [float(row["p_value"]) for row in csv.DictReader(file)] == found.tests["p_value"].to_pylist()
-    assert json.loads((tmp_path / "t.csv.signature.json").read_text()) == found.signature
+    signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
+    assert {name: signature[name] for name in found.signature} == found.signature
 
 
 def test_chosen_categories_and_rate(rated, found):
     some = failure_modes(rated.long, categories=["3", "1", "3"], rate=0.2)
     assert some.signature["categories"] == ["3", "1"]
     assert some.tests.num_rows == 48
-    assert [sheet.title.split(" (")[0] for sheet in some.test_sheets()] == ["Error 3", "Error 3", "Error 1", "Error 1"]
-    assert some.test_sheets()[0].header[2] == "critical value, FDR 0.2"
-    assert len(some.mean_sheets()[0].header) == 8
+    assert [table.title.split(" (")[0] for table in family_tables(some)] == ["Error 3", "Error 3", "Error 1", "Error 1"]
+    assert family_tables(some)[0].columns[1] == "critical value, FDR 0.2"
+    assert len(mean_tables(some)[0].columns) == 7
     wide = {(r["errors"], r["category"], r["a"], r["b"]): r["significant"] for r in some.tests.to_pylist()}
     strict = {key: s for r in found.tests.to_pylist() if (key := (r["errors"], r["category"], r["a"], r["b"])) in wide
               for s in [r["significant"]]}  # fmt: skip
@@ -268,3 +277,87 @@ def test_errors(rated, tmp_path):
     match = r"^failure_modes: ratings must hold at least 2 points \(rater x study\) of each candidate type; got 1\."
     with pytest.raises(InputError, match=match):
         failure_modes(path)
+
+
+# By study
+
+
+def test_the_test_by_study_is_scipys(rated, found):
+    for r in found.tests.to_pylist():
+        a, b = (points(rated, r["errors"], r[side], r["category"]).reshape(50, 6).mean(axis=1) for side in ("a", "b"))
+        expected = stats.ttest_rel(a, b, alternative="greater")
+        assert [r["study_t"], r["study_p_value"]] == pytest.approx([expected.statistic, expected.pvalue], rel=1e-9)
+        assert r["rate_ratio"] == pytest.approx(a.mean() / b.mean())
+        assert r["ratio_low"] < r["rate_ratio"] < r["ratio_high"]
+        assert r["study_significant"] == (r["study_p_adjusted"] <= 0.01)
+    for kind in ("total", "significant"):
+        family = [r for r in found.tests.to_pylist() if (r["errors"], r["category"]) == (kind, "2")]
+        assert [r["study_p_adjusted"] for r in family] == pytest.approx(
+            stats.false_discovery_control([r["study_p_value"] for r in family])
+        )
+    assert "by study" in found.summary()
+
+
+def test_the_interval_of_a_rate_ratio_by_hand():
+    """The variance of log(a / b) is that of a sum over studies: (a_s / a - b_s / b) / S."""
+    a, b = np.array([2.0, 0, 1, 3]), np.array([1.0, 1, 0, 2])
+    found = study_test(a, b, "more")
+    influence = np.array([2 / 1.5 - 1, -1.0, 1 / 1.5, 2 - 2])
+    half = 3.182446305284263 * np.sqrt((influence**2).sum() / 12)  # the 97.5 % point of Student's t, 3 degrees
+    assert [found["rate_ratio"], found["ratio_low"], found["ratio_high"]] == pytest.approx(
+        [1.5, 1.5 * np.exp(-half), 1.5 * np.exp(half)]
+    )
+
+
+def test_studies_without_variation():
+    zeros, ones = np.zeros(4), np.ones(4)
+    assert study_test(zeros, zeros, "more") == {
+        "study_t": 0.0, "study_p_value": 1.0, "rate_ratio": None, "ratio_low": None, "ratio_high": None,
+    }  # fmt: skip
+    assert (study_test(ones, zeros, "more")["study_p_value"], study_test(ones, zeros, "less")["study_p_value"]) == (
+        0,
+        1,
+    )
+    assert set(study_test(ones[:1], zeros[:1], "more").values()) == {None}
+
+
+def test_size_where_raters_agree_and_where_studies_differ():
+    """Equal candidates: the paper's test errs in both directions, the one by study does not. 5 % is nominal."""
+    rng = np.random.default_rng(17)
+    sizes = {}
+    for name, (of_study, of_candidate) in {"raters agree": (0.0, 1.0), "studies differ": (1.0, 0.0)}.items():
+        rejected = np.zeros(2)
+        for _ in range(400):
+            shared = rng.normal(0, 1, (50, 1, 1)) * of_study + rng.normal(0, 1, (50, 2, 1)) * of_candidate
+            counts = rng.poisson(np.exp(shared - 0.5).repeat(6, axis=2)).astype(float)
+            a, b = counts[:, 0], counts[:, 1]
+            _, p = pooled_t_tests([a.ravel()], [b.ravel()], "more")
+            by_study = study_test(a.mean(axis=1), b.mean(axis=1), "more")["study_p_value"]
+            rejected += [p[0] < 0.05, by_study < 0.05]
+        sizes[name] = rejected / 400
+    assert sizes["raters agree"][0] > 0.12
+    assert sizes["studies differ"][0] < 0.03
+    assert all(0.02 < by_study < 0.08 for _, by_study in sizes.values())
+
+
+def test_coverage_of_the_rate_ratio():
+    rng = np.random.default_rng(18)
+    held = 0
+    for _ in range(400):
+        shared = np.exp(rng.normal(-0.2, 0.6, (50, 1)))
+        a, b = (rng.poisson(rate * shared.repeat(6, axis=1)).mean(axis=1) for rate in (1.5, 1.0))
+        found = study_test(a, b, "more")
+        held += found["ratio_low"] <= 1.5 <= found["ratio_high"]
+    assert 368 <= held <= 392  # 380 expected, with a standard error of 4.4
+
+
+def test_candidates_that_share_one_study(tmp_path):
+    lines = ["study,system,rater,category,significant,count"]
+    lines += [f"1,{c},{r},1,{g},{r * (c == 'x')}" for c in "xy" for r in (0, 1, 2) for g in (0, 1)]
+    (tmp_path / "r.csv").write_text("\n".join(lines))
+    found = failure_modes(tmp_path / "r.csv")
+    row = found.tests.to_pylist()[0]
+    assert row["p_value"] < 1
+    assert row["study_p_value"] is row["rate_ratio"] is row["study_p_adjusted"] is None
+    assert [cell.lines for cell in family_tables(found)[0].rows[0][1][3:]] == [("–",)] * 3
+    assert found.warnings()[0] in family_tables(found)[0].notes + mean_tables(found)[0].notes

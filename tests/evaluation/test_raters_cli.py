@@ -6,21 +6,35 @@ import pytest
 
 
 def test_align(oracle, rated, tmp_path):
-    given = ["align", rated.long, "--scores", rated.scores, "--lower-is-better", "crepe", "--seed", 3]
+    given = ["align", rated.long, "--scores", rated.scores, "--seed", 3]
     code, out, err = oracle(*given, "--metric", "bleu", "--metric", "crepe", "--resamples", 100)
     assert (code, err) == (0, "")
     header, *records = [json.loads(line) for line in out.splitlines()]
     assert header["signature"]["bootstrap"]["seed"] == 3
     assert header["signature"]["metrics"] == ["bleu", "crepe"]
-    assert len(records) == 2 * 2 * 7 * 2
+    by_rater, among, differences = 2 * 2 * 7 * 4, 2 * 6, 4 * 2
+    assert len(records) == by_rater + among + differences
     assert list(records[0]) == [
-        "metric", "errors", "rater", "statistic", "value", "low", "high", "bca_low", "bca_high", "degenerate",
+        "metric", "versus", "errors", "rater", "statistic", "value", "low", "high", "bca_low", "bca_high", "p_value",
+        "p_adjusted", "degenerate",
     ]  # fmt: skip
+    assert {record["versus"] for record in records} == {None, "crepe"}
 
     path, plot = tmp_path / "t.md", tmp_path / "p.png"
-    code, out, err = oracle(*given, "--samples", rated.samples, "--without-identical", "--out", path, "--plot", plot)
+    code, out, err = oracle(
+        *given,
+        "--direction",
+        "poor=higher",
+        "--samples",
+        rated.samples,
+        "--without-identical",
+        "--out",
+        path,
+        "--plot",
+        plot,
+    )
     assert (code, out) == (0, "")
-    assert err == f"{plot}: errors against scores of 4 metrics\n{path}: 2 tables\n"
+    assert err == f"{plot}: errors against scores of 4 metrics\n{path}: 5 tables\n"
     assert "189 pairs of 50 studies (11 identical pairs left out)" in path.read_text()
     assert plot.stat().st_size > 10_000
 
@@ -47,7 +61,8 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
     code, out, err = oracle("align", rated.long, "--scores", rated.scores, "--metric", "bleu", "--resamples", 100)
     assert code == 0
     out = re.sub(r"\x1b\[[\d;]*m", "", out)
-    assert re.search(r"Rater 0 +Rater 1 .* Mean of raters", out)
+    assert re.search(r"Rater 0 +Rater 1 .* Rater 5 +raters", out)  # "Mean of" is the line above
+    assert "signature: align|bleu|ratings:" in out
     assert "100 resamples of studies, seed 0" in " ".join(out.split())
     assert re.fullmatch(r"long\.csv \([0-9a-f]{12}\); scores\.csv \([0-9a-f]{12}\); metric-oracle [\d.]+\n", err)
     code, out, err = oracle("failure-modes", rated.long)
@@ -77,9 +92,17 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
             ["align", "SCORES", "--scores", "SCORES"],
             r"read_ratings: ratings must have a column for each of pair or study,",
         ),
+        (
+            ["align", "LONG", "--scores", "SCORES"],
+            r"align: direction must be given for columns that no known tool owns;",
+        ),
+        (
+            ["align", "LONG", "--scores", "SCORES", "--direction", "poor"],
+            r"align: direction must be NAME=higher\|lower; got 'poor'\. Put both sides",
+        ),
         (["align", "LONG", "--scores", "LONG"], r"align: the pairs of .* must have unique ids; got '0/bleu'"),
         (
-            ["align", "LONG", "--scores", "SCORES", "--without-identical"],
+            ["align", "LONG", "--scores", "SCORES", "--direction", "poor=lower", "--without-identical"],
             r"align: samples must be given to find identical",
         ),
         (

@@ -16,10 +16,28 @@ SCORES = np.round(np.random.default_rng(5).beta(0.4, 1.2, 57), 2)  # skewed, wit
 @pytest.mark.parametrize("held", [1000, 1 << 21])
 def test_intervals_are_scipys_whatever_the_batch(monkeypatch, method, held):
     monkeypatch.setattr(statistics, "_HELD", held)
+    scores = np.round(SCORES * 64) / 64  # means of which have no rounding but one: ties are ties on both sides
     theirs = stats.bootstrap(
-        (SCORES,), np.mean, n_resamples=999, method=method, confidence_level=0.9, rng=np.random.default_rng(3)
+        (scores,), np.mean, n_resamples=999, method=method, confidence_level=0.9, rng=np.random.default_rng(3)
     ).confidence_interval
-    assert interval(SCORES, method, 0.9, 999, 3) == (theirs.low, theirs.high, False)
+    low, high, degenerate = interval(scores, method, 0.9, 999, 3)
+    assert [low, high] == pytest.approx([theirs.low, theirs.high], abs=1e-15)
+    assert not degenerate
+
+
+def test_means_are_resampled_together_and_left_out_one_by_one():
+    columns = np.array([SCORES, SCORES**2, np.ones(57)])
+    found = statistics.resample_means(columns, 200, 4)
+    drawn = np.random.default_rng(4).integers(0, 57, (200, 57))
+    assert found.resampled == pytest.approx(columns[:, drawn].mean(axis=2).T, abs=1e-14)
+    assert found.left_out[7] == pytest.approx(np.delete(columns, 7, axis=1).mean(axis=1), abs=1e-14)
+    ratio = found.map(lambda means: means[..., 1] / means[..., 0])
+    theirs = stats.bootstrap(
+        (SCORES, SCORES**2), lambda a, b, axis: b.mean(axis=axis) / a.mean(axis=axis), n_resamples=200, paired=True,
+        method="bca", rng=np.random.default_rng(4),
+    ).confidence_interval  # fmt: skip
+    assert ratio.interval()[:2] == pytest.approx((theirs.low, theirs.high), abs=1e-13)
+    assert found.map(lambda means: np.where(means[..., 0] > 0.3, np.nan, 1.0)).interval() is None
 
 
 def test_percentile_interval_of_three_studies():
@@ -42,7 +60,10 @@ def test_legacy_interval_by_hand():
     deviation = math.sqrt(sum((x - mean) ** 2 for x in drawn) / 4999)
     half = 1.960438640 * deviation / math.sqrt(5000)  # the 97.5 % point of Student's t with 4,999 degrees of freedom
     found = interval(SCORES, "legacy-yu2023", seed=7)
-    assert found == pytest.approx((mean - half, mean + half, False), rel=1e-8)
+    # The half-width, and not the ends alone: beside the mean an error of it would not be seen.
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=1e-8)
+    assert (found.high + found.low) / 2 == pytest.approx(mean, rel=1e-12)
+    assert not found.degenerate
     # Ten times the studies, the same width: it is no interval of the mean.
     again = interval(np.tile(SCORES, 10), "legacy-yu2023", seed=7)
     assert again.high - again.low == pytest.approx(found.high - found.low, rel=0.1)
@@ -69,6 +90,13 @@ def test_equal_scores_have_a_degenerate_interval(method):
     assert interval([0.1] * 7, method) == Interval(0.1, 0.1, degenerate=True)
 
 
+@pytest.mark.parametrize("values", [[0] * 9 + [1e-200], [1.0] * 11 + [1 - 1.1e-16]])
+def test_scores_that_hardly_differ_have_a_degenerate_interval(values):
+    low, high, degenerate = interval(values)
+    assert degenerate
+    assert min(values) <= low <= high <= max(values)
+
+
 def test_legacy_sample_without_the_one_other_value():
     scores = np.zeros(200_000)
     scores[0] = 1
@@ -91,11 +119,6 @@ def test_legacy_sample_without_the_one_other_value():
             SCORES,
             {"method": "legacy-yu2023", "resamples": 5000},
             "resamples must be left out with legacy-yu2023, which draws one sample of 5,000; got 5000. Drop it.",
-        ),
-        (
-            [0] * 9 + [1e-200],
-            {},
-            "values must differ enough for a bca interval; got a range of 1e-200. Use method perc",
         ),
     ],
 )
@@ -121,6 +144,21 @@ def test_permutation_test_with_ties():
     assert sum(a - b) != 0
     share = min((sums >= sum(a - b)).mean(), (sums <= sum(a - b)).mean())
     assert paired(a, b).p_value == pytest.approx(2 * share)
+
+
+@pytest.mark.parametrize(
+    "differences", [[0, -0.05, 0.06, -0.02, 0, 0, -0.01, 0.02], [0.1, 0.2, -0.3], [0.7, -0.1, -0.6]]
+)
+def test_a_difference_of_zero_has_no_evidence(differences):
+    """Nothing is nearer to 0 than their sum, which rounding alone keeps from it."""
+    assert paired(differences, [0] * len(differences)).p_value == 1
+    assert paired([0] * len(differences), differences, resamples=100).p_value == 1
+
+
+def test_bootstrap_p_by_hand():
+    assert statistics.bootstrap_p(np.array([1.0, 2.0, 3.0])) == 2 * 1 / 4
+    assert statistics.bootstrap_p(np.array([-1.0, 0.0, 3.0])) == 1
+    assert statistics.bootstrap_p(np.r_[np.ones(97), -np.ones(2)]) == pytest.approx(2 * 3 / 100)
 
 
 def test_paired_is_antisymmetric_and_cannot_go_below_the_resamples():

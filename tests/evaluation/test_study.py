@@ -18,8 +18,8 @@ from metric_oracle.evaluation.study import (
     compare_study,
     oracle_name,
     run_study,
-    write_study,
 )
+from metric_oracle.presentation.study_folder import write_study
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.results import read_scores
 

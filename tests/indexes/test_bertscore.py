@@ -403,7 +403,8 @@ def test_idf(built, fake_encoder, idf):
     assert max(of_id.values()) == pytest.approx(rarest, rel=1e-15)  # a token of no text
     for unit in range(len(opened(built).ptr) - 1):
         ids = opened(built).ids[opened(built).ptr[unit] : opened(built).ptr[unit + 1]]
-        assert encoded.candidate(unit).weights.tolist() == pytest.approx([expected[i] for i in ids.tolist()], rel=1e-15)
+        weights = opened(built).candidate(unit, encoded).weights.tolist()
+        assert weights == pytest.approx([expected[i] for i in ids.tolist()], rel=1e-15)
     check_answers(built, asked, idf)
 
 
@@ -507,7 +508,7 @@ def test_rescaled(built, tmp_path):
                 values = plain.table[name].to_pylist()
                 assert got.table[name].to_pylist() == [(v - b) / (1 - b) if is_rescaled else v for v in values]
         encoded = opened(index).encode(queries(*QUERIES))
-        value, parts = score(encoded.candidate(3), encoded.item(0), place)
+        value, parts = score(opened(index).candidate(3, encoded), encoded.item(0), place)
         assert value == list(parts.values())[place]
     check_answers(index, QUERIES, "corpus")
     check_answers(index, QUERIES, "off", rescale=False)

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,11 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, IndexFormatError, InputError
 from metric_oracle.indexes import index as index_module
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.inputs import Inputs, load_inputs
+from metric_oracle.indexes.inputs import Attachment, Inputs, load_inputs
 from metric_oracle.metrics import get_metric
+from support.inputs import changed
 
-PARTS = ["reports", "ngrams", "words", "radgraph", *(["chexbert"] if find_spec("faiss") else []), "labels"]
+PARTS = ["reports", "ngrams", "words", "radgraph", "chexbert", "labels"]
 
 
 @pytest.fixture(scope="module")
@@ -191,17 +191,14 @@ def test_metric_that_the_index_lacks(inputs, tmp_path):
         index.representation(get_metric("bleu"))
 
 
-def test_faiss_absent(inputs, tmp_path, monkeypatch):
+def test_faiss_is_needed_by_those_alone_who_ask_for_it(inputs, tmp_path, monkeypatch):
     embeddings = np.eye(len(inputs.ids), dtype=np.float32)
     rows = np.arange(len(inputs.ids))
-    given = Inputs(inputs.ids, inputs.texts, embeddings=embeddings, embedding_of_row=rows)
+    given = Inputs(inputs.ids, inputs.texts, {"chexbert": Attachment(embeddings, rows)})
     monkeypatch.setitem(sys.modules, "faiss", None)
-    match = (
-        r'^build_index: metric "chexbert" must have FAISS installed; got no module faiss\. Install the extra: pip inst'
-    )
-    with pytest.raises(BackendError, match=match):
-        index_module.build_index(given, tmp_path / "I", metrics=["chexbert"])
-    assert not (tmp_path / "I").exists()
+    index = index_module.build_index(given, tmp_path / "I", metrics=["chexbert"])
+    with pytest.raises(BackendError, match=r"^Index\.faiss: FAISS must be installed; got no module faiss\. "):
+        index.part("chexbert").faiss()
 
 
 # Refusals
@@ -294,10 +291,11 @@ def test_unknown_metric(tmp_path):
 def test_graphs_with_too_many_labels(inputs, tmp_path):
     from dataclasses import replace
 
-    graphs = replace(inputs.graphs, labels=[*inputs.graphs.labels, *map(str, range(40))])
+    graphs = inputs.attached["radgraph"].values
+    graphs = replace(graphs, labels=[*graphs.labels, *map(str, range(40))])
     match = r"^build_index: graphs must have at most 2\*\*24 entity strings, 32 labels and 16 relation types; got \d+, "
     with pytest.raises(InputError, match=match):
-        index_module.build_index(replace(inputs, graphs=graphs), tmp_path / "I", metrics=["radgraph"])
+        index_module.build_index(changed(inputs, "radgraph", values=graphs), tmp_path / "I", metrics=["radgraph"])
 
 
 # Inputs
@@ -317,7 +315,7 @@ def test_labels_without_ids_go_by_row(corpus, tmp_path):
     lines = corpus["train_labels"].read_text().splitlines()
     labels.write_text("\n".join(line.split(",", 1)[1] for line in lines[:4]))
     given = load_inputs("abc", "abc", "build_index", labels=labels, uncertain="blank")
-    assert given.label_of_row.tolist() == [0, 1, 2]
+    assert given.attached["labels"].of_row.tolist() == [0, 1, 2]
     match = (
         r"^build_index: labels without ids must be as many as the reports, 2; got 3 in .*\. Add a study_id column\.$"
     )
@@ -541,10 +539,10 @@ def test_changed_inputs_start_clean(inputs, tmp_path):
     others = {
         "text": replace(inputs, texts=["Changed.", *inputs.texts[1:]]),
         "id": replace(inputs, ids=["1", *inputs.ids[1:]]),
-        "uncertain": replace(inputs, uncertain="blank"),
-        "label": replace(inputs, label_of_row=inputs.label_of_row[::-1].copy()),
-        "graph": replace(inputs, graph_of_row=inputs.graph_of_row[::-1].copy()),
-        "dangling": replace(inputs, graphs=replace(inputs.graphs, n_dangling=7)),
+        "uncertain": changed(inputs, "labels", settings={"uncertain": "blank"}),
+        "label": changed(inputs, "labels", of_row=inputs.attached["labels"].of_row[::-1].copy()),
+        "graph": changed(inputs, "radgraph", of_row=inputs.attached["radgraph"].of_row[::-1].copy()),
+        "dangling": changed(inputs, "radgraph", values=replace(inputs.attached["radgraph"].values, n_dangling=7)),
     }
     for other in others.values():
         killed_build(inputs, out)

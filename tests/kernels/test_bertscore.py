@@ -25,8 +25,8 @@ from metric_oracle.kernels.bertscore import exact as products
 from metric_oracle.kernels.bertscore.bounds import UNIT
 from metric_oracle.kernels.bertscore.reference import precision_recall, score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.search import Found
 
 PARTS = (PRECISION, RECALL, F1)
 BASELINES = (None, (0.8, 0.75, 0.78), (-0.3, -0.9, -0.5))
@@ -203,14 +203,14 @@ def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units:
         first = asked.ptr[q]
         if not of_query[first : asked.ptr[q + 1]].any():
             of_query[first + 1] = 0.7
-    queries = TokenQueries(np.arange(n_queries), asked, of_queries, of_query, index.corpus(weights), None, index, {})
+    queries = TokenQueries(np.arange(n_queries), asked, of_queries, of_query, index.weighted(weights), None, {})
     return World(index, queries, weights)
 
 
 def exact_of(world: World) -> list[np.ndarray]:
     """Return precision and recall of every unit for each query, by the plain scorer: float64[D, 2]."""
     index, queries = world.index, world.queries
-    units = [queries.candidate(u) for u in range(len(index.ptr) - 1)]
+    units = [index.candidate(u, queries) for u in range(len(index.ptr) - 1)]
     items = [queries.item(q) for q in range(len(queries.which))]
     return [
         np.array([precision_recall(c.states, c.weights, item.states, item.weights) for c in units]) for item in items
@@ -226,7 +226,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     corpus = encoded.corpus
     n_units = len(index.ptr) - 1
     sizes = np.diff(index.ptr)
-    query, unit = cpu.pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)
+    query, unit = cpu.pack_query(encoded.batch.states_of(q), encoded.batch.weights_of(q), index.basis, index.direction)
     assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
     units = np.arange(n_units, dtype=np.int32)
     work = cpu.line_of(cpu.room({}, corpus, n_units, len(index.centers), len(unit), 1)[0], 0)
@@ -281,13 +281,13 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                 scores = [((p, r, f1(p, r))[part]) for p, r in pairs.tolist()]
                 of_query.append(np.array([rescale(s, baseline[part]) if baseline else s for s in scores]))
             if part == F1:
-                assert score(encoded.candidate(0), encoded.item(0), part)[0] == of_query[0][0]
+                assert score(index.candidate(0, encoded), encoded.item(0), part)[0] == of_query[0][0]
             for k in ks:
                 m = min(k, len(index.row_id))
-                found = Found(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7))
-                work = cpu.new_work(index)
-                cpu.search(index, encoded, 0, n - 1, m, found, work, part=part)
-                cpu.search(index, encoded, n - 1, n, m, found, work, part=part)
+                found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7))
+                kernel, work = cpu.Backend(part), {}
+                kernel.search(encoded.corpus, encoded.batch, 0, n - 1, m, found, work)
+                kernel.search(encoded.corpus, encoded.batch, n - 1, n, m, found, work)
                 for q in range(n):
                     expected = select(np.arange(n_units), of_query[q], index.row_ptr, index.row_id, m)
                     got = found.rows[q], found.scores[q], found.ties[q]
@@ -351,8 +351,8 @@ def test_lanes_without_a_token_claim_nothing():
     assert len(index.centers) == 2
     weights = np.ones(6)
     asked_tokens = Tokens(np.full(3, 5, np.int32), np.array([0, 3]), 0)
-    corpus = index.corpus(weights)
-    queries = TokenQueries(np.array([0]), asked_tokens, asked.astype(np.float32), np.ones(3), corpus, None, index, {})
+    corpus = index.weighted(weights)
+    queries = TokenQueries(np.array([0]), asked_tokens, asked.astype(np.float32), np.ones(3), corpus, None, {})
     world = World(index, queries, weights)
     exact = exact_of(world)
     assert np.argmax([f1(*pair) for pair in exact[0].tolist()]) == 10
@@ -370,10 +370,10 @@ def test_the_stages_drop_what_they_can():
     states = (states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.float32)
     index = index_of(states, drawn_tokens(rng, sizes), np.arange(600))
     asked = drawn_tokens(rng, [6])
-    queries = TokenQueries(np.array([0]), asked, states[:6], (asked.ids > 1) * 1.0, index._corpus_off, None, index, {})
-    work = cpu.new_work(index)
-    found = Found(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
-    cpu.search(index, queries, 0, 1, 1, found, work)
+    queries = TokenQueries(np.array([0]), asked, states[:6], (asked.ids > 1) * 1.0, index._corpus_off, None, {})
+    work: dict = {}
+    found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
+    cpu.Backend().search(queries.corpus, queries.batch, 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
     closest = shares.pop("closest")
     assert list(shares) == [*cpu.STAGES, "scored"]
@@ -402,18 +402,16 @@ def leaning_world(n_units: int) -> World:
     asked = common + stems[rng.integers(0, 60, 7)] + NOISE * rng.standard_normal((7, WIDTH))
     asked[0] = states[0]
     asked_tokens = drawn_tokens(rng, [7])
-    queries = TokenQueries(
-        np.array([0]), asked_tokens, asked.astype(np.float32), (asked_tokens.ids > 1) * 1.0, index._corpus_off, None,
-        index, {},
-    )  # fmt: skip
+    weights = (asked_tokens.ids > 1) * 1.0
+    queries = TokenQueries(np.array([0]), asked_tokens, asked.astype(np.float32), weights, index._corpus_off, None, {})
     return World(index, queries, index._weights_off)
 
 
-def searched(world: World, k: int) -> tuple[Found, dict]:
+def searched(world: World, k: int) -> tuple[Answers, dict]:
     n = len(world.queries.which)
-    found = Found(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
-    work = cpu.new_work(world.index)
-    cpu.search(world.index, world.queries, 0, n, k, found, work)
+    found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
+    work: dict = {}
+    cpu.Backend().search(world.queries.corpus, world.queries.batch, 0, n, k, found, work)
     return found, work
 
 
@@ -424,8 +422,8 @@ def planted(world: World, stage: str, tokens: np.ndarray) -> World:
     if stage == "cells":  # in a cell on the other side, as if they were its centre
         cell, radius = corpus.cell.copy(), corpus.radius.copy()
         cell[tokens], radius[tokens] = len(index.centers), 0
-        wrong = corpus._replace(cell=cell, radius=radius)
-        index = replace(index, centers=np.vstack([index.centers, -index.direction]))
+        centers = np.vstack([index.centers, -index.direction])
+        wrong = corpus._replace(cell=cell, radius=radius, centers=centers)
     elif stage == "codes":
         terms = corpus.terms.copy()
         terms[tokens, 2:] = [0.0, -0.3, 0.0]
@@ -435,7 +433,7 @@ def planted(world: World, stage: str, tokens: np.ndarray) -> World:
     for name in READ_ONLY:
         if hasattr(wrong, name):
             getattr(wrong, name).flags.writeable = False
-    return world._replace(index=index, queries=replace(world.queries, corpus=wrong, scored={}))
+    return world._replace(queries=replace(world.queries, corpus=wrong))
 
 
 @pytest.mark.parametrize("stage", cpu.STAGES)
@@ -475,7 +473,7 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     answers.threshold[0], answers.state[4] = -2.0, -1
     items = cpu.Items(np.arange(300, dtype=np.int32), np.zeros(300, np.float32), 0.0, True, index.row_ptr)
     margins = bounds.margins_of(WIDTH, corpus.norm_error)
-    query, _ = cpu.pack(index, world.queries, 0)
+    query, _ = cpu.pack(corpus, world.queries.batch, 0)
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
     cpu.check(F1, items, corpus, query, margins, bounds.angle_tables(margins), sample, line, answers)
     assert work["counts"][4] == 5
@@ -499,7 +497,7 @@ def test_scores_that_round_above_one_keep_their_ties():
     index = index_of(np.repeat(state, 3 * n, 0), Tokens(ids, np.arange(0, 3 * n + 1, 3), 0), np.arange(n))
     queries = TokenQueries(
         np.array([0]), Tokens(ids[:3], np.array([0, 3]), 0), np.repeat(asked, 3, 0), np.ones(3),
-        index.corpus(np.ones(60)), None, index, {},
+        index.weighted(np.ones(60)), None, {},
     )  # fmt: skip
     found, _ = searched(World(index, queries, np.ones(60)), 1)
     assert found.rows.tolist() == [[0]]

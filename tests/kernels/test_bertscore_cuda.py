@@ -25,8 +25,8 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.search import Found
 
 torch = pytest.importorskip("torch")
 REQUIRED = os.environ.get("ORACLE_REQUIRE_GPU") == "1"
@@ -123,23 +123,26 @@ def make_world(
     of_query[queries.ptr[:-1] + 1] += 0.5  # a query without any weight is refused
     n = len(asked) + 1
     return World(
-        index, TokenQueries(np.arange(n), queries, of_queries, of_query, index.corpus(weights), baseline, index, {})
+        index, TokenQueries(np.arange(n), queries, of_queries, of_query, index.weighted(weights), baseline, {})
     )
 
 
-def found_by(kernel, world: World, k: int, part: int, work=None) -> Found:
+def found_by(kernel, world: World, k: int, part: int, work=None) -> Answers:
     n = world.n
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
-    kernel.search(world.index, world.queries, 0, n, k, found, {} if work is None else work, part=part)
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    queries = world.queries
+    kernel.Backend(part).search(queries.corpus, queries.batch, 0, n, k, found, {} if work is None else work)
     return found
 
 
-def found_by_threads(world: World, k: int) -> Found:
+def found_by_threads(world: World, k: int) -> Answers:
     """Search on a GPU with one thread for each query."""
     n = world.n
-    found = Found(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
     threads = [
-        threading.Thread(target=cuda.search, args=(world.index, world.queries, q, q + 1, k, found, {}))
+        threading.Thread(
+            target=cuda.Backend().search, args=(world.queries.corpus, world.queries.batch, q, q + 1, k, found, {})
+        )
         for q in range(n)
     ]
     for thread in threads:
@@ -152,11 +155,11 @@ def found_by_threads(world: World, k: int) -> Found:
 def plain_scores(world: World, part: int) -> np.ndarray:
     """Return the score of every query and unit by the plain scorer."""
     index, queries = world
-    units = [queries.candidate(u) for u in range(len(index.ptr) - 1)]
+    units = [index.candidate(u, queries) for u in range(len(index.ptr) - 1)]
     return np.array([[score(c, queries.item(q), part)[0] for c in units] for q in range(world.n)])
 
 
-def assert_same(one: Found, two: Found) -> None:
+def assert_same(one: Answers, two: Answers) -> None:
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -246,7 +249,7 @@ def test_a_corpus_without_room_goes_through_in_pieces(monkeypatch, room):
     world = make_world(18, "mixed", weighing="idf")
     work: dict = {}
     assert_same(found_by(cuda, world, 5, F1, work), found_by(cpu, world, 5, F1))
-    pieces = cuda._device.resident(world.index, f"token codes on {cuda.DEVICE} 0", None).pieces
+    pieces = cuda._device.resident(world.index.row_ptr, f"token codes on {cuda.DEVICE} 0", None).pieces
     n_units = len(world.index.ptr) - 1
     assert {1: len(pieces) == n_units, 2500: 4 < len(pieces) < n_units, 6000: 1 < len(pieces) < 9}[room]
     assert all(piece.codes.device.type == "cpu" for piece in pieces)
@@ -297,8 +300,8 @@ def test_threads_take_turns_on_the_device():
 
 
 def test_the_components_are_those_of_the_cpu():
-    assert cuda.components is cpu.components
-    assert cuda.new_work is cpu.new_work
+    assert cuda.Backend.components is cpu.Backend.components
+    assert cuda.Backend.new_workspace is cpu.Backend.new_workspace
 
 
 # ---- the bound -------------------------------------------------------------------------------------------------------
@@ -373,7 +376,7 @@ def test_scores_are_below_their_bounds(kind, storage):
     items = cpu.Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, index.row_ptr)
     for part in PARTS:
         scores = plain_scores(world, part)
-        lists = cuda._listed(index, queries, [(q, items) for q in range(world.n)], n, part)
+        lists = cuda._listed(queries.corpus, queries.batch, [(q, items) for q in range(world.n)], n, part)
         for (item, bound), score_of in zip(lists, scores, strict=True):
             assert sorted(item) == list(range(n))
             assert (np.diff(bound) <= 0).all()
@@ -434,7 +437,7 @@ def test_f1_lies_below_its_corner_where_the_sign_is_sure(p, r, dp, dr, e, spread
     value = f1(precision, recall)
     assert value <= upper + 1e-12 * (1 + abs(value))
     low, high = p + r - 2 * e - spread, p + r + 2 * e
-    assert np.isfinite(upper) == (low >= cpu.SLACK or high <= -cpu.SLACK) or min(abs(low), abs(high)) < 2e-5
+    assert np.isfinite(upper) == (low >= cuda.SLACK or high <= -cuda.SLACK) or min(abs(low), abs(high)) < 2e-5
 
 
 # ---- the device ------------------------------------------------------------------------------------------------------
@@ -468,11 +471,11 @@ def test_blocks_are_halved_where_memory_ends(monkeypatch):
     world = make_world(24, "common", n_units=30, asked=(7, 5, 5, 5, 3, 3, 9))
     bounds, tried = cuda._best_bounds, []
 
-    def full(resident, encoded, asked, *rest):
+    def full(resident, corpus, batch, asked, *rest):
         tried.append(len(asked))
         if len(asked) > 2:
             raise torch.OutOfMemoryError
-        return bounds(resident, encoded, asked, *rest)
+        return bounds(resident, corpus, batch, asked, *rest)
 
     monkeypatch.setattr(cuda, "_best_bounds", full)
     assert_same(found_by(cuda, world, 3, F1), found_by(cpu, world, 3, F1))

@@ -12,10 +12,10 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.tables import answers_table
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.kernels.crg.reference import score
 from metric_oracle.kernels.crg.score import contribution, crg
+from metric_oracle.presentation.terminal import answers_table
 
 # Table 2 of Hamamci et al. (MIDL 2025): TP, FN, FP, TN, CRG printed, CRG of these counts.
 TABLE_2 = {
@@ -83,7 +83,7 @@ def inputs(rows: np.ndarray, prefix: str) -> Inputs:
     """Return reports with the given classes (0 blank, 1 positive, 2 negative, 3 uncertain), uint8[n, 14]."""
     ids = [f"{prefix}{i}" for i in range(len(rows))]
     return Inputs(
-        ids, [f"report {i}" for i in ids], labels=rows, label_of_row=np.arange(len(rows)), uncertain="positive"
+        ids, [f"report {i}" for i in ids], {"labels": Attachment(rows, np.arange(len(rows)), {"uncertain": "positive"})}
     )
 
 

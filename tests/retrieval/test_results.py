@@ -1,7 +1,10 @@
 import errno
+import fcntl
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +116,139 @@ def test_out_that_is_an_input(tmp_path):
             check_out(out, [tmp_path / "absent", path])
 
 
+@pytest.mark.parametrize("name", ["idf.csv", "queries.csv", "w.csv.signature.json", "r.csv.signature.json"])
+def test_out_that_harms_an_input(tmp_path, name):
+    """Tables of weights, queries, and the signature files that inputs have and that a CSV result gets."""
+    (tmp_path / name).write_text("mine")
+    if name == "idf.csv":
+        out, given = name, name
+    elif name == "queries.csv":
+        out, given = "Q.csv", name
+        (tmp_path / "Q.csv").hardlink_to(tmp_path / name)
+    elif name == "w.csv.signature.json":
+        out, given = name, "w.csv"
+    else:
+        out, given = "r.csv", name
+    inputs = [None, "tests", "", str(tmp_path / given)]
+    with pytest.raises(
+        InputError, match=r"^fit: out must be another file than the inputs; got .*, which is one.*\. Name"
+    ):
+        check_out(tmp_path / out, inputs, function="fit", endings=(".csv", ".json"))
+    check_out(tmp_path / "other.csv", inputs, function="fit", endings=(".csv", ".json"))
+
+
+def test_out_that_is_no_regular_file(results, tmp_path):
+    (tmp_path / "target.csv").write_text("mine")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "target.csv")
+    (tmp_path / "dangling.csv").symlink_to(tmp_path / "absent")
+    (tmp_path / "beside.csv.signature.json").symlink_to(tmp_path / "target.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    before = sorted(os.listdir(tmp_path))
+    for name in ("link", "dangling", "beside", "pipe"):
+        match = r"^retrieve: out must be a new name or a regular file; got .*, a link, pipe or device\. Name another"
+        with pytest.raises(InputError, match=match):
+            results.write(tmp_path / f"{name}.csv")
+    assert sorted(os.listdir(tmp_path)) == before
+    assert (tmp_path / "target.csv").read_text() == "mine"
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from metric_oracle.retrieval.results import Results, read_results
+found = read_results(sys.argv[1])
+renames = 0
+replace = Path.replace
+def counted(self, target):
+    global renames
+    if renames == int(sys.argv[3]):
+        os._exit(9)
+    renames += 1
+    return replace(self, target)
+Path.replace = counted
+Results(found.table, {**found.signature, "n": sys.argv[2]}).write(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("with_checksum", [True, False])
+def test_a_kill_between_the_renames_of_a_csv_loses_no_pair(results, tmp_path, with_checksum):
+    path = tmp_path / "r.csv"
+    first = Results(results.table.slice(0, 4), results.signature)
+    seen = []
+    for renames in range(4):
+        Results(first.table, {**results.signature, "n": "old"}).write(path)
+        if not with_checksum:  # as version 0.1 wrote it
+            (tmp_path / "r.csv.signature.json").write_text(json.dumps({**results.signature, "n": "old"}))
+        for n in ("new", "newer"):  # the second finds what the first left
+            child = [sys.executable, "-c", KILLED, str(path), n, str(renames)]
+            code = subprocess.run(child, check=False, timeout=60).returncode
+            assert code == (9 if renames < 3 else 0)
+            again = read_results(path)
+            assert same(again.table) == same(first.table)
+            assert list(again.signature) == [*results.signature, "n"]
+            seen.append(again.signature["n"])
+            left = {name for name in os.listdir(tmp_path) if name.endswith(".tmp")}
+            assert bool(left) == (renames < 3)
+        first.write(path)
+        assert sorted(os.listdir(tmp_path)) == ["r.csv", "r.csv.signature.json"]
+        assert list(json.loads((tmp_path / "r.csv.signature.json").read_text())) == [*results.signature, "table_sha256"]
+    # The same table bears either signature: what counts is that one is always there.
+    assert seen[:2] == ["old", "old"]
+    assert seen[-2:] == ["new", "newer"]
+
+
+def test_a_kill_between_the_renames_keeps_the_signature_of_the_old_table(results, tmp_path):
+    path = tmp_path / "r.csv"
+    old = Results(results.table.slice(0, 4), {**results.signature, "k": 1})
+    old.write(path)
+    replace = Path.replace
+
+    def failing(self, target):
+        if Path(target) == path:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", failing)
+        with pytest.raises(KeyboardInterrupt):
+            results.write(path)
+    again = read_results(path)
+    assert same(again.table) == same(old.table)
+    assert again.signature == old.signature
+    results.write(path)
+    assert read_results(path).signature == results.signature
+
+
+def test_a_table_beside_the_signature_of_another_is_named(results, tmp_path):
+    path = tmp_path / "r.csv"
+    results.write(path)
+    path.write_bytes(path.read_bytes().replace(b"1.0", b"0.9", 1))
+    match = (
+        rf"^verify: results must be the table that its signature was written for; got {path}, altered or of another "
+        r"time than r\.csv\.signature\.json\. Write both again\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        read_results(path)
+    results.write(path)
+    assert read_results(path).signature == results.signature
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_leftovers_of_killed_writers_go(results, tmp_path, ending):
+    path = tmp_path / f"r[1]{ending}"
+    of_another = tmp_path / f".r1{ending}.123.tmp"
+    held, dead = (tmp_path / f".r[1]{ending}.{pid}.tmp" for pid in (4_000_001, 4_000_002))
+    for file in (held, dead, of_another):
+        file.write_text("half")
+    with held.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        results.write(path)
+    wanted = {path.name, held.name, of_another.name} | ({f"{path.name}.signature.json"} if ending == ".csv" else set())
+    assert set(os.listdir(tmp_path)) == wanted
+    results.write(path)
+    assert set(os.listdir(tmp_path)) == wanted - {held.name}
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_full_disk_leaves_the_old_file(results, tmp_path, ending):
     path = tmp_path / f"r{ending}"
@@ -132,6 +268,8 @@ def test_full_disk_leaves_the_old_file(results, tmp_path, ending):
                 return super().write(content)
 
         def opened(path, mode="r", *args, encoding=None, **kwargs):
+            if "r" in mode:
+                return open(path, mode, *args, encoding=encoding, **kwargs)
             return File(path, "w") if "b" in mode else io.TextIOWrapper(File(path, "w"), encoding=encoding)
 
         said = ""
@@ -212,6 +350,12 @@ def test_file_cut_inside_a_row(results, tmp_path, ending):
         path.write_bytes(raw[: raw.rindex(b",")])
     with pytest.raises(InputError, match=FOREIGN):
         read_results(path)
+    if ending == ".csv":  # a cut between rows
+        path.write_bytes(raw[: raw.rindex(b"\n", 0, -1) + 1])
+        with pytest.raises(
+            InputError, match=r"must be the table that its signature was written for; got .*r\.csv, alter"
+        ):
+            read_results(path)
 
 
 @pytest.mark.parametrize("column", [*FIXED, *AFTER])
@@ -227,6 +371,29 @@ def test_column_that_lacks_or_holds_something_else(results, tmp_path, column):
         Results(table, results.signature).write(path)
         with pytest.raises(InputError, match=FOREIGN):
             read_results(path)
+
+
+def test_processes_that_read_parquet_end_well(results, tmp_path):
+    """A Python file in the hands of Arrow aborted one in ten short processes at their end."""
+    path = tmp_path / "r.parquet"
+    results.write(path)
+    code = "import sys; from metric_oracle.retrieval.results import read_results; read_results(sys.argv[1])"
+    for _ in range(20):
+        running = [
+            subprocess.Popen([sys.executable, "-c", code, str(path)], stderr=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        for process in running:
+            said = process.communicate(timeout=60)[1]
+            assert (said, process.returncode) == ("", 0)
+
+
+def test_a_pipe_as_signature_is_refused_at_once(results, tmp_path):
+    results.write(tmp_path / "r.csv")
+    (tmp_path / "r.csv.signature.json").unlink()
+    os.mkfifo(tmp_path / "r.csv.signature.json")
+    with pytest.raises(InputError, match=FOREIGN):
+        read_results(tmp_path / "r.csv")
 
 
 def test_unreadable_file_is_not_called_foreign(results, open_folder, request):
@@ -297,6 +464,7 @@ def test_files_that_hold_no_scores(results, scores, tmp_path, ending):
         (columns.select([0, 2, 1, *range(3, columns.num_columns)]), scores.signature),
         (columns.set_column(1, "bleu-2", pa.array(["x"] * columns.num_rows)), scores.signature),
         (columns.set_column(1, "bleu-2", pa.array([float("inf")] * columns.num_rows)), scores.signature),
+        (columns.set_column(1, "bleu-2", pa.array([float("nan")] * columns.num_rows)), scores.signature),
         (columns, {**scores.signature, "kind": "results"}),
         (columns, {**scores.signature, "metrics": {**scores.signature["metrics"], "radgraph": {}}}),
     ):

@@ -1,4 +1,5 @@
 import math
+import resource
 import shutil
 
 import pyarrow as pa
@@ -7,6 +8,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.errors import ExactnessError, IndexFormatError, InputError
 from metric_oracle.retrieval.results import Results
+from support import inputs
 
 K = 3
 
@@ -86,7 +88,9 @@ def test_changed_row(index, queries, results, sample):
         other = changed(results, "row", lambda rows: rows.__setitem__(4, row))  # noqa: B023
         if other.table["row"].equals(results.table["row"]):
             continue
-        with pytest.raises(ExactnessError, match=r"^verify: "):
+        with pytest.raises(
+            ExactnessError, match=SCORE + r"|^verify: candidate_id must be that of the index's row; got an"
+        ):
             api.verify(index, other, queries, sample=sample)
 
 
@@ -121,7 +125,7 @@ def test_changed_ties(index, queries, results):
 
 
 def test_fallback_invented(index, queries, results):
-    with pytest.raises(ExactnessError, match=r"^verify: "):
+    with pytest.raises(ExactnessError, match=BRUTE):
         api.verify(index, changed(results, "fallback", lambda flags: flags.__setitem__(1, True)), queries)
 
 
@@ -181,7 +185,8 @@ def test_other_queries(index, results, corpus):
 def test_queries_with_other_texts(index, queries, results):
     from dataclasses import replace
 
-    turned = replace(queries, texts=queries.texts[::-1], graph_of_row=queries.graph_of_row[::-1].copy())
+    turned = inputs.changed(queries, "radgraph", of_row=queries.attached["radgraph"].of_row[::-1].copy())
+    turned = replace(turned, texts=queries.texts[::-1])
     with pytest.raises(ExactnessError, match=SCORE):
         api.verify(index, results, turned)
 
@@ -198,6 +203,26 @@ def test_signature_with_another_k(index, queries, results, k):
     match = rf"^verify: k in the signature must be an int of at least 1; got {k!r}\. Retrieve again\.$"
     with pytest.raises(InputError, match=match):
         api.verify(index, Results(results.table, {**results.signature, "k": k}), queries)
+
+
+@pytest.mark.parametrize("baseline", [None, "random"])
+def test_signature_with_a_huge_k_takes_no_memory(index, queries, results, baseline):
+    signature = {**results.signature, "k": 10**9, "baseline": baseline}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(
+        ExactnessError, match=r"^verify: the answers of query '\d+' must (be|have the ranks 1 to) 10{9}"
+    ):
+        api.verify(index, Results(results.table, signature), queries)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+@pytest.mark.parametrize("baseline", ["x", "", 0, ["random"]])
+def test_signature_with_another_baseline(index, queries, results, baseline):
+    signature = {**results.signature, "baseline": baseline}
+    with pytest.raises(
+        InputError, match=r"^verify: baseline in the signature must be one of random, most-frequent, id"
+    ):
+        api.verify(index, Results(results.table, signature), queries)
 
 
 def test_signature_with_another_metric(index, queries, results):

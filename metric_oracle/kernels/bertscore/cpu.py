@@ -4,6 +4,9 @@ Several queries go through the codes together, so that these come from memory on
 folder proves the bounds.
 """
 
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
 import numpy as np
 
 from metric_oracle.kernels._errors import check_bounds, gamma
@@ -26,22 +29,19 @@ from metric_oracle.kernels.bertscore.cascade import (
 from metric_oracle.kernels.bertscore.exact import approximate, exact_pair, length_of, widen
 from metric_oracle.kernels.bertscore.query import Coded, Query, pack_query
 from metric_oracle.kernels.bertscore.score import F1, f1, rescale
+from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
 
 SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k answers
 MOST_SEEDED = 256  # answers beyond which no more seeds are taken
 QUERIES = 8  # that go through the corpus together
+CHUNK = 1 << 14  # states that are widened at once
 SAMPLED = 50_000  # items for which dropped ones are scored, to see that they were dropped rightly
 
 
-def pack(index, encoded, q):
+def pack(corpus, batch, q):
     """Lay out a distinct query; see :func:`pack_query`."""
-    return pack_query(encoded.states_of(q), encoded.weights_of(q), index.basis, index.direction)
-
-
-def new_work(index):
-    """Return room for the scratch of one thread, made at its first query."""
-    return {}
+    return pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
 
 
 def room(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
@@ -101,32 +101,12 @@ def line_of(scratch, g):
     return Work(*(x[g] for x in scratch[:OF_QUERY]), *scratch[OF_QUERY:])
 
 
-def search(index, encoded, first, last, k, found, work, part=F1):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-    Raises
-    ------
-    ExactnessError
-        If a bound lies below a score that became known, or a dropped candidate should have been listed.
-    """
-    n = len(index.row_ptr) - 1
-    items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, index.row_ptr)
-    for begin in range(first, last, QUERIES):
-        places = range(begin, min(begin + QUERIES, last))
-        every = [items] * len(places)
-        for q, (item, precision, recall) in zip(
-            places, find_all(index, encoded, places, k, every, work, part, n_queries=QUERIES), strict=True
-        ):
-            scores = final_scores(precision, recall, encoded.baseline)[part]
-            found.rows[q], found.scores[q], found.ties[q] = select(item, scores, index.row_ptr, index.row_id, k)
-
-
-def find(index, encoded, q, k, items, work, part):
+def find(corpus, batch, q, k, items, work, part, scored):
     """Return what :func:`find_all` returns of a distinct query."""
-    return find_all(index, encoded, [q], k, [items], work, part)[0]
+    return find_all(corpus, batch, [q], k, [items], work, part, scored)[0]
 
 
-def find_all(index, encoded, places, k, items, work, part, n_queries=1):
+def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
     """Return for each distinct query the items that may be among its k best rows, and their exact precision and recall.
 
     Parameters
@@ -139,17 +119,21 @@ def find_all(index, encoded, places, k, items, work, part, n_queries=1):
     Returns
     -------
     list of (int64[n], float64[n], float64[n])
+
+    Raises
+    ------
+    ExactnessError
+        If a bound lies below a score that became known, or a dropped candidate should have been listed.
     """
-    corpus = encoded.corpus
-    scratch, answers = room(work, corpus, len(items[0].unit), len(index.centers), encoded.longest, k, n_queries)
+    scratch, answers = room(work, corpus, len(items[0].unit), len(corpus.centers), batch.longest, k, n_queries)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     tables = angle_tables(margins)
-    packed = [pack(index, encoded, q) for q in places]
+    packed = [pack(corpus, batch, q) for q in places]
     queries = [query for query, _ in packed]
     lines = [line_of(scratch, g) for g in range(len(places))]
     samples = []
     for g, (query, unit) in enumerate(packed):
-        fill_tables(index.centers @ unit.T, margins.rise, lines[g], tables)
+        fill_tables(corpus.centers @ unit.T, margins.rise, lines[g], tables)
         search_cells(part, k, items[g], corpus, query, margins, tables, lines[g], answers[g])
         samples.append(_sample(places[g], g == 0, lines[g], answers[g], len(items[g].unit)))
     group = _group(queries, items, answers)
@@ -161,7 +145,7 @@ def find_all(index, encoded, places, k, items, work, part, n_queries=1):
         answers[g].state[3] = group.n_kept[g]
         finish(part, k, items[g], corpus, query, margins, lines[g], answers[g])
         check(part, items[g], corpus, query, margins, tables, samples[g], lines[g], answers[g])
-        out.append(taken(encoded, places[g], items[g], answers[g]))
+        out.append(taken(scored, places[g], items[g], answers[g]))
     check_bounds(_closest([work]), int(work["counts"][4]))
     return out
 
@@ -203,12 +187,12 @@ def _sample(q, is_first, work, found, n_items):
     return np.array([rng.integers(n_items), work.kept[rng.integers(n_kept)]], np.int64)
 
 
-def taken(encoded, q, items, answers):
-    """Return what :func:`find` returns from the scratch; :func:`components` will ask for the parts of pairs again."""
+def taken(scored, q, items, answers):
+    """Return what :func:`find` returns from the scratch, and note it in `scored`: components are asked for later."""
     n = answers.state[0]
     item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
     for u, *parts in zip(items.unit[item].tolist(), precision.tolist(), recall.tolist(), strict=True):
-        encoded.scored[q, u] = parts
+        scored[q, u] = parts
     return item.astype(np.int64), precision, recall
 
 
@@ -236,23 +220,6 @@ def stages(works):
     return {**shares, "closest": _closest(works)}
 
 
-def components(index, encoded, query, unit, scores, part=F1):
-    """Return precision, recall and f1 of pairs of distinct query and unit."""
-    parts = np.zeros((len(unit), 2))
-    scratch = line_of(room({}, encoded.corpus, 1, 1, encoded.longest, 1)[0], 0)
-    packed: dict[int, Query] = {}
-    for i, (q, u) in enumerate(zip(query.tolist(), unit.tolist(), strict=True)):
-        if (q, u) in encoded.scored:
-            parts[i] = encoded.scored[q, u]
-            continue
-        if q not in packed:
-            packed = {q: pack(index, encoded, q)[0]}
-        parts[i] = exact_pair(u, encoded.corpus, packed[q], scratch)
-    return dict(
-        zip(("precision", "recall", "f1"), final_scores(parts[:, 0], parts[:, 1], encoded.baseline), strict=True)
-    )
-
-
 @jit
 def _direct(n_tokens, first, inverse, work):
     """Divide the widened states of a unit by their lengths."""
@@ -277,36 +244,90 @@ def _score_all(part, corpus, query, inverse, error, base, work, out):
         out[u] = rescale(part_of(part, precision, recall), base)
 
 
-def score_all(index, encoded, chosen, part=F1):
-    """Yield BERTScore of every unit against each of some distinct queries.
-
-    float64[D], right within `all_error` and overwritten by the next. Float32 products; in float64 only where precision
-    and recall may differ in sign.
-    """
-    out = np.empty(len(index.row_ptr) - 1)
-    scratch = line_of(room({}, encoded.corpus, 1, 1, encoded.longest, 1)[0], 0)
-    base = 0.0 if encoded.baseline is None else encoded.baseline[part]
-    for q in chosen:
-        query, _ = pack(index, encoded, q)
-        _score_all(part, encoded.corpus, query, index.inverse_lengths, _product_error(index), base, scratch, out)
-        yield out
+def _inverse_lengths(states):
+    """Return one over the length of each stored state: float32[T]."""
+    states = states.view(np.float16) if states.dtype == np.uint16 else states
+    out = np.empty(len(states), np.float32)
+    for first in range(0, len(out), CHUNK):
+        some = slice(first, first + CHUNK)
+        out[some] = 1.0 / np.linalg.norm(states[some].astype(np.float64), axis=1)
+    return out
 
 
-def _product_error(index):
+def _product_error(corpus):
     """Bound the error of precision and recall from float32 products of vectors that float32 made unit vectors."""
-    return margins_of(index.states.shape[1], gamma(4)).product
+    return margins_of(corpus.states.shape[1], gamma(4)).product
 
 
-def all_error(index, encoded, part=F1):
-    """Bound the error of what :func:`score_all` yields.
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """BERTScore on CPUs."""
 
-    Where precision and recall have one sign, the derivatives of F1 add up to at most 2.
-    """
-    error = _product_error(index) * (2.0 if part == F1 else 1.0)
-    return error if encoded.baseline is None else error / (1.0 - encoded.baseline[part])
+    part: int = F1
+    scored: dict[tuple[int, int], Any] = field(default_factory=dict, compare=False, repr=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        n = len(corpus.row_ptr) - 1
+        items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
+        for begin in range(first, last, QUERIES):
+            places = range(begin, min(begin + QUERIES, last))
+            every = [items] * len(places)
+            found = find_all(corpus, batch, places, k, every, workspace, self.part, self.scored, QUERIES)
+            for q, (item, precision, recall) in zip(places, found, strict=True):
+                scores = final_scores(precision, recall, batch.baseline)[self.part]
+                best = select(item, scores, corpus.row_ptr, corpus.row_id, k)
+                answers.rows[q], answers.scores[q], answers.ties[q] = best
 
-def score_pairs(index, encoded, query, unit, part=F1):
-    """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
-    values = components(index, encoded, query, unit, None, part)
-    return list(values.values())[part], values
+    def score_all(self, corpus, batch, chosen):
+        """Yield BERTScore of every unit against each of some distinct queries.
+
+        float64[D], right within `score_error` and overwritten by the next. Float32 products; in float64 only where
+        precision and recall may differ in sign.
+        """
+        out = np.empty(len(corpus.row_ptr) - 1)
+        scratch = line_of(room({}, corpus, 1, 1, batch.longest, 1)[0], 0)
+        inverse = _inverse_lengths(corpus.states)
+        base = 0.0 if batch.baseline is None else batch.baseline[self.part]
+        for q in chosen:
+            query, _ = pack(corpus, batch, q)
+            _score_all(self.part, corpus, query, inverse, _product_error(corpus), base, scratch, out)
+            yield out
+
+    def score_error(self, corpus, batch):
+        """Bound the error of what :func:`score_all` yields.
+
+        Where precision and recall have one sign, the derivatives of F1 add up to at most 2.
+        """
+        error = _product_error(corpus) * (2.0 if self.part == F1 else 1.0)
+        return error if batch.baseline is None else error / (1.0 - batch.baseline[self.part])
+
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+        values = self.components(corpus, batch, query, unit, None)
+        return list(values.values())[self.part], values
+
+    def components(self, corpus, batch, query, unit, scores):
+        """Return precision, recall and f1 of pairs of distinct query and unit."""
+        parts = np.zeros((len(unit), 2))
+        scratch = line_of(room({}, corpus, 1, 1, batch.longest, 1)[0], 0)
+        packed: dict[int, Query] = {}
+        for i, (q, u) in enumerate(zip(query.tolist(), unit.tolist(), strict=True)):
+            if (q, u) in self.scored:
+                parts[i] = self.scored[q, u]
+                continue
+            if q not in packed:
+                packed = {q: pack(corpus, batch, q)[0]}
+            parts[i] = exact_pair(u, corpus, packed[q], scratch)
+        return dict(
+            zip(("precision", "recall", "f1"), final_scores(parts[:, 0], parts[:, 1], batch.baseline), strict=True)
+        )
+
+    def new_workspace(self, corpus):
+        """Return room for the scratch of one thread, made at its first query."""
+        return {}
+
+    def stages(self, workspaces):
+        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        return stages(workspaces)

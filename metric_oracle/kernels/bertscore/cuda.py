@@ -9,28 +9,20 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from metric_oracle.kernels import _device
+from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.bertscore.bounds import margins_of
-from metric_oracle.kernels.bertscore.cascade import finish_in_order, reset
-from metric_oracle.kernels.bertscore.cpu import (
-    Items,
-    components,
-    final_scores,
-    line_of,
-    new_work,
-    pack,
-    room,
-    taken,
-)
+from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
+from metric_oracle.kernels.bertscore.cpu import final_scores, line_of, pack, room, taken
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
+from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.topk.reference import select
-
-__all__ = ["components", "is_usable", "new_work", "search", "stages"]
 
 LIBRARY = "triton"
 DEVICE = "cuda"
@@ -126,30 +118,7 @@ _IDLE: dict[str, queue.SimpleQueue] = {}  # devices that no thread uses
 _LOCK = threading.Lock()
 
 
-def is_usable() -> bool:
-    """Return whether PyTorch and Triton are there and see a CUDA device."""
-    return not _device.lacking(LIBRARY)
-
-
-def search(index, encoded, first, last, k, found, work, part=F1):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-    Raises
-    ------
-    DeviceError
-        If the device fails, or has no room for one query.
-    """
-    n = len(index.row_ptr) - 1
-    items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, index.row_ptr)
-    places = range(first, last)
-    for q, (item, precision, recall) in zip(
-        places, find(index, encoded, places, k, [items] * len(places), work, part), strict=True
-    ):
-        scores = final_scores(precision, recall, encoded.baseline)[part]
-        found.rows[q], found.scores[q], found.ties[q] = select(item, scores, index.row_ptr, index.row_id, k)
-
-
-def find(index, encoded, places, k, items, work, part):
+def find(corpus, batch, places, k, items, work, part, scored):
     """Return for each distinct query the items that may be among its k best rows, and their exact precision and recall.
 
     Parameters
@@ -163,8 +132,7 @@ def find(index, encoded, places, k, items, work, part):
     list of (int64[n], float64[n], float64[n])
     """
     n_items = len(items[0].unit)
-    corpus = encoded.corpus
-    stacked, (answers,) = room(work, corpus, n_items, len(index.centers), encoded.longest, k)
+    stacked, (answers,) = room(work, corpus, n_items, len(corpus.centers), batch.longest, k)
     scratch = line_of(stacked, 0)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     done: dict[int, Any] = {}
@@ -172,12 +140,13 @@ def find(index, encoded, places, k, items, work, part):
     while len(done) < len(places):
         left = [i for i in range(len(places)) if i not in done]
         asked = [(places[i], items[i]) for i in left]
-        for i, (item, bound) in zip(left, _listed(index, encoded, asked, min(listed, n_items), part), strict=True):
+        for i, (item, bound) in zip(left, _listed(corpus, batch, asked, min(listed, n_items), part), strict=True):
             scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, bound + SLACK
-            query, _ = pack(index, encoded, places[i])
+            query, _ = pack(corpus, batch, places[i])
             if _finish(len(item), n_items, part, k, items[i], corpus, query, margins, scratch, answers):
-                done[i] = taken(encoded, places[i], items[i], answers)
+                done[i] = taken(scored, places[i], items[i], answers)
         listed *= MORE
+    check_bounds({name: x for name, x in zip(("float32",), work["closest"][2:], strict=True) if x < np.inf})
     return [done[i] for i in range(len(places))]
 
 
@@ -220,7 +189,7 @@ def _one_device():
         _IDLE[DEVICE].put((number, context))
 
 
-def _listed(index, encoded, asked, listed, part):
+def _listed(corpus, batch, asked, listed, part):
     """Return for each query and its items the greatest bounds, greatest first: int32[listed], float64[listed]."""
     import torch
 
@@ -228,11 +197,11 @@ def _listed(index, encoded, asked, listed, part):
     lists: list[Any] = []
     with _one_device() as number:
         try:
-            resident = _device.resident(index, f"token codes on {DEVICE} {number}", lambda: _upload(index))
+            resident = _device.resident(corpus.row_ptr, f"token codes on {DEVICE} {number}", lambda: _upload(corpus))
             while len(lists) < len(asked):
                 some = asked[len(lists) :][: max(resident.cells // n_items, 1)]
                 try:
-                    lists.extend(_best_bounds(resident, encoded, some, listed, part))
+                    lists.extend(_best_bounds(resident, corpus, batch, some, listed, part))
                 except torch.OutOfMemoryError:
                     if len(some) == 1:
                         raise
@@ -246,28 +215,29 @@ def _listed(index, encoded, asked, listed, part):
     return lists
 
 
-def _upload(index):
+def _upload(corpus):
     """Project the corpus on the device; what has no room there waits on the host."""
     import torch
 
-    lengths = np.diff(index.ptr)
-    basis = _basis(index.states)
+    states = corpus.states.view(np.float16) if corpus.states.dtype == np.uint16 else corpus.states
+    lengths = np.diff(corpus.ptr)
+    basis = _basis(states)
     width = basis.shape[1] + 1
-    token_bytes = 2 * width + index.ids.itemsize + 8 + 4
+    token_bytes = 2 * width + corpus.ids.itemsize + 8 + 4
     room = _room_bytes()
-    fits = len(index.states) * token_bytes <= room
-    edges = [0, len(lengths)] if fits else _edges(index.ptr, room / 2 / token_bytes)
+    fits = len(states) * token_bytes <= room
+    edges = [0, len(lengths)] if fits else _edges(corpus.ptr, room / 2 / token_bytes)
     pieces, error = [], 0.0
     for first, last in pairwise(edges):
-        a, b = int(index.ptr[first]), int(index.ptr[last])
+        a, b = int(corpus.ptr[first]), int(corpus.ptr[last])
         home = DEVICE if fits else "cpu"
         codes = torch.empty((b - a, width), dtype=torch.float16, device=home)
         for t in range(a, b, BLOCK):
-            some = torch.from_numpy(np.array(index.states[t : min(t + BLOCK, b)])).to(DEVICE)
+            some = torch.from_numpy(np.array(states[t : min(t + BLOCK, b)])).to(DEVICE)
             codes[t - a : t - a + len(some)], off = _codes(some, basis)
             error = max(error, off)
         unit = np.repeat(np.arange(last - first), lengths[first:last])
-        arrays = (np.array(index.ids[a:b]), unit, index.ptr[first : last + 1] - a)
+        arrays = (np.array(corpus.ids[a:b]), unit, corpus.ptr[first : last + 1] - a)
         pieces.append(Piece(first, lengths[first:last], codes, *(torch.from_numpy(x).to(home) for x in arrays)))
     return Resident(basis, pieces, error, CELLS)
 
@@ -322,14 +292,14 @@ def _codes(states, basis):
     return torch.cat([coordinates, upwards.half()[:, None]], dim=1), error
 
 
-def _best_bounds(resident, encoded, asked, listed, part):
+def _best_bounds(resident, corpus, batch, asked, listed, part):
     """Yield for each query and its items the greatest bounds, greatest first."""
     import torch
 
     places = [q for q, _ in asked]
     items = asked[0][1]
-    block = _block(resident, [encoded.states_of(q) for q in places], [encoded.weights_of(q) for q in places])
-    weight_of_id = torch.from_numpy(np.array(encoded.corpus.weight_of_id)).to(DEVICE)
+    block = _block(resident, [batch.states_of(q) for q in places], [batch.weights_of(q) for q in places])
+    weight_of_id = torch.from_numpy(np.array(corpus.weight_of_id)).to(DEVICE)
     bonus = None if items.alone else torch.from_numpy(np.stack([x.bonus for _, x in asked])).to(DEVICE)
     item = torch.empty((len(asked), 0), dtype=torch.int64, device=DEVICE)
     bound = torch.empty((len(asked), 0), dtype=torch.float64, device=DEVICE)
@@ -446,3 +416,37 @@ def upper_bounds(precision, recall, slack, spread, part):
     both = precision + recall
     is_sure = (both - spread - 4 * slack >= SLACK) | (both <= -SLACK)
     return (2 * precision * recall / both).where(is_sure, np.inf)
+
+
+@dataclass(frozen=True)
+class Backend(cpu.Backend):
+    """BERTScore on GPUs."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+        Raises
+        ------
+        DeviceError
+            If the device fails, or has no room for one query.
+        """
+        n = len(corpus.row_ptr) - 1
+        items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
+        places = range(first, last)
+        for q, (item, precision, recall) in zip(
+            places,
+            find(corpus, batch, places, k, [items] * len(places), workspace, self.part, self.scored),
+            strict=True,
+        ):
+            scores = final_scores(precision, recall, batch.baseline)[self.part]
+            answers.rows[q], answers.scores[q], answers.ties[q] = select(item, scores, corpus.row_ptr, corpus.row_id, k)
+
+    def stages(self, workspaces):
+        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        return stages(workspaces)
+
+    def lacking(self):
+        """Say what keeps PyTorch and Triton from using a GPU; nothing where they can."""
+        return _device.lacking(LIBRARY)

@@ -5,7 +5,7 @@ import numpy as np
 from metric_oracle.kernels._jit import inlined, jit
 from metric_oracle.kernels._simd import LANES, make_dots, make_widen
 from metric_oracle.kernels.bertscore.query import lanes_of
-from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.cosine.score import cosine
 
 # Passes of up to 32 and of up to LANES query tokens. Two more forms, for 16 and 48, would save a fifth of the products
 # of a middling query and double the time to compile.

@@ -28,6 +28,9 @@ class Corpus(NamedTuple):
     mean_along, mean_off : float32[D]
         Of the unweighted mean of a unit's states: part along `direction`, length of the rest.
     norm_error : float64, how far the length of a stored state is from 1 at most
+    row_ptr, row_id : int64[D + 1], int64[...]
+    centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
+        What queries are coded with.
     """
 
     states: np.ndarray
@@ -44,6 +47,40 @@ class Corpus(NamedTuple):
     mean_off: np.ndarray
     norm_error: float
     row_ptr: np.ndarray
+    row_id: np.ndarray
+    centers: np.ndarray
+    basis: np.ndarray
+    direction: np.ndarray
+
+
+class TokenBatch(NamedTuple):
+    """Distinct token sequences of a batch of queries.
+
+    Attributes
+    ----------
+    states : float16 or float32[T, d]
+    ptr : int64[Q + 1]
+    weights : float64[T]
+    baseline : (precision, recall, f1) that scores are relative to, or None
+    """
+
+    states: np.ndarray
+    ptr: np.ndarray
+    weights: np.ndarray
+    baseline: tuple[float, float, float] | None
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest query."""
+        return int(np.diff(self.ptr).max(initial=1))
+
+    def states_of(self, q: int) -> np.ndarray:
+        """Return the states of a query, float16 or float32[n, d]."""
+        return self.states[self.ptr[q] : self.ptr[q + 1]]
+
+    def weights_of(self, q: int) -> np.ndarray:
+        """Return the weights of a query's tokens, float64[n]."""
+        return self.weights[self.ptr[q] : self.ptr[q + 1]]
 
 
 class Coded(NamedTuple):

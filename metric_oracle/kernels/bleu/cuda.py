@@ -1,14 +1,18 @@
 """BLEU search on a GPU: n-gram matches counted from posting lists, finalists scored on the host."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit
 from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels.bleu import cpu
 from metric_oracle.kernels.bleu.score import bleu
+from metric_oracle.kernels.contract import Capabilities
 
-WHOLE = True  # one call answers all queries
 LIBRARY = "numba"
 COCO = 1  # option of the kernel
 
@@ -39,29 +43,32 @@ def _score(record, query_sizes, sizes, order, coco):
     return out
 
 
-def search(index, encoded, first, last, k, found, work, *, order, coco):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+@dataclass(frozen=True)
+class Backend(cpu.Backend):
+    """BLEU on GPUs."""
 
-    Raises
-    ------
-    DeviceError
-        If a device fails or has no room.
-    """
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
 
-    def score(record, query_sizes, sizes):
-        return _score(record, query_sizes, sizes, order, coco)
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
 
-    def make():
-        return OverlapScan(index, encoded.queries, 0, order, scan_bleu, COCO if coco else 0, score)
+        Raises
+        ------
+        DeviceError
+            If a device fails or has no room.
+        """
 
-    scan_all(make, np.arange(first, last), k, found)
+        def score(record, query_sizes, sizes):
+            return _score(record, query_sizes, sizes, self.order, self.coco)
 
+        def make():
+            return OverlapScan(corpus, batch.queries, 0, self.order, scan_bleu, COCO if self.coco else 0, score)
 
-def new_work(index):
-    """Nothing is kept between calls but the corpus on the device."""
-    return
+        scan_all(make, np.arange(first, last), k, answers)
 
+    def new_workspace(self, corpus):
+        """Nothing is kept between calls but the corpus on the device."""
 
-def is_usable():
-    """Return whether there is a GPU, and what it takes to use it."""
-    return not _device.lacking(LIBRARY)
+    def lacking(self):
+        """Say what keeps a GPU from being used; nothing where it can be."""
+        return _device.lacking(LIBRARY)

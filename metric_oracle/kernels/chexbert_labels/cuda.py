@@ -1,55 +1,38 @@
 """Cosine of CheXbert's 14 labels on a GPU: torch keeps what may be among the k best, the host scores it again."""
 
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
 from metric_oracle.kernels import _device
+from metric_oracle.kernels._errors import FLOAT64, gamma
+from metric_oracle.kernels.chexbert_labels import cpu
 from metric_oracle.kernels.chexbert_labels.cpu import cosines
+from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.topk.reference import select
 
-WHOLE = True  # one call answers all queries
 LIBRARY = "torch"
 DEVICE = "cuda"
 CELLS = 1 << 28  # float64 scores at once, 2 GB; halved where the device has no room
-SLACK = 1e-9  # far above the rounding of a division and a root in float64, far below two different cosines
+SLACK = 2 * gamma(6, FLOAT64)  # a division, a root and products of theirs, on both sides; cosines are at most 1
 
 
-def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-    Raises
-    ------
-    DeviceError
-        If a device has no room.
-    """
-    corpus = index.vectors.astype(np.float64)
-    squares = np.sum(corpus * corpus, axis=1)
-
-    def work_on(device, begin, end):
-        for q, units in _candidates(index, encoded.vectors, first + begin, first + end, k):
-            scores = cosines(corpus[units], squares[units], encoded.vectors[q])
-            rows, scores, ties = select(units, scores, index.row_ptr, index.row_id, k)
-            m = len(rows)
-            found.rows[q, :m], found.scores[q, :m], found.ties[q, :m] = rows, scores, ties
-
-    _device.share("torch", last - first, work_on)
-
-
-def _candidates(index, queries, first, last, k):
+def _candidates(corpus, queries, first, last, k):
     """Yield each query with the units whose score may reach that of the k-th best row, on torch's current device."""
     import torch
 
-    n_units = len(index.vectors)
+    n_units = len(corpus.vectors)
     cells = CELLS
     while first < last:
         end = min(first + max(cells // n_units, 1), last)
         try:
             with torch.inference_mode():
-                corpus = torch.from_numpy(np.array(index.vectors)).to(DEVICE).double()
+                vectors = torch.from_numpy(np.array(corpus.vectors)).to(DEVICE).double()
                 some = torch.from_numpy(np.array(queries[first:end])).to(DEVICE).double()
-                norms = torch.sqrt((some * some).sum(1)[:, None] * (corpus * corpus).sum(1))
-                scores = (some @ corpus.T / norms).where(norms > 0, 0.0)
+                norms = torch.sqrt((some * some).sum(1)[:, None] * (vectors * vectors).sum(1))
+                scores = (some @ vectors.T / norms).where(norms > 0, 0.0)
                 # k units stand for k rows or more.
                 least = scores.topk(min(k, n_units), dim=1).values[:, -1:] - SLACK
                 query, unit = (scores >= least).nonzero().cpu().numpy().T
@@ -68,11 +51,32 @@ def _candidates(index, queries, first, last, k):
         first = end
 
 
-def new_work(index):
-    """Nothing is kept between calls."""
-    return
+@dataclass(frozen=True)
+class Backend(cpu.Backend):
+    """Cosine of CheXbert's labels on GPUs."""
 
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
 
-def is_usable():
-    """Return whether there is a GPU, and what it takes to use it."""
-    return not _device.lacking(LIBRARY)
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+        Raises
+        ------
+        DeviceError
+            If a device has no room.
+        """
+        vectors = corpus.vectors.astype(np.float64)
+        squares = np.sum(vectors * vectors, axis=1)
+
+        def work_on(device, begin, end):
+            for q, units in _candidates(corpus, batch.vectors, first + begin, first + end, k):
+                scores = cosines(vectors[units], squares[units], batch.vectors[q])
+                rows, scores, ties = select(units, scores, corpus.row_ptr, corpus.row_id, k)
+                m = len(rows)
+                answers.rows[q, :m], answers.scores[q, :m], answers.ties[q, :m] = rows, scores, ties
+
+        _device.share("torch", last - first, work_on)
+
+    def lacking(self):
+        """Say what keeps a GPU from being used; nothing where it can be."""
+        return _device.lacking(LIBRARY)

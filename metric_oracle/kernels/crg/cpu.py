@@ -1,23 +1,28 @@
 """CRG search: integer counts for every distinct set of positive labels, of which there are few."""
 
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
 import numpy as np
 
+from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.crg.score import contribution
 from metric_oracle.kernels.topk.reference import select
 
 
-def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
-    units = np.arange(len(index.positive))
-    for q, scores in enumerate(score_all(index, encoded, range(first, last)), first):
-        found.rows[q], found.scores[q], found.ties[q] = select(units, scores, index.row_ptr, index.row_id, k)
+class PositiveCorpus(NamedTuple):
+    """Distinct sets of positive labels of a corpus: bool[D, 13], and the rows of each, int64[D + 1], int64[...]."""
+
+    positive: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
 
 
-def score_all(index, encoded, chosen):
-    """Yield the contribution of every unit against each of some distinct queries: float64[D]."""
-    for q in chosen:
-        _, missed, invented = _count(encoded.positive[q], index.positive)
-        yield contribution(missed, invented, **encoded.prevalence)
+class PositiveBatch(NamedTuple):
+    """Distinct sets of positive labels of queries, bool[Q, 13], and the counts of the whole test set."""
+
+    positive: np.ndarray
+    prevalence: dict[str, int]
 
 
 def _count(truth, candidate):
@@ -26,18 +31,32 @@ def _count(truth, candidate):
     return matched, np.sum(truth, axis=-1) - matched, np.sum(candidate, axis=-1) - matched
 
 
-def score_pairs(index, encoded, query, unit):
-    """Return the contribution of pairs of a distinct query and a unit, float64[n], and their components."""
-    counts = components(index, encoded, query, unit, None)
-    return contribution(counts["fn"], counts["fp"], **encoded.prevalence), counts
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """Contributions to CRG on CPUs."""
 
+    capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
-def new_work(index):
-    """Nothing is kept between blocks."""
-    return
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        units = np.arange(len(corpus.positive))
+        for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
+            answers.rows[q], answers.scores[q], answers.ties[q] = select(
+                units, scores, corpus.row_ptr, corpus.row_id, k
+            )
 
+    def score_all(self, corpus, batch, chosen):
+        """Yield the contribution of every unit against each of some distinct queries: float64[D]."""
+        for q in chosen:
+            _, missed, invented = _count(batch.positive[q], corpus.positive)
+            yield contribution(missed, invented, **batch.prevalence)
 
-def components(index, encoded, query, unit, scores):
-    """Return the counts of pairs of a distinct query and a unit: int64[n] each."""
-    counts = _count(encoded.positive[query], index.positive[unit])
-    return dict(zip(("tp", "fn", "fp"), counts, strict=True))
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return the contribution of pairs of a distinct query and a unit, float64[n], and their components."""
+        counts = self.components(corpus, batch, query, unit, None)
+        return contribution(counts["fn"], counts["fp"], **batch.prevalence), counts
+
+    def components(self, corpus, batch, query, unit, scores):
+        """Return the counts of pairs of a distinct query and a unit: int64[n] each."""
+        counts = _count(batch.positive[query], corpus.positive[unit])
+        return dict(zip(("tp", "fn", "fp"), counts, strict=True))

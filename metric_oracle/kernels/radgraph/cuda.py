@@ -1,14 +1,18 @@
 """RadGraph F1 search on a GPU: entities and relations counted from posting lists, finalists scored on the host."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit
 from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels.contract import Capabilities
+from metric_oracle.kernels.radgraph import cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 
-WHOLE = True  # one call answers all queries
 LIBRARY = "numba"
 
 
@@ -42,30 +46,33 @@ def _score(record, query_sizes, sizes, family, two):
     return out
 
 
-def search(index, encoded, first, last, k, found, work, *, family_a, family_b):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+@dataclass(frozen=True)
+class Backend(cpu.Backend):
+    """RadGraph F1 on GPUs."""
 
-    Raises
-    ------
-    DeviceError
-        If a device fails or has no room.
-    """
-    two = family_b >= 0  # then they are the first and the second family
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
 
-    def score(record, query_sizes, sizes):
-        return _score(record, query_sizes, sizes, family_a, two)
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
 
-    def make():
-        return OverlapScan(index, encoded.queries, family_a, 1 + two, scan_radgraph, 0, score)
+        Raises
+        ------
+        DeviceError
+            If a device fails or has no room.
+        """
+        two = self.family_b >= 0  # then they are the first and the second family
 
-    scan_all(make, np.arange(first, last), k, found)
+        def score(record, query_sizes, sizes):
+            return _score(record, query_sizes, sizes, self.family_a, two)
 
+        def make():
+            return OverlapScan(corpus, batch.queries, self.family_a, 1 + two, scan_radgraph, 0, score)
 
-def new_work(index):
-    """Nothing is kept between calls but the corpus on the device."""
-    return
+        scan_all(make, np.arange(first, last), k, answers)
 
+    def new_workspace(self, corpus):
+        """Nothing is kept between calls but the corpus on the device."""
 
-def is_usable():
-    """Return whether there is a GPU, and what it takes to use it."""
-    return not _device.lacking(LIBRARY)
+    def lacking(self):
+        """Say what keeps a GPU from being used; nothing where it can be."""
+        return _device.lacking(LIBRARY)

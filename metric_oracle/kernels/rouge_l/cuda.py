@@ -4,7 +4,8 @@ Words that the corpus lacks match nothing and are left out of a query; its lengt
 stand in a hash table with the bits of their positions: in shared memory for up to 64 words, else in device memory.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import cuda, int32, uint64
@@ -13,10 +14,11 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit, kernel
 from metric_oracle.kernels._scan import BINS, MARGIN, Scan, bin_of
 from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels.contract import Capabilities
+from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.kernels.rouge_l.cpu import ONES, find_positions
 from metric_oracle.kernels.rouge_l.score import rouge_l
 
-WHOLE = True  # one call answers all queries
 LIBRARY = "numba"
 GROUP = 32  # units whose words lie interleaved: the threads of a warp read side by side
 TILE = 1024  # units a block scores at a time
@@ -146,7 +148,7 @@ def _count_long(words, start, length, queries, base, size, n_blocks, me):
 
 
 @kernel
-def scan_rouge_l(corpus, queries, selection, collect):
+def scan_rouge_l(corpus, queries, coco, selection, collect):
     """Score all units for one query a block; see `_scan.py`.
 
     Parameters
@@ -155,6 +157,8 @@ def scan_rouge_l(corpus, queries, selection, collect):
         Units by ascending length, so that the threads of a warp end together.
     queries : Texts
         Those of this launch; block (q, s) does every s-th tile of query q.
+    coco : bool
+        Which published form, see `score.py`.
     selection : Selection
     collect : bool
         First run or second.
@@ -209,7 +213,7 @@ def scan_rouge_l(corpus, queries, selection, collect):
             else:
                 lcs = _count_long(corpus.word, start, length, queries, base, size, n_blocks, me)
             if lcs > 0:
-                score = rouge_l(lcs, length, queries.length[q])
+                score = rouge_l(lcs, length, queries.length[q], coco)
                 if collect:
                     if bin_of(score * MARGIN) >= selection.least[q]:
                         place = cuda.atomic.add(selection.n_records, 0, 1)
@@ -238,15 +242,15 @@ class SequenceScan(Scan):
     name = "sequences"
     n_counts = 1
 
-    def __init__(self, index, encoded):
-        self.index, self.encoded, self.tile = index, encoded, TILE
-        known = np.zeros(len(encoded.words) + 1, np.int64)
-        np.cumsum(encoded.words >= 0, out=known[1:])
-        self.n_known = known[encoded.words_ptr[1:]] - known[encoded.words_ptr[:-1]]
+    def __init__(self, corpus, batch, coco=False):
+        self.corpus, self.batch, self.coco, self.tile = corpus, batch, coco, TILE
+        known = np.zeros(len(batch.words) + 1, np.int64)
+        np.cumsum(batch.words >= 0, out=known[1:])
+        self.n_known = known[batch.words_ptr[1:]] - known[batch.words_ptr[:-1]]
 
     def unit_bytes(self):
         """Return the memory of one unit of average size."""
-        return self.index.sequence.nbytes / (len(self.index.row_ptr) - 1) + 16
+        return self.corpus.sequence.nbytes / (len(self.corpus.row_ptr) - 1) + 16
 
     def query_bytes(self):
         """Return the memory of the longest query: its table, and a block's work space where it needs one."""
@@ -256,37 +260,37 @@ class SequenceScan(Scan):
 
     def put_units(self, first, last):
         """Bring the units first .. last - 1 to the device."""
-        index = self.index
-        word, group_ptr = _interleave(index.sequence, index.sequence_ptr, first, last)
-        length = np.diff(index.sequence_ptr[first : last + 1]).astype(np.int32)
-        rows = np.diff(index.row_ptr[first : last + 1]).astype(np.int32)
+        corpus = self.corpus
+        word, group_ptr = _interleave(corpus.sequence, corpus.sequence_ptr, first, last)
+        length = np.diff(corpus.sequence_ptr[first : last + 1]).astype(np.int32)
+        rows = np.diff(corpus.row_ptr[first : last + 1]).astype(np.int32)
         return Corpus(*map(_device.upload, (word, group_ptr, length, rows)))
 
     def put_queries(self, queries, n_slices):
         """Bring queries to the device: all of up to `BITS` known words, or all of more."""
-        encoded = self.encoded
+        batch = self.batch
         n_known = self.n_known[queries]
         known_ptr = np.r_[0, np.cumsum(n_known)]
         sizes = SPARE * 2 ** np.ceil(np.log2(np.maximum(n_known, 1))).astype(np.int64)
         table_ptr = np.r_[0, np.cumsum(sizes)]
         tables = _tables(
-            encoded.words, encoded.words_ptr, queries, known_ptr, table_ptr, np.zeros(len(self.index.words), np.int32)
+            batch.words, batch.words_ptr, queries, known_ptr, table_ptr, np.zeros(self.corpus.n_words, np.int32)
         )
         n_blocks = np.maximum(-(-n_known // BITS), 1)
         longest = int(n_blocks.max())
         n_threads = len(queries) * n_slices * _device.LANES * _device.WARPS
         state = _device.empty((longest, n_threads) if longest > 1 else (1, 1), np.uint64)
-        length = encoded.queries.sizes[queries, 0]
+        length = batch.queries.sizes[queries, 0]
         arrays = (length, n_blocks.astype(np.int32), table_ptr, *tables)
         return Texts._make([*map(_device.upload, arrays), state])
 
     def run(self, grid, corpus, queries, selection, collect):
         """Launch the kernel."""
-        _device.launch(scan_rouge_l, grid, corpus, queries, selection, collect)
+        _device.launch(scan_rouge_l, grid, corpus, queries, self.coco, selection, collect)
 
     def score(self, queries, record):
         """Return the exact scores of records."""
-        return _score(record, self.encoded.queries.sizes[queries, 0], self.index.features.sizes[0])
+        return _score(record, self.batch.queries.sizes[queries, 0], self.corpus.features.sizes[0], self.coco)
 
 
 @jit
@@ -345,37 +349,40 @@ def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
 
 
 @jit
-def _score(record, reference_length, length):
+def _score(record, reference_length, length, coco):
     out = np.empty(len(record))
     for i in range(len(record)):
         lcs = np.int64(record[i, 2])
-        out[i] = rouge_l(lcs, np.int64(length[record[i, 1]]), np.int64(reference_length[record[i, 0]]))
+        out[i] = rouge_l(lcs, np.int64(length[record[i, 1]]), np.int64(reference_length[record[i, 0]]), coco)
     return out
 
 
-def search(index, encoded, first, last, k, found, work):
-    """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+@dataclass(frozen=True)
+class Backend(cpu.Backend):
+    """ROUGE-L on GPUs."""
 
-    Raises
-    ------
-    DeviceError
-        If a device fails or has no room.
-    """
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
 
-    def make():
-        return SequenceScan(index, encoded)
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
 
-    queries = np.arange(first, last)
-    is_long = make().n_known[first:last] > BITS
-    for some in (queries[~is_long], queries[is_long]):
-        scan_all(make, some, k, found)
+        Raises
+        ------
+        DeviceError
+            If a device fails or has no room.
+        """
 
+        def make():
+            return SequenceScan(corpus, batch, self.coco)
 
-def new_work(index):
-    """Nothing is kept between calls but the corpus on the device."""
-    return
+        queries = np.arange(first, last)
+        is_long = make().n_known[first:last] > BITS
+        for some in (queries[~is_long], queries[is_long]):
+            scan_all(make, some, k, answers)
 
+    def new_workspace(self, corpus):
+        """Nothing is kept between calls but the corpus on the device."""
 
-def is_usable():
-    """Return whether there is a GPU, and what it takes to use it."""
-    return not _device.lacking(LIBRARY)
+    def lacking(self):
+        """Say what keeps a GPU from being used; nothing where it can be."""
+        return _device.lacking(LIBRARY)

@@ -1,0 +1,41 @@
+"""Files and folders that are being written beside their place, and what killed writers left there."""
+
+import fcntl
+import glob
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def held(path: Path) -> Iterator[int]:
+    """Lock a folder, or a file that is made, so that others see that its writer lives; yields its descriptor.
+
+    The lock goes with the process, however it ends.
+    """
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        with suppress(OSError):  # some file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield file
+    finally:
+        os.close(file)
+
+
+def remove_leftovers(place: Path, before: str, after: str) -> None:
+    """Remove what killed writers left beside `place`: of the name `before`, a number, `after`, and held by nobody."""
+    for left in place.parent.glob(f"{glob.escape(before)}*{glob.escape(after)}"):
+        if not left.name[len(before) : len(left.name) - len(after)].isdecimal():
+            continue
+        with suppress(OSError):
+            file = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
+            finally:
+                os.close(file)

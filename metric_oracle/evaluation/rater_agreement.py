@@ -1,0 +1,78 @@
+"""How well radiologists agree with one another: intraclass correlations, and each rater against the others.
+
+The second is a ceiling for metrics: no metric can be expected to agree with a radiologist better than the mean of the
+other radiologists does.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metric_oracle.evaluation.rank_agreement import STATISTICS, Resamples, side
+from metric_oracle.evaluation.statistics import Array, percentile
+
+ICC = ("ICC(A,1)", "ICC(A,k)")
+CEILING = "leave-one-rater-out "
+SIDES = np.array([0.025, 0.975])
+
+
+def rater_agreement(counts: npt.NDArray[np.int64], drawn: Resamples) -> list[dict[str, Any]]:
+    """Return a record for each statistic: value and percentile interval over studies, the raters being fixed.
+
+    Parameters
+    ----------
+    counts : int64[R, P]
+        Errors that each of R >= 2 raters counted in each pair.
+    drawn : Resamples
+    """
+    found = dict(zip(ICC, intraclass(counts, drawn.pairs), strict=True))
+    total = counts.sum(axis=0)
+    sides = [(side(count, drawn), side(total - count, drawn)) for count in counts]
+    for name, function in STATISTICS.items():
+        of_raters = np.array([function(one, others, drawn) for one, others in sides])
+        # A rater without a value in a resample leaves the mean to the others.
+        exists = np.isfinite(of_raters)
+        n = exists.sum(axis=0)
+        sums = np.where(exists, of_raters, 0).sum(axis=0)
+        found[CEILING + name] = np.divide(sums, n, out=np.full(len(sums), np.nan), where=n > 0)
+    n_studies = drawn.studies.shape[1]
+    records = []
+    for name, values in found.items():
+        resampled = values[: -n_studies - 1]
+        exists = np.isfinite(resampled)
+        low, high = percentile(resampled[exists], SIDES)
+        value = float(values[-1]) if np.isfinite(values[-1]) else None
+        low, high = (low, high) if value is not None else (None, None)
+        records.append(
+            {"statistic": name, "value": value, "low": low, "high": high, "degenerate": int((~exists).sum())}
+        )
+    return records
+
+
+def intraclass(counts: npt.NDArray[np.int64], times: Array) -> tuple[Array, Array]:
+    """Return ICC(A,1) and ICC(A,k), of one rater and of the mean of k, NaN where nothing varies.
+
+    Two-way model, random raters, absolute agreement (McGraw and Wong, Psychological Methods 1996, table 4).
+
+    Parameters
+    ----------
+    counts : int64[k, P]
+    times : float64[B, P]
+        How often each pair occurs in a resample.
+    """
+    k, x = len(counts), counts.T.astype(np.float64)
+    n = times.sum(axis=1)
+    by_rater = times @ x / n[:, None]
+    mean = by_rater.mean(axis=1)
+    of_rows = k * (times @ (x.mean(axis=1) ** 2) - n * mean**2)
+    of_raters = n * ((by_rater - mean[:, None]) ** 2).sum(axis=1)
+    of_all = times @ (x**2).sum(axis=1) - n * k * mean**2
+    rows, raters = of_rows / (n - 1), of_raters / (k - 1)
+    rest = (of_all - of_rows - of_raters) / ((n - 1) * (k - 1))
+    some = of_all > 1e-9 * (1 + (x**2).sum())  # else rounding alone
+
+    def ratio(under: Array) -> Array:
+        return np.divide(rows - rest, under, out=np.full_like(rows, np.nan), where=some & (under > 0))
+
+    return ratio(rows + (k - 1) * rest + k * (raters - rest) / n), ratio(rows + (raters - rest) / n)

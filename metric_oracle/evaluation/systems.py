@@ -1,0 +1,237 @@
+"""The rows of a table: files of scores, of answers and of baselines, joined on ids after all checks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import InputError
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.pairs import MADE, SETTINGS
+from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
+
+Given = str | Path | Scores | Results
+
+
+def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
+    """Return the scores of one row.
+
+    Parameters
+    ----------
+    name : str
+        Of the row.
+    given : path, Scores, Results, or a sequence of these
+        Scores of pairs; answers of ``retrieve``, of which the best of each test report counts; or a baseline's. Of
+        several random draws a test report has their mean, and the signature's ``averaged`` says so and keeps the range
+        of the single scores. Several files are of different metrics.
+    """
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        first, *others = [read_system(name, one) for one in given]
+        for other in others:
+            first = _joined(name, first, other)
+        return first
+    if isinstance(given, str | Path):
+        path = Path(given)
+        try:
+            given = read_scores(path, "compare")
+        except InputError as error:
+            try:
+                given = read_results(path)
+            except InputError:
+                raise error from None
+    return scores_of_results(given) if isinstance(given, Results) else given
+
+
+def scores_of_results(results: Results) -> Scores:
+    """Return ranked answers of one metric as scores: the best answer's, or the mean of random draws."""
+    signature, table = results.signature, results.table
+    record = get_metric(str(signature.get("metric")), "compare")
+    draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
+    ranks = table["rank"].to_numpy()
+    first = np.flatnonzero(ranks == 1)
+    columns: dict[str, Any] = {"query_id": table["query_id"].take(pa.array(first))}
+    scores = table["score"].to_numpy()
+    averaged = None
+    if draws > 1:
+        by_query = scores.reshape(-1, draws)
+        columns[record.name] = by_query.mean(axis=1)
+        averaged = {"over": f"{draws:,} random reports", "ranges": {record.name: [by_query.min(), by_query.max()]}}
+    else:
+        columns[record.name] = scores[first]
+        for part in results.components:
+            columns[f"{record.name}.{part}"] = table[part].take(pa.array(first)).cast(pa.float64())
+    content = signature.get("representation") or {}
+    made = {
+        kind: {key: content[kind][key] for key in MADE if content.get(kind, {}).get(key) is not None}
+        for kind in record.representations
+    }
+    how = {
+        "options": signature.get("options"),
+        "source": signature.get("source"),
+        "direction": signature.get("direction"),
+        "representation": made,
+        **{key: signature[key] for key in SETTINGS if key in signature},
+    }
+    return Scores(
+        pa.table(columns),
+        {
+            "kind": "scores",
+            "system": signature.get("baseline") or f"{record.name} oracle",
+            "metrics": {record.name: how},
+            "references": signature.get("references"),
+            "n": len(first),
+            "version": signature.get("version"),
+            **({"averaged": averaged} if averaged else {}),
+        },
+    )
+
+
+def _joined(name: str, a: Scores, b: Scores) -> Scores:
+    """Put the metrics of two files of one row beside each other."""
+    twice = [metric for metric in b.signature["metrics"] if metric in a.signature["metrics"]]
+    if twice:
+        msg = f"compare: the files of {name!r} must be of different metrics; got {twice[0]} twice. Name one of them."
+        raise InputError(msg)
+    check_signatures({name: a, f"{name} (another file)": b}, [])
+    place = {study: row for row, study in enumerate(b.table["query_id"].to_pylist())}
+    rows = [place.get(study) for study in a.table["query_id"].to_pylist()]
+    if None in rows or len(place) != len(rows):
+        msg = f"compare: the files of {name!r} must be of the same studies; got other ids. Make them of one file."
+        raise InputError(msg)
+    table = a.table
+    for column in b.table.column_names:
+        if column not in table.column_names:
+            table = table.append_column(column, b.table[column].take(pa.array(rows)))
+    signature = {**a.signature, "metrics": {**a.signature["metrics"], **b.signature["metrics"]}}
+    averages = [one.signature["averaged"] for one in (a, b) if "averaged" in one.signature]
+    if averages:
+        ranges = {metric: ends for one in averages for metric, ends in one["ranges"].items()}
+        signature["averaged"] = {"over": averages[0]["over"], "ranges": ranges}
+    return replace(a, table=table, signature=signature)
+
+
+def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the metrics that all systems have, and each system's others."""
+    for name, one in scores.items():
+        if one.signature.get("kind") != "scores" or not isinstance(one.signature.get("metrics"), dict):
+            msg = (
+                f"compare: systems must be files of scores; got one of kind {one.signature.get('kind')!r} for {name!r}."
+                " Write one with oracle score."
+            )
+            raise InputError(msg)
+        lacking = [
+            column for column in ("query_id", *one.signature["metrics"]) if one.table.column_names.count(column) != 1
+        ]
+        if lacking:
+            msg = (
+                f"compare: systems must have one column for the ids and for each metric of the signature; got none or "
+                f"several of {', '.join(lacking)} for {name!r}. Write the file again with oracle score."
+            )
+            raise InputError(msg)
+    held = {name: list(one.signature["metrics"]) for name, one in scores.items()}
+    common = [metric for metric in next(iter(held.values())) if all(metric in others for others in held.values())]
+    if not common:
+        shown = "; ".join(f"{name}: {', '.join(metrics) or 'none'}" for name, metrics in held.items())
+        msg = f"compare: systems must have a metric in common; got {shown}. Score them under the same metrics."
+        raise InputError(msg)
+    for metric in oracles:
+        if metric not in common:
+            msg = f"compare: oracles must be of metrics of the table, {', '.join(common)}; got {metric!r}. Drop it."
+            raise InputError(msg)
+    left_out = {name: [metric for metric in metrics if metric not in common] for name, metrics in held.items()}
+    return common, {name: metrics for name, metrics in left_out.items() if metrics}
+
+
+def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
+    """Raise if two systems were scored against other references, by another version, or under other options."""
+    (first, one), *others = scores.items()
+    for name, other in others:
+        pairs = [(key, one.signature.get(key), other.signature.get(key)) for key in ("references", "version")]
+        pairs += [(m, one.signature["metrics"][m], other.signature["metrics"][m]) for m in metrics]
+        for what, mine, theirs in pairs:
+            where, a, b = _difference(what, mine, theirs)
+            # Answers written before 0.2 do not say the texts of their test reports.
+            if a != b and not (what == "references" and None in (a, b)):
+                msg = (
+                    f"compare: systems must have the same signature; got another {where} for {name!r} ({_shown(b)}) "
+                    f"than for {first!r} ({_shown(a)}). Score both again in the same way."
+                )
+                raise InputError(msg)
+
+
+def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
+    """Go down to the first entry that differs; return its name and the two values."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in [*a, *(key for key in b if key not in a)]:
+            if a.get(key) != b.get(key):
+                return _difference(f"{what}, {key}", a.get(key), b.get(key))
+    return what, a, b
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def aligned(
+    scores: Mapping[str, Scores], metrics: list[str]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray | None]]:
+    """Join the systems on the ids.
+
+    Returns
+    -------
+    values : dict
+        Metric -> float64[systems, studies] in the order of the first system's studies, NaN where unscorable.
+    counts : dict
+        System -> CRG's true positives, false negatives and false positives, float64[3, studies], NaN where unscorable;
+        None where its file has none.
+    """
+    order: dict[str, int] | None = None
+    first = next(iter(scores))
+    rows: dict[str, list[np.ndarray]] = {metric: [] for metric in metrics}
+    counts: dict[str, np.ndarray | None] = {}
+    for name, one in scores.items():
+        ids = [str(i) for i in one.table["query_id"].to_pylist()]
+        place = {i: row for row, i in enumerate(ids)}
+        if len(place) < len(ids):
+            seen: set[str] = set()
+            twice = [i for i in ids if i in seen or seen.add(i)]  # type: ignore[func-returns-value]
+            msg = (
+                f"compare: systems must have each study once; got {len(twice)} repeated ids for {name!r} "
+                f"({shown_names(twice[:3])}). Drop the repetitions."
+            )
+            raise InputError(msg)
+        order = place if order is None else order
+        if place.keys() != order.keys():
+            only = [[i for i in order if i not in place], [i for i in place if i not in order]]
+            msg = (
+                f"compare: systems must be scored on the same studies; got {len(only[0])} ids only in {first!r} "
+                f"({shown_names(only[0][:3])}) and {len(only[1])} only in {name!r} ({shown_names(only[1][:3])}). "
+                "Score both on the same references."
+            )
+            raise InputError(msg)
+        where = np.array([place[i] for i in order], np.int64)
+        for metric in metrics:
+            column = one.table[metric]
+            values = column.to_numpy().astype(np.float64)
+            if not np.isfinite(values[~np.isnan(values)]).all() or np.isnan(values).sum() > column.null_count:
+                msg = (
+                    f"compare: scores must be numbers, or missing where a study is unscorable; got NaN or infinity "
+                    f"under {metric} for {name!r}. Score it again."
+                )
+                raise InputError(msg)
+            rows[metric].append(values[where])
+        parts = [f"crg.{part}" for part in ("tp", "fn", "fp")]
+        held = [one.table[part].to_numpy()[where] for part in parts if part in one.table.column_names]
+        counts[name] = np.array(held, np.float64) if len(held) == len(parts) else None
+    if order is None or len(order) < 2:
+        msg = (
+            f"compare: systems must have at least 2 studies; got {len(order or ())}. "
+            "One study has no interval; score more."
+        )
+        raise InputError(msg)
+    return {metric: np.array(held) for metric, held in rows.items()}, counts

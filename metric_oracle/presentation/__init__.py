@@ -1,0 +1,1 @@
+"""Results -> people: views for a terminal, Markdown and LaTeX, pictures."""

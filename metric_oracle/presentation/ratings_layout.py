@@ -1,0 +1,254 @@
+"""The tables of a comparison with radiologists: agreement (tables S2 of Yu et al.), failure modes (S3 and S4)."""
+
+from itertools import product
+from typing import Any
+
+from metric_oracle.corpora.raters import CATEGORIES, KINDS, ORACLES
+from metric_oracle.evaluation.alignment import MEAN, Alignment
+from metric_oracle.evaluation.failure_modes import FailureModes
+from metric_oracle.evaluation.rank_agreement import ACCURACY, SPEARMAN, TAU, WITHIN
+from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry
+
+KIND_NAMES = {"total": "sig. and\ninsig. errors", "significant": "sig. errors"}
+_KIND_TITLES = {"total": "total number of errors", "significant": "number of clinically significant errors"}
+_TITLES = {
+    TAU: "Kendall tau-b",
+    SPEARMAN: "Spearman rank correlation",
+    WITHIN: "Kendall tau-b within studies",
+    ACCURACY: "Pairwise accuracy within studies",
+}
+
+
+# Agreement
+
+
+def alignment_tables(found: Alignment) -> list[PaperTable]:
+    """Return the tables of an alignment: by rater, within studies, raters among themselves, differences of metrics."""
+    notes = _alignment_notes(found)
+    records = {(r["statistic"], r["metric"], r["errors"], r["rater"]): r for r in found.table.to_pylist()}
+    raters = list(dict.fromkeys(rater for *_, rater in records))
+    heads = ["Mean of raters" if r == MEAN else f"Rater {r}" if r.isdecimal() else r for r in raters]
+    keys = list(product(found.scores, KINDS))
+    tables = []
+    for statistic in (TAU, SPEARMAN):
+        rows = [
+            (f"{metric}\n{KIND_NAMES[kind]}", [agreement_entry(records[statistic, metric, kind, r]) for r in raters])
+            for metric, kind in keys
+        ]
+        title = f"{_TITLES[statistic]} of metric scores and counted errors, by radiologist"
+        tables.append(PaperTable(title, heads, rows))
+    if any(records[WITHIN, metric, kind, MEAN]["value"] is not None for metric, kind in keys):
+        rows = [
+            (
+                f"{metric}\n{KIND_NAMES[kind]}",
+                [agreement_entry(records[name, metric, kind, MEAN]) for name in (WITHIN, ACCURACY)],
+            )
+            for metric, kind in keys
+        ]
+        note = (
+            "Within studies: between candidates for one reference alone, where a metric cannot gain by telling easy "
+            "studies from hard ones. Accuracy: of the candidates that the radiologists tell apart, how many the metric "
+            "orders alike, a tie being half; 0.5 is chance."
+        )
+        title = "Agreement within studies, with the mean of raters"
+        tables.append(PaperTable(title, [_TITLES[WITHIN], _TITLES[ACCURACY]], rows, [note]))
+    if found.raters.num_rows:
+        tables.append(_raters_table(found))
+    if found.differences.num_rows:
+        tables.append(_differences_table(found))
+    tables[0].notes.extend(notes)
+    return tables
+
+
+def agreement_entry(record: dict[str, Any]) -> Entry:
+    """Return a value with its percentile interval."""
+    if record["value"] is None:
+        return entry("undefined\n(all equal)")
+    return Entry((f"{record['value']:z.3f}", *_ends(record)))
+
+
+def _ends(record: dict[str, Any]) -> list[str]:
+    return [] if record["low"] is None else [f"[{record['low']:z.3f} {record['high']:z.3f}]"]
+
+
+def _alignment_notes(found: Alignment) -> list[str]:
+    signature, bootstrap = found.signature, found.signature["bootstrap"]
+    left_out = f" ({signature['left_out']:,} identical pairs left out)" if signature["left_out"] else ""
+    notes = [
+        f"{signature['pairs']:,} pairs of {signature['studies']:,} studies{left_out}; 95 % percentile intervals from "
+        f"{bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the raters fixed; positive: a "
+        "better score goes with fewer errors.",
+        *found.warnings(),
+    ]
+    if signature["lower_is_better"]:
+        notes.append(f"Lower is better: {', '.join(signature['lower_is_better'])}.")
+    degenerate = sum(found.table["degenerate"].to_pylist())
+    if degenerate:
+        notes.append(
+            f"Degenerate resamples, in which all scores or all counts are equal: {degenerate:,} over all cells, left "
+            "out of their intervals; --out FILE.csv has them by cell."
+        )
+    return notes
+
+
+def _raters_table(found: Alignment) -> PaperTable:
+    records = {(r["statistic"], r["errors"]): r for r in found.raters.to_pylist()}
+    names = list(dict.fromkeys(name for name, _ in records))
+    rows = [(name, [agreement_entry(records[name, kind]) for kind in KINDS]) for name in names]
+    note = (
+        "ICC(A,1), ICC(A,k): absolute agreement of one rater and of the mean of all. Leave-one-rater-out: a rater "
+        "against the mean of the others, averaged over raters: about the most that a metric can reach with one rater."
+    )
+    heads = [KIND_NAMES[kind].replace("\n", " ") for kind in KINDS]
+    return PaperTable("Agreement of the radiologists with one another", heads, rows, [note])
+
+
+def _differences_table(found: Alignment) -> PaperTable:
+    records = [r for r in found.differences.to_pylist() if r["statistic"] == TAU]
+    rows = [
+        (
+            f"{r['a']} − {r['b']}\n{KIND_NAMES[r['errors']]}",
+            [
+                Entry((f"{r['difference']:+z.3f}", *_ends(r))),
+                entry(p_text(r["p_value"])),
+                entry(p_text(r["p_adjusted"])),
+            ],
+        )
+        for r in records
+    ]
+    note = (
+        f"Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
+        f"adjusted by Benjamini and Hochberg over these {len(rows)} comparisons, so it depends on how many metrics are "
+        "compared. --out FILE.csv has the other statistics."
+    )
+    return PaperTable("Difference of two metrics in Kendall tau-b", ["Difference", "p", "p adjusted"], rows, [note])
+
+
+def p_text(value: float) -> str:
+    """Return a p-value as papers print it."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+# Failure modes
+
+
+def failure_mode_tables(found: FailureModes) -> list[PaperTable]:
+    """Return the tables of means in the layout of table S3 of Yu et al., then a table a test family, as in S4."""
+    return [*mean_tables(found), *family_tables(found)]
+
+
+def mean_tables(found: FailureModes) -> list[PaperTable]:
+    """Return the two tables of means."""
+    heads = [*map(error_name, found.categories), "Total"]
+    note = f"Mean over {found.signature['raters']} radiologists and {found.signature['studies']:,} studies."
+    legend = "; ".join(f"{error_name(c)}: {CATEGORIES[c]}" for c in found.categories if c in CATEGORIES)
+    notes = [note, f"{legend}."] if legend else [note]
+    return [
+        PaperTable(
+            f"Radiologist evaluation in terms of {_KIND_TITLES[kind]}",
+            heads,
+            [
+                (candidate_name(candidate), [entry(f"{value:.3f}") for value in (*row, row.sum())])
+                for candidate, row in zip(found.candidates, found.means[kind], strict=True)
+            ],
+            [*notes, *found.warnings()],
+        )
+        for kind in KINDS
+    ]
+
+
+_BY_STUDY = (
+    "By study: paired t tests of the studies' means, one-sided, Benjamini-Hochberg over the same tests; "
+    "rate ratio: errors of the first by those of the second, 95 % interval over studies. The paper's test takes each "
+    "rater's count for independent, and errs in either direction where raters agree or studies differ. Both directions "
+    "of a difference are in one family, with p and 1 - p."
+)
+
+
+def family_tables(found: FailureModes) -> list[PaperTable]:
+    """Return one table for each category and kind that was asked for."""
+    heads = [
+        "p-value", f"critical value, FDR {found.signature['rate']:g}", "significant", "rate ratio", "p by study",
+        "significant by study",
+    ]  # fmt: skip
+    tables = []
+    for category, kind in product(found.signature["categories"], KINDS):
+        family = [r for r in found.records() if (r["category"], r["errors"]) == (category, kind)]
+        rows = [(_comparison(r), [*_paper(r), *_by_study(r)]) for r in family]
+        note = f"One-sided two-sample t tests, pooled variance; Benjamini-Hochberg over these {len(rows)} tests."
+        title = f"{category_title(category)}: {_KIND_TITLES[kind]}"
+        tables.append(PaperTable(title, heads, rows, [note, _BY_STUDY]))
+    return tables
+
+
+def found_table(found: FailureModes) -> PaperTable:
+    """Return the differences that either test calls significant."""
+    records = [r for r in found.records() if r["significant"] or r["study_significant"]]
+    families = len(found.signature["categories"]) * 2
+    rows = [
+        (
+            _comparison(r),
+            [
+                entry(r["category"]),
+                entry("all" if r["errors"] == "total" else "sig."),
+                entry(f"{r['mean_a']:.3f}"),
+                entry(f"{r['mean_b']:.3f}"),
+                *_paper(r),
+                *_by_study(r),
+            ],
+        )
+        for r in records
+    ]
+    size = len(found.candidates) * (len(found.candidates) - 1)
+    by_paper, by_study = (sum(r[name] for r in records) for name in ("significant", "study_significant"))
+    note = (
+        f"First, second: mean errors of a report. {by_paper} of {found.tests.num_rows} one-sided t tests, "
+        f"{families} families of {size}, Benjamini-Hochberg at a false discovery rate of {found.signature['rate']:g}; "
+        f"by study {by_study}; --category or --out shows all tests."
+    )
+    heads = [
+        "error", "counted", "first", "second", "p-value", "critical", "significant", "rate ratio", "p by study",
+        "significant by study",
+    ]  # fmt: skip
+    return PaperTable("Significant differences", heads, rows, [note, _BY_STUDY])
+
+
+def _paper(record: dict[str, Any]) -> list[Entry]:
+    numbers = [entry(scientific(record[name])) for name in ("p_value", "critical_value")]
+    return [*numbers, entry("Y" if record["significant"] else "N")]
+
+
+def _by_study(record: dict[str, Any]) -> list[Entry]:
+    if record["study_p_value"] is None:
+        return [entry(NOTHING)] * 3
+    ratio, low, high = (record[name] for name in ("rate_ratio", "ratio_low", "ratio_high"))
+    return [
+        entry(NOTHING if ratio is None else f"{ratio:.2f} [{low:.2f} {high:.2f}]"),
+        entry(scientific(record["study_p_value"])),
+        entry("Y" if record["study_significant"] else "N"),
+    ]
+
+
+def candidate_name(candidate: str) -> str:
+    """Return how the paper calls a candidate type."""
+    return ORACLES.get(candidate, candidate)
+
+
+def error_name(category: str) -> str:
+    """Return the short name of an error category."""
+    return f"Error {category}" if category.isdecimal() else category
+
+
+def category_title(category: str) -> str:
+    """Return the name of an error category with its meaning."""
+    return f"{error_name(category)} ({CATEGORIES[category]})" if category in CATEGORIES else error_name(category)
+
+
+def _comparison(record: dict[str, Any]) -> str:
+    return f"{candidate_name(record['a'])} {record['direction']} {candidate_name(record['b'])}"
+
+
+def scientific(value: float) -> str:
+    """Write a number as the paper does: 3.79e-3."""
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{digits}e{int(exponent)}"

@@ -1,0 +1,286 @@
+"""Answers and scores as views for a terminal of any width; rounding happens here and in the layouts, nowhere else.
+
+Every view fits 60 columns and up: numbers and ids are never cut, see `presentation.paper_table`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from metric_oracle.evaluation.crg import COUNTS, CRG
+from metric_oracle.evaluation.fit_composite import Composite
+from metric_oracle.presentation.paper_table import Entry, PaperTable, entry, plain
+from metric_oracle.presentation.short_signature import short_signature
+from metric_oracle.retrieval.expectation import Expectation
+from metric_oracle.retrieval.results import Results, Scores
+
+if TYPE_CHECKING:
+    from metric_oracle.evaluation.demo import DemoOutcome
+
+SHOWN_QUERIES = 20
+
+
+def _one_line(text: str) -> Text:
+    """Return a report or an id as it is, made harmless: no markup, line break or control character of a terminal."""
+    return Text(plain(text), overflow="fold")
+
+
+def _signed(signature: Mapping[str, Any]) -> str:
+    return f"signature: {short_signature(signature)}"
+
+
+def answers_table(results: Results, texts: Mapping[str, str] | None = None, components: bool = False) -> Group:
+    """Return the first queries with their answers, then the mean of the best scores; of a baseline, of all scores.
+
+    Parameters
+    ----------
+    results : Results
+    texts : mapping of str to str
+        Id of a test report -> its text, shown above its answers.
+    components : bool
+        Whether what the scores are made of is shown.
+    """
+    signature = results.signature
+    baseline, k = signature.get("baseline"), signature["k"]
+    shown: list[Any] = [Text(f"{signature['metric']} {baseline or 'oracle'}", style="bold")]
+    records = results.table.slice(0, SHOWN_QUERIES * k).to_pylist()
+    score = max((len(f"{record['score']:z.4f}") for record in records), default=0)
+    for record in records:
+        if record["rank"] == 1:
+            shown += [Text(""), Text(plain(record["query_id"]), style="bold cyan", overflow="fold")]
+            if texts is not None and record["query_id"] in texts:
+                shown.append(Padding(_one_line(texts[record["query_id"]]), (0, 0, 0, 2)))
+        shown += _answer(record, len(str(k)), score, results.components if components else ())
+    return Group(*shown, Text(""), *(Text(line, style="dim") for line in _of_answers(results)))
+
+
+def _answer(record: dict[str, Any], rank: int, score: int, components: Sequence[str]) -> Iterator[Any]:
+    """Yield the lines of one answer: rank, score, ties and id; then its text the width."""
+    line = Text(overflow="fold")
+    line.append(f"  {record['rank']:>{rank}}  ")
+    line.append(f"{record['score']:z{score}.4f}", style="bold")
+    ties = record["n_ties"]
+    line.append(f"  {ties:,} {'tie' if ties == 1 else 'ties'}  {plain(record['candidate_id'])}")
+    if record["fallback"]:
+        line.append(" (fallback)")
+    yield line
+    margin = (0, 0, 0, rank + 4)
+    if components:
+        parts = "  ".join(f"{name} {_number(record[name])}" for name in components)
+        yield Padding(Text(parts, style="dim"), margin)
+    if "text" in record:
+        yield Padding(_one_line(record["text"]), margin)
+
+
+def _of_answers(results: Results) -> list[str]:
+    """Return the lines under the answers."""
+    signature, baseline = results.signature, results.signature.get("baseline")
+    scores = results.table["score"].to_numpy().reshape(-1, signature["k"])
+    n = len(scores)
+    best = f"mean best score {scores[:, 0].mean():.4f}"
+    lines = [f"{n:,} test reports, {best if baseline is None else f'mean score {scores.mean():.4f}'}"]
+    if baseline == "random":
+        of_draws = scores.mean(axis=0)
+        range_of_means = f"their means {of_draws.min():.4f} to {of_draws.max():.4f}"
+        lines.append(f"draws: {signature['draws']:,}, seed {signature['seed']}, {range_of_means}")
+    if signature["metric"] == "crg" and baseline is None:
+        lines.append(f"CRG of the best answers {1 / (2 - scores[:, 0].mean()):.4f}")
+    if "stages" in signature:
+        shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
+        lines += [f"pairs dropped by bounds: {', '.join(shares)}"] if shares else []
+    if n > SHOWN_QUERIES:
+        lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
+    return ["; ".join(lines), _signed(signature)]
+
+
+def scores_table(scores: Scores) -> Group:
+    """Return the mean of each metric over the pairs that it scored."""
+    signature = scores.signature
+    rows = []
+    for name, record in signature["metrics"].items():
+        column = scores.table[name]
+        mean = pc.mean(column).as_py()
+        n_scored = len(column) - column.null_count
+        cells = [f"{len(column):,}", f"{n_scored:,}", "" if mean is None else f"{mean:z.4f}", record["direction"]]
+        rows.append((name, [entry(cell) for cell in cells]))
+    left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
+    lines = [f"left out: {left_out}"] if left_out else []
+    if any(scores.table[name].null_count for name in signature["metrics"]):
+        lines.append("pairs not scored lack a graph, an embedding or labels on a side; the mean is over the others")
+    heads = ["pairs", "scored", "mean", "better"]
+    return Group(PaperTable(signature["system"], heads, rows, [*lines, _signed(signature)], "metric"))
+
+
+def expectation_table(expectation: Expectation) -> Group:
+    """Return the first queries' distributions and the mean over all queries."""
+    signature = expectation.signature
+    names = [name for name in expectation.table.column_names if name not in ("query_id", "n")]
+    rows = [
+        (plain(record["query_id"]), [entry(f"{record[name]:z.4f}") for name in names])
+        for record in expectation.table.slice(0, SHOWN_QUERIES).to_pylist()
+    ]
+    n = expectation.table.num_rows
+    mean = expectation.table["mean"].to_numpy().mean()
+    lines = [f"{n:,} test reports x {expectation.table['n'][0].as_py():,} reports, mean score {mean:.4f}"]
+    if signature["error"] > 0:
+        lines.append(f"error of a score at most {signature['error']:.1e}")
+    if n > SHOWN_QUERIES:
+        lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
+    title = f"{signature['metric']} of a random report: exact over the corpus"
+    return Group(PaperTable(title, names, rows, ["; ".join(lines), _signed(signature)], "query"))
+
+
+def info_table(index: Any) -> Group:
+    """Return what an index holds."""
+    content = index.content
+    lines = [("source", content["source"])]
+    lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
+    for kind, counts in content["representations"].items():
+        shown = ", ".join(_shown(name, value) for name, value in counts.items())
+        lines.append((kind, shown.replace("_", " ")))
+    lines += [
+        ("metrics", ", ".join(index.metrics)),
+        ("on disk", f"{sum(f['bytes'] for f in content['files'].values()) / 2**20:,.1f} MiB"),
+        ("built by", f"{index.manifest['built_by']} at {index.manifest['built_at']}"),
+        ("fingerprint", index.fingerprint),
+    ]
+    return Group(Text(plain(str(index.folder)), style="bold", overflow="fold"), _list(lines))
+
+
+def _list(lines: Sequence[tuple[str, str]]) -> Any:
+    """Return names with texts beside them, which wrap."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, text in lines:
+        table.add_row(Text(plain(name)), _one_line(text))
+    return table
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,} {name}"
+    if isinstance(value, dict):  # the model that made it
+        return f"{name} {value['model']} {value['sha256'][:12]}" + (
+            f", layer {value['layer']}" if "layer" in value else ""
+        )
+    return f"{name} {value}"
+
+
+def _number(value: float) -> str:
+    """Return a component; counts have no decimals."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:z.3f}"
+
+
+def crg_table(scored: CRG) -> Group:
+    """Return the counts of each label, the score of each level and its interval."""
+    rows = []
+    for row in scored.records():
+        counts = [entry("" if row[name] is None else f"{row[name]:,}") for name in COUNTS]
+        ends = "" if row["crg"] is None else f"[{row['low']:.4f} {row['high']:.4f}]"
+        cells = [*counts, entry("" if row["crg"] is None else f"{row['crg']:.4f}"), entry(ends)]
+        rows.append((f"{plain(row['level'])}: {plain(row['label'])}", cells))
+    notes = [
+        f"{scored.reports:,} reports; an uncertain label counts as {scored.signature['uncertain']}; trivial answers "
+        "have 0.3333",
+        "95 % BCa intervals over reports, each resample with its own prevalence",
+        _signed(scored.signature),
+    ]
+    heads = [*(name.upper() for name in COUNTS), "CRG", "95 % CI"]
+    return Group(PaperTable("CRG", heads, rows, notes, "label"))
+
+
+def composite_table(fitted: Composite) -> Group:
+    """Return the terms of a composite and how well it fits."""
+    content, fit = fitted.content, fitted.content["fit"]
+    names = ("mean", "scale", "weight")
+    rows = [(metric, [entry(f"{term[number]:z.4f}") for number in names]) for metric, term in content["terms"].items()]
+    taus = [fit[name] for name in ("tau_b", "tau_b_leave_one_study_out")]
+    inside, outside = ("undefined" if tau is None else f"{tau:.3f}" for tau in taus)
+    notes = [
+        f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
+        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, with each study left out {outside}; lower is better",
+        "left-out studies pooled: where nothing predicts, that tau-b is below 0 (about -0.06 of 50 studies, -0.15 of "
+        "20)",
+    ]
+    return Group(PaperTable(content["name"], list(names), rows, notes, "metric"))
+
+
+def demo_tables(outcome: "DemoOutcome") -> list[Any]:
+    """Return the demo's table of metrics and the example's oracle reports."""
+    rows = [
+        (
+            row.metric,
+            [
+                entry(f"{row.reports:,}"),
+                entry(f"{row.oracle:.4f}"),
+                entry(f"{row.random:.4f}"),
+                entry(f"{row.pairs_per_second:,.0f}"),
+            ],
+        )
+        for row in outcome.metrics
+    ]
+    notes = []
+    if any(row.metric == "chexbert" for row in outcome.metrics):
+        notes.append("chexbert: stand-in embeddings made from the gold labels")
+    if any(row.metric == "bertscore" for row in outcome.metrics):
+        notes.append("bertscore, radcliq: a sample, encoded with MiniLM and not rescaled; for RadCliQ lower is better")
+    notes += [f"not run, not installed: {name}" for name in outcome.lacking]
+    title = f"Metric-oracles of {outcome.tests:,} test reports in a synthetic corpus of {outcome.reports:,}"
+    heads = ["reports", "mean oracle score", "mean random score", "pairs per second"]
+    example: list[Any] = [Text("One test report and its oracle reports", style="bold"), Text("")]
+    example += [Padding(_one_line(outcome.example), (0, 0, 0, 2)), Text("")]
+    for row in outcome.metrics:
+        example.append(Text(f"{row.metric}  {row.top[0]:.4f}"))
+        example.append(Padding(_one_line(row.top[1]), (0, 0, 0, 2)))
+    return [PaperTable(title, heads, rows, notes, "metric"), *example]
+
+
+def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return the timings of `oracle bench`, what is paid once, and what was not measured."""
+    from metric_oracle.evaluation.bench import seconds_text
+
+    measured = [row for row in rows if "skipped" not in row]
+    on_cpu = {row["metric"]: row["seconds"] for row in measured if row["backend"] == "cpu"}
+    has_gpu = any(row["backend"] == "cuda" for row in measured)
+    names = ["batch", "spread", "M pairs/s", "queries/s", "one query", *(("CPU/GPU",) if has_gpu else ())]
+    parts = ["open", "compile", "first use", "encode", "search", "memory", *(("GPU",) if has_gpu else ())]
+    table: list[tuple[str, list[Entry]]] = []
+    apart: list[tuple[str, list[Entry]]] = []
+    sizes: dict[str, list[str]] = {}
+    for row in measured:
+        who = row["metric"], row["backend"]
+        factor = [f"{on_cpu[who[0]] / row['seconds']:.3g}" if who[0] in on_cpu else ""] if has_gpu else []
+        spread = " ".join(f"{row[name] / row['seconds'] - 1:+.0%}" for name in ("p20", "p80"))
+        cells = [
+            seconds_text(row["seconds"]),
+            spread,
+            f"{row['pairs_per_s'] / 1e6:,.4g}",
+            f"{row['queries_per_s']:,.0f}",
+            seconds_text(row["single_ms"] / 1000),
+            *factor,
+        ]
+        table.append((" ".join(who), [entry(cell) for cell in cells]))
+        seconds = (seconds_text(row[f"{name}_s"]) for name in ("load", "compile", "prepare", "encode", "search"))
+        memory = [f"{row[name]:.2f}" if name in row else "" for name in ("peak_gb", "gpu_peak_gb")]
+        apart.append((" ".join(who), [entry(cell) for cell in (*seconds, *memory[: 1 + has_gpu])]))
+        sizes.setdefault(f"{row['tests']:,} test reports x {row['reports']:,} reports", []).append(row["metric"])
+    notes = [f"{size}: {', '.join(dict.fromkeys(metrics))}" for size, metrics in sizes.items()]
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if "skipped" in row:
+            reasons.setdefault(row["skipped"], []).append(f"{row['metric']} on {row['backend']}")
+    notes.append("spread: 20th and 80th percentile beside the median")
+    notes += [f"not measured: {', '.join(what)}: {reason}" for reason, what in reasons.items()]
+    notes.append("answers equal to the reference's on a sample, and to one another's, before any timing")
+    title = "Once an index or process; parts of a batch; peak memory in GB"
+    return [
+        PaperTable("Oracles on this machine: medians", names, table, first="metric"),
+        PaperTable(title, parts, apart, notes, "metric"),
+    ]

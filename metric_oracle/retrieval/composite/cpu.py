@@ -1,0 +1,248 @@
+"""Search under a composite: all parts but BERTScore are cheap for every candidate; its bounds do the rest.
+
+Lower is better. Where the composite falls as BERTScore rises, the least composite is the greatest F1 plus a bonus that
+the other parts give. The README of this folder says how it stays exact for other signs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from metric_oracle.kernels.bertscore import cpu as bertscore
+from metric_oracle.kernels.bertscore.score import F1
+from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.cosine.cpu import screen_error
+from metric_oracle.kernels.topk.reference import select
+from metric_oracle.metrics import Term
+from metric_oracle.retrieval.composite.score import composite, term
+from metric_oracle.retrieval.kernels import load_kernel
+
+ROUNDING = 1e-12  # of sums of a handful of float64 numbers, relative to the largest
+STEEPEST = 1e30  # composites over slope beyond which a bonus would leave float32's range
+COSINE, BERTSCORE = "cosine", "bertscore"  # kernels of the parts that are not cheap
+
+
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """Composites on CPUs.
+
+    Attributes
+    ----------
+    terms : mapping of str to Term
+        Parts in the order of their sum.
+    intercept : float
+    scored : dict
+        Values of the parts of pairs of distinct query and listed combination, as a search found them.
+    """
+
+    terms: Mapping[str, Term]
+    intercept: float
+    scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, compare=False, repr=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
+
+    @cached_property
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernels of the parts."""
+        return {name: load_kernel(t.metric, "cpu") for name, t in self.terms.items()}
+
+    def part(self, kernel: str) -> str | None:
+        """Return the name of the part with this kernel, of which there is one at most."""
+        return next((name for name, t in self.terms.items() if t.metric.kernel == kernel), None)
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k rows with the least composite for the distinct queries first .. last - 1."""
+        similar = self._similarities(corpus, batch, first, last)
+        name = self.part(BERTSCORE)
+        for q in range(first, last):
+            values = self.known_values(corpus, batch, q, None if similar is None else similar[q - first])
+            items = self.bonuses(corpus, batch, values)
+            if items is None:
+                item, f1 = self._least(corpus, batch, q, k, values)
+            else:
+                part = batch.parts[BERTSCORE]
+                item, precision, recall = bertscore.find(
+                    corpus.parts[name], part, batch.of(q, BERTSCORE), k, items, workspace, F1, {}
+                )
+                f1 = bertscore.final_scores(precision, recall, part.baseline)[F1]
+            self.rank(corpus, batch, q, k, item, values, f1, answers)
+
+    def known_values(self, corpus, batch, q, similar):
+        """Return the values of the cheap parts for every unit of theirs; `similar` holds float32 cosines."""
+        values = self._cheap(corpus, batch, q)
+        if similar is not None:
+            values[self.part(COSINE)] = similar.astype(np.float64)
+        return values
+
+    def bonuses(self, corpus, batch, values):
+        """Return what the other parts add to BERTScore, for its search; None where its bounds are of no use."""
+        name = self.part(BERTSCORE)
+        if name is None:
+            return None
+        error = self._cosine_error(corpus)
+        others, size = self._sums(corpus, values)
+        t, baseline = self.terms[name], batch.parts[BERTSCORE].baseline
+        slope = -t.weight / t.scale
+        if baseline is not None:
+            slope /= 1.0 - baseline[F1]
+        size += abs(t.weight / t.scale) * (1.0 + abs(t.mean))
+        if slope <= 0.0 or size >= STEEPEST * slope:
+            return None
+        bonus = (others.min() - others) / slope
+        # The last is for the rounding of the bonus to float32.
+        error = ((error + ROUNDING * size) / slope - bonus.min() * 2.0**-23) * (1.0 + 1e-6)
+        return bertscore.Items(
+            corpus.unit[BERTSCORE], (bonus + error).astype(np.float32), 2 * error + 1e-5, False, corpus.row_ptr
+        )
+
+    def _least(self, corpus, batch, q, k, values):
+        """Return the items that may be among the k best by the values of all parts, and their BERTScore if it is one.
+
+        BERTScore's bounds are from above: where a high one is no merit, all pairs are scored. `values` gets them.
+        """
+        name = self.part(BERTSCORE)
+        if name is not None:
+            values[name] = self._f1(corpus, batch, q, np.arange(len(corpus.parts[name].row_ptr) - 1))
+        sums, size = self._sums(corpus, values)
+        error = self._cosine_error(corpus)
+        if error:  # otherwise these are the very sums of the reference
+            error += ROUNDING * size
+        m = min(k, len(sums))
+        item = np.flatnonzero(sums <= np.partition(sums, m - 1)[m - 1] + 2 * error)
+        return item, None if name is None else values[name][corpus.unit[BERTSCORE][item]]
+
+    def _cosine_error(self, corpus):
+        """Bound the error of sums that comes from float32 cosines of embeddings."""
+        name = self.part(COSINE)
+        if name is None:
+            return 0.0
+        t = self.terms[name]
+        return abs(t.weight / t.scale) * screen_error(corpus.parts[name].vectors.shape[1])
+
+    def rank(self, corpus, batch, q, k, item, values, f1, answers):
+        """Score items by the exact values of all parts and write the k best rows."""
+        exact = self._exact(corpus, batch, q, item, values, f1)
+        scores = self._scores(exact)
+        rows, best, ties = select(item, -scores, corpus.row_ptr, corpus.row_id, k)
+        answers.rows[q], answers.scores[q], answers.ties[q] = rows, -best, ties
+        listed = np.flatnonzero(scores <= -best[-1])[: 4 * k]  # the rest of a long tie is scored again if asked for
+        for i, *parts in zip(item[listed].tolist(), *(x[listed].tolist() for x in exact.values()), strict=True):
+            self.scored[q, i] = parts
+
+    def _sums(self, corpus, values):
+        """Sum the terms whose values are there, in their order.
+
+        Returns
+        -------
+        total : float64[D]
+            Of every item.
+        size : float
+            Bound on the absolute values of all partial sums.
+        """
+        total = np.full(len(corpus.row_ptr) - 1, self.intercept)
+        size = abs(self.intercept)
+        for part, t in self.terms.items():
+            if part in values:
+                of_unit = term(values[part], t.mean, t.scale, t.weight)
+                total += of_unit[corpus.unit[t.metric.representation]]
+                size += np.abs(of_unit).max()
+        return total, size
+
+    def _cheap(self, corpus, batch, q):
+        """Return the exact values of the cheap parts for every unit of theirs."""
+        return {
+            part: next(self._score_part(part, corpus, batch, [q])) for part, t in self.terms.items() if t.metric.cheap
+        }
+
+    def _score_part(self, part: str, corpus, batch, chosen):
+        """Yield the values of a part for every unit of it: float64[...] for each of some distinct queries."""
+        kind = self.terms[part].metric.representation
+        places = [batch.of(q, kind) for q in chosen]
+        return self.kernels[part].score_all(corpus.parts[part], batch.parts[kind], places)
+
+    def _similarities(self, corpus, batch, first, last):
+        """Return float32 cosines of each query with every distinct embedding."""
+        name = self.part(COSINE)
+        if name is None:
+            return None
+        kind = self.terms[name].metric.representation
+        which = [batch.of(q, kind) for q in range(first, last)]
+        queries, vectors = batch.parts[kind].vectors[which], corpus.parts[name].vectors
+        return (vectors @ queries[0])[None] if len(queries) == 1 else queries @ vectors.T
+
+    def _f1(self, corpus, batch, q, units):
+        """Return the exact BERTScore of some units."""
+        name = str(self.part(BERTSCORE))
+        which = np.full(len(units), batch.of(q, BERTSCORE))
+        return self.kernels[name].score_pairs(corpus.parts[name], batch.parts[BERTSCORE], which, units)[0]
+
+    def _exact(self, corpus, batch, q, item, values, f1):
+        """Return the exact values of the parts for some items: float64[n] each."""
+        exact = {}
+        for part, t in self.terms.items():
+            kind = t.metric.representation
+            units = corpus.unit[kind][item].astype(np.int64)
+            if t.metric.kernel == BERTSCORE:
+                exact[part] = f1
+            elif t.metric.cheap:
+                exact[part] = values[part][units]
+            else:
+                which = np.full(len(units), batch.of(q, kind))
+                exact[part] = self.kernels[part].score_pairs(corpus.parts[part], batch.parts[kind], which, units)[0]
+        return exact
+
+    def _scores(self, exact):
+        """Return the composite of items from the exact values of their parts: float64[n]."""
+        rows = zip(*(column.tolist() for column in exact.values()), strict=True)
+        return np.array([composite(row, self.terms.values(), self.intercept) for row in rows])
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield the composite of every item for each of some distinct queries, right within :meth:`score_error`."""
+        out = np.empty(len(corpus.row_ptr) - 1)
+        streams = [self._score_part(part, corpus, batch, chosen) for part in self.terms]
+        for values in zip(*streams, strict=True):
+            out[:] = self.intercept
+            for t, value in zip(self.terms.values(), values, strict=True):
+                out += term(value, t.mean, t.scale, t.weight)[corpus.unit[t.metric.representation]]
+            yield out
+
+    def score_error(self, corpus, batch):
+        """Bound the error of what :meth:`score_all` yields: that of its parts, weighted."""
+        error = 0.0
+        for part, t in self.terms.items():
+            of_part = self.kernels[part].score_error(corpus.parts[part], batch.parts[t.metric.representation])
+            error += abs(t.weight / t.scale) * of_part
+        return error
+
+    def score_pairs(self, corpus, batch, query, document):
+        """Return the score of pairs of a distinct query and an item, float64[n], and the values of their parts."""
+        values = self.components(corpus, batch, query, document, None)
+        return self._scores(values), values
+
+    def new_workspace(self, corpus):
+        """Return room for the scratch of one thread, made at its first query."""
+        return {}
+
+    def stages(self, workspaces):
+        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        return bertscore.stages(workspaces)
+
+    def components(self, corpus, batch, query, document, scores):
+        """Return the values of the parts for pairs of a distinct query and an item."""
+        out = {part: np.empty(len(query)) for part in self.terms}
+        pairs = list(zip(query.tolist(), document.tolist(), strict=True))
+        known = np.array([pair in self.scored for pair in pairs])
+        kept = np.array([self.scored[pair] for pair in pairs if pair in self.scored]).reshape(-1, len(out))
+        for column, values in zip(out.values(), kept.T, strict=True):
+            column[known] = values
+        for q in np.unique(query[~known]).tolist():
+            some = np.flatnonzero((query == q) & ~known)
+            f1 = None
+            if self.part(BERTSCORE) is not None:
+                f1 = self._f1(corpus, batch, q, corpus.unit[BERTSCORE][document[some]].astype(np.int64))
+            exact = self._exact(corpus, batch, q, document[some], self._cheap(corpus, batch, q), f1)
+            for part, column in out.items():
+                column[some] = exact[part]
+        return out

@@ -1,0 +1,58 @@
+"""Search under a composite on a GPU: BERTScore and the cosines of embeddings there, the short sums on the host."""
+
+from typing import ClassVar
+
+from metric_oracle.kernels import _device
+from metric_oracle.kernels.bertscore import cuda as bertscore
+from metric_oracle.kernels.bertscore.cpu import final_scores
+from metric_oracle.kernels.bertscore.score import F1
+from metric_oracle.kernels.contract import Capabilities
+from metric_oracle.kernels.cosine import cuda as cosine_kernel
+from metric_oracle.retrieval.composite import cpu
+from metric_oracle.retrieval.composite.cpu import BERTSCORE, COSINE
+
+LIBRARY = bertscore.LIBRARY
+
+
+class Backend(cpu.Backend):
+    """Composites on GPUs."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k rows with the least composite for the distinct queries first .. last - 1.
+
+        Raises
+        ------
+        DeviceError
+            If the composite leaves nothing to a GPU, or as BERTScore's search says.
+        """
+        similar, name, cosine = None, self.part(BERTSCORE), self.part(COSINE)
+        if cosine is not None:
+            kind = self.terms[cosine].metric.representation
+            which = [batch.of(q, kind) for q in range(first, last)]
+            similar = cosine_kernel.products(corpus.parts[cosine], batch.parts[kind].vectors[which])
+        values, items = [], []
+        for q in range(first, last):
+            values.append(self.known_values(corpus, batch, q, None if similar is None else similar[q - first]))
+            items.append(self.bonuses(corpus, batch, values[-1]))
+            if items[-1] is None:
+                msg = (
+                    "retrieve: a composite must have BERTScore among its parts, with a weight below 0, to be searched "
+                    'on a GPU; got one whose other parts decide. Use backend "cpu".'
+                )
+                raise _device.DeviceError(msg)
+        part = batch.parts[BERTSCORE]
+        places = [batch.of(q, BERTSCORE) for q in range(first, last)]
+        found = bertscore.find(corpus.parts[name], part, places, k, items, workspace, F1, {})
+        for q, (item, precision, recall) in zip(range(first, last), found, strict=True):
+            f1 = final_scores(precision, recall, part.baseline)[F1]
+            self.rank(corpus, batch, q, k, item, values[q - first], f1, answers)
+
+    def stages(self, workspaces):
+        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        return bertscore.stages(workspaces)
+
+    def lacking(self):
+        """Say what keeps a GPU from being used; nothing where it can be."""
+        return _device.lacking(LIBRARY)

@@ -1,0 +1,329 @@
+"""One set of rules whatever holds the reports: files, lists, dicts, Arrow, Polars, pandas, datasets."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from metric_oracle.corpora.predictions import as_predictions, read_predictions
+from metric_oracle.corpora.reports import Reports, as_reports, check_sections, read_reports
+from metric_oracle.errors import InputError
+
+IDS = ["50000001", "x7", "2", "3", "4", "5"]
+TEXTS = ["No acute process.", 'A line\nand "more", twice', None, "", " \t", "___."]
+KEPT = {"50000001": TEXTS[0], "x7": TEXTS[1]}
+STATES = {"missing": ["2"], "empty": ["3", "4"], "tokenless": ["5"]}
+SECRET = "Jane Doe has an effusion"
+
+
+def pairs(reports):
+    return dict(zip(reports.ids, reports.texts, strict=True))
+
+
+class Dataset:
+    """What a Hugging Face dataset offers of what is used: features, and all rows as an Arrow table."""
+
+    features = None
+    column_names = ("id", "report")
+
+    def __init__(self, table):
+        self.table = table
+
+    def with_format(self, kind):
+        assert kind == "arrow"
+        return self
+
+    def __getitem__(self, rows):
+        assert rows == slice(None)
+        return self.table
+
+
+def csv_file(folder):
+    cells = ["" if text is None else '"' + text.replace('"', '""') + '"' for text in TEXTS]
+    path = folder / "a.csv"
+    path.write_text("id,report\n" + "".join(f"{key},{cell}\n" for key, cell in zip(IDS, cells, strict=True)))
+    return path
+
+
+def json_file(folder):
+    path = folder / "a.json"
+    path.write_text(json.dumps(dict(zip(IDS, TEXTS, strict=True))))
+    return path
+
+
+def parquet_file(folder):
+    parquet.write_table(arrow(folder), folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def arrow(folder):
+    return pa.table({"id": IDS, "report": TEXTS})
+
+
+def pandas(folder):
+    pd = pytest.importorskip("pandas")
+    return pd.DataFrame({"id": IDS, "report": TEXTS}, index=range(10, 16))
+
+
+CONTAINERS = {
+    **{"csv": csv_file, "json": json_file, "parquet": parquet_file, "arrow": arrow, "pandas": pandas},
+    "batch": lambda folder: arrow(folder).to_batches()[0],
+    "polars": lambda folder: pl.DataFrame({"id": IDS, "report": TEXTS}),
+    "dataset": lambda folder: Dataset(arrow(folder)),
+    "dict": lambda folder: dict(zip(IDS, TEXTS, strict=True)),
+    "dict of records": lambda folder: {key: {"report": text} for key, text in zip(IDS, TEXTS, strict=True)},
+    "records": lambda folder: [{"id": key, "report": text} for key, text in zip(IDS, TEXTS, strict=True)],
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_the_same_reports_from_every_container(tmp_path, container):
+    data = CONTAINERS[container](tmp_path)
+    reports = as_reports(data)
+    assert pairs(reports) == KEPT
+    assert reports.states == STATES
+    assert reports.counts == {"rows": 6, "duplicate": 0, "missing": 1, "empty": 2, "tokenless": 1, "kept": 2}
+    kept = as_reports(data, keep_empty=True)
+    assert kept.ids == ["50000001", "x7", "3", "4", "5"]
+    assert kept.states == STATES
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_empty_predictions_are_kept_from_every_container(tmp_path, container):
+    found = as_predictions(CONTAINERS[container](tmp_path))
+    expected = {key: text for key, text in zip(IDS, TEXTS, strict=True) if text is not None}
+    if container == "csv":  # which cannot say whether an unquoted empty cell is a missing report
+        expected |= {"2": ""}
+    assert pairs(found) == expected
+    assert found.counts["missing"] == (container != "csv")
+
+
+COLUMNS = {
+    "list": list,
+    "tuple": tuple,
+    "generator": iter,
+    "numpy": lambda texts: np.array(texts, dtype=object),
+    "arrow": pa.array,
+    "chunked": lambda texts: pa.chunked_array([texts[:2], texts[2:]]),
+    "polars": pl.Series,
+    "pandas": lambda texts: pytest.importorskip("pandas").Series(texts),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_texts_alone(column):
+    reports = as_reports(COLUMNS[column](TEXTS))
+    assert pairs(reports) == {"0": TEXTS[0], "1": TEXTS[1]}
+    assert reports.states == {"missing": ["2"], "empty": ["3", "4"], "tokenless": ["5"]}
+    assert as_predictions(COLUMNS[column](TEXTS)).ids == ["0", "1", "3", "4", "5"]
+    assert as_reports(COLUMNS[column](TEXTS), section="findings").section == "findings"
+
+
+def test_a_dict_is_never_searched_by_its_keys():
+    assert pairs(as_reports({"s50000001": "No acute process.", 7: "Edema."})) == {
+        "50000001": "No acute process.",
+        "7": "Edema.",
+    }
+
+
+def test_columns_have_the_rules_of_files():
+    frame = pl.DataFrame(
+        {"study_id": [1, 2], "findings": ["F.", "G."], "impression": ["I.", None], "split": ["a", "b"]}
+    )
+    assert pairs(as_reports(frame)) == {"1": "I."}
+    assert pairs(as_reports(frame, section="findings", split="b")) == {"2": "G."}
+    assert pairs(as_reports(frame, text_column="findings")) == {"1": "F.", "2": "G."}
+    two = pa.table([pa.array(["1"]), pa.array(["A."]), pa.array(["B."])], ["id", "report", "report"])
+    with pytest.raises(InputError, match=r"text_column must be given .* in the pyarrow\.Table in memory\. Pass"):
+        as_reports(two)
+    with pytest.raises(InputError, match="id_column must be given where no column has a usual id name; got the polars"):
+        as_reports(frame.drop("study_id"))
+
+
+def test_ids_of_texts():
+    reports = Reports.from_texts(["A.", None, "B."], ["s50000001", 7, "x"], section="impression")
+    assert pairs(reports) == {"50000001": "A.", "x": "B."}
+    assert reports.states["missing"] == ["7"]
+    assert (reports.section, reports.section_by) == ("impression", "caller")
+    assert pairs(Reports.from_texts(["A.", ""], keep_empty=True)) == {"0": "A.", "1": ""}
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (
+            lambda: Reports.from_texts([SECRET], ["a", "b"]),
+            r"^Reports\.from_texts: ids must be as many as texts, 1; got 2",
+        ),
+        (lambda: Reports.from_texts([SECRET] * 2, ["a", "a"]), "ids must have unique ids; got 'a' more than once"),
+        (lambda: Reports.from_texts([SECRET], section="history"), "from_texts: section must be one of impression, fi"),
+        (lambda: Reports.from_texts([]), "must hold at least one report to keep; got none in the texts"),
+        (lambda: as_reports(["", " ", None], function="retrieve"), r"^retrieve: .* got none .* 1 missing, 2 empty,"),
+        (
+            lambda: as_reports([SECRET, 5], function="retrieve"),
+            r"^retrieve: .* must be text or None; got int at place 1",
+        ),
+        (lambda: as_reports([SECRET], text_column="x"), "text_column must be left out for texts without columns"),
+        (lambda: as_reports([SECRET], split="test"), "split must be left out for texts without columns"),
+        (lambda: as_reports({"1": SECRET}, profile="mit"), "profile must be left out for the dict in memory"),
+        (lambda: as_reports({"1": 5}), "must be a path, texts, a dict of id -> text, .*; got dict of another layout"),
+        (lambda: as_reports({}), "got dict of another layout"),
+        (lambda: as_reports([{"id": 1, "text": SECRET}, SECRET]), "got list of another layout"),
+        (lambda: as_reports(5, function="score"), r"^score: reports must be a path, .*; got int\. Make a list"),
+        (lambda: as_reports(b"abc"), "got bytes of another layout"),
+        (lambda: as_reports(np.array(SECRET)), r"got numpy\.ndarray"),
+        (
+            lambda: as_reports({"1": SECRET}, section="x", function="build_index"),
+            "^build_index: section must be one of",
+        ),
+        (lambda: as_reports(Reports.from_texts([SECRET]), section="findings"), "section must be left out for Reports"),
+        (lambda: as_predictions(Reports.from_texts([SECRET]), seed=3), "seed must be left out for Reports"),
+        (lambda: as_predictions([SECRET], ids="a.json"), "ids must be left out for texts without columns"),
+        (
+            lambda: as_predictions([SECRET, 5], function="score"),
+            "^score: the predictions in memory must be text or None",
+        ),
+        (lambda: as_predictions([SECRET], section="x"), "section must be one of impression, findings, findings"),
+    ],
+)
+def test_what_makes_no_sense(call, match):
+    with pytest.raises(InputError, match=match) as caught:
+        call()
+    assert "Jane" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("reports", [["A."], {"1": "A."}, "a.csv", Reports.from_texts(["A."])])
+def test_unknown_options_are_type_errors_of_the_public_function(reports):
+    match = r"^retrieve\(\) got an unexpected keyword argument 'sectoin'\. Did you mean 'section'\?$"
+    with pytest.raises(TypeError, match=match):
+        as_reports(reports, function="retrieve", sectoin="findings")
+    with pytest.raises(TypeError, match=r"^score\(\) got an unexpected keyword argument 'nonsense'$"):
+        as_predictions(reports, function="score", nonsense=1)
+
+
+def test_reports_stay_as_they_are():
+    reports = Reports.from_texts(["A."])
+    assert as_reports(reports, section="impression", split=None) is reports
+    assert as_predictions(reports, seed=0) is reports
+
+
+# Sections
+
+BOTH = 'study,impression,findings\n1,I.,F.\n2,,F.\n3,I.,\n4,,\n5,"",\n6,I., \n'
+
+
+def test_findings_and_impression_are_joined(tmp_path):
+    path = tmp_path / "mimic_cxr_sectioned.csv"
+    path.write_text(BOTH)
+    reports = read_reports(path, section="findings+impression")
+    assert pairs(reports) == {"1": "F. I.", "2": "F.", "3": "I.", "6": "I."}
+    assert reports.states == {"missing": ["4"], "empty": ["5"], "tokenless": []}
+    assert "column findings + impression" in reports.source
+    assert (reports.section, reports.section_by) == ("findings+impression", "column")
+    assert pairs(as_reports(pl.read_csv(path), section="findings+impression"))["1"] == "F. I."
+
+
+def test_iu_xray_findings_and_impression(iu_xray):
+    joined = read_reports(iu_xray / "indiana_reports.csv", section="findings+impression")
+    assert joined.counts["missing"] == 25
+    apart = [pairs(read_reports(iu_xray / "indiana_reports.csv", section=name)) for name in ("findings", "impression")]
+    for study, text in pairs(joined).items():
+        assert text == " ".join(side[study] for side in apart if study in side)
+
+
+def test_findings_and_impression_of_report_files(tmp_path):
+    (tmp_path / "s50000001.txt").write_text("\n FINDINGS: Heart.\n IMPRESSION: No acute\n process.\n")
+    (tmp_path / "s50000002.txt").write_text("\n FINDINGS: Only these.\n")
+    reports = read_reports(tmp_path, profile="mit", section="findings+impression")
+    assert pairs(reports) == {"50000001": "Heart. No acute\n process.", "50000002": "Only these."}
+    with pytest.raises(InputError, match=r'section must be "impression" for profile yu2023; got \'findings\+impr'):
+        read_reports(tmp_path, section="findings+impression")
+
+
+def test_a_table_without_one_of_the_sections_cannot_be_joined():
+    match = "text_column must be given where the header does not tell the findings.impression columns; got 'impression'"
+    with pytest.raises(InputError, match=match):
+        as_reports({"1": {"impression": "I."}}, section="findings+impression")
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "section"),
+    [
+        ({"impression": "I."}, {}, ("impression", "column")),
+        ({"findings": "F."}, {"section": "findings"}, ("findings", "column")),
+        ({"findings": "F.", "report": "R."}, {"text_column": "findings"}, ("findings", "column")),
+        ({"report": "R."}, {}, (None, "")),
+    ],
+)
+def test_reports_know_their_section(record, options, section):
+    reports = as_reports({"1": record}, **options)
+    assert (reports.section, reports.section_by) == section
+
+
+JOINTLY = "Findings: Heart normal.\nImpression: Normal."
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "section"),
+    [
+        ("p.csv", f'id,model_prediction\n1,"{JOINTLY}"\n2,\n', {}, ("findings+impression", "headers")),
+        ("p.csv", f'id,model_prediction\n1,"{JOINTLY}"\n', {"after_impression": True}, ("impression", "headers")),
+        ("p.csv", f'id,model_prediction\n1,"{JOINTLY}"\n', {"section": "findings"}, ("findings", "caller")),
+        ("p.csv", "id,model_prediction\n1,Normal.\n", {}, (None, "")),
+        ("p.csv", "id,impression\n1,Normal.\n", {}, ("impression", "column")),
+        ("p.csv", "report,dicom_id\nNormal.,1\n", {}, ("findings+impression", "paper")),
+        ("p.csv", "normal .\nclear .\n", {"ids": "ids.txt"}, ("findings+impression", "paper")),
+        ("p.csv", "report\nNormal.\nB.\n", {"ids": "ids.txt"}, (None, "")),
+    ],
+)
+def test_predictions_know_their_section(tmp_path, monkeypatch, name, content, options, section):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ids.txt").write_text("1\n2\n")
+    (tmp_path / name).write_text(content)
+    found = read_predictions(name, **options)
+    assert (found.section, found.section_by) == section
+
+
+def of(section, by):
+    return Reports(["1"], ["A."], "test", {}, {}, section, by)
+
+
+def test_sections_of_two_sides():
+    impression, both = of("impression", "column"), of("findings+impression", "headers")
+    for one, other in ((impression, impression), (impression, of(None, "")), (of(None, ""), both)):
+        assert check_sections(one, other) is None
+    match = (
+        r"^score: references and predictions must be of one section; got impression \(by column\) and "
+        r"findings\+impression \(by headers\)\. Pass --section findings\+impression, --after-impression, or "
+        r"--predicted-section impression where that is what the model writes\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        check_sections(impression, both)
+    with pytest.raises(
+        InputError, match=r"^study: .* Pass --section findings, or --predicted-section impression where"
+    ):
+        check_sections(impression, of("findings", "caller"), "study")
+    assert check_sections(impression, of("findings+impression", "paper")) == (
+        "the references are of section impression, but Yu et al. (2023) compare such predictions with "
+        "findings+impression: pass --section findings+impression, or say by --predicted-section what the model writes"
+    )
+
+
+# An empty generated report
+
+
+@pytest.mark.parametrize("cell", ["", '""', '" "'])
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_an_empty_cell_of_predictions_is_an_empty_report(tmp_path, cell, ending):
+    path = tmp_path / f"p.{ending}"
+    path.write_text(f"study_id,report\n1,Normal.\n2,{cell}\n".replace(",", "\t" if ending == "tsv" else ","))
+    found = read_predictions(path)
+    assert found.ids == ["1", "2"]
+    assert not found.texts[1].strip()
+    assert found.states == {"missing": [], "empty": ["2"], "tokenless": []}
+    empty = read_predictions(path, after_impression=True, section="impression").states
+    assert empty == {"missing": ["1"], "empty": ["2"], "tokenless": []}

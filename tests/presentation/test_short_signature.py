@@ -1,0 +1,51 @@
+import json
+
+import pytest
+
+from metric_oracle import api
+from metric_oracle.evaluation.comparison import compare
+from metric_oracle.presentation.comparison_layout import latex, markdown
+from metric_oracle.presentation.short_signature import short_signature
+
+
+@pytest.mark.parametrize(
+    ("signature", "line"),
+    [
+        (
+            {"metric": "bleu-2", "source": "Papineni et al., ACL 2002, as in CXR-Report-Metric (fast_bleu)",
+             "index": "e25f61e3aa", "version": "0.2.0"},
+            "bleu-2|cxr-report-metric|idx:e25f61e3|v0.2.0",
+        ),
+        (
+            {"metric": "rouge-l", "source": "Lin, ROUGE 2004, as in rouge-score without stemming", "baseline": "random",
+             "index": "e25f61e3aa", "references": "0123456789", "version": "0.2.0"},
+            "rouge-l|rouge-score|random|idx:e25f61e3|refs:01234567|v0.2.0",
+        ),
+        (
+            {"metric": "bertscore", "source": "Zhang et al., ICLR 2020", "idf": "off", "rescaled": False,
+             "representation": {"bertscore": {"encoder": {"name": "a/distil roberta", "layer": 5}}},
+             "index": "e25f61e3aa", "version": "1"},
+            "bertscore|zhang-et-al.|distil-roberta:L5|idf:off|rescaled:no|idx:e25f61e3|v1",
+        ),
+        (
+            {"command": "align", "metrics": ["bleu", "a|b"], "ratings": {"file": "r.csv", "sha256": "ff" * 32},
+             "bootstrap": {"resamples": 1000, "seed": 3}, "version": "1"},
+            "align|bleu+a-b|ratings:ffffffff|studies:1000:3|v1",
+        ),
+        ({"command": "failure-modes", "rate": 0.01, "ratings": "a table", "version": "1"}, "failure-modes|fdr:0.01|v1"),
+    ],
+)  # fmt: skip
+def test_lines(signature, line):
+    assert short_signature(signature) == line
+
+
+def test_under_each_table(corpus, tmp_path):
+    scores = api.score(corpus["test"], corpus["test"], ["bleu", "rouge-l"], system="x")
+    refs = scores.signature["references"][:8]
+    version = scores.signature["version"]
+    assert short_signature(scores.signature) == f"bleu-2+rouge-l|refs:{refs}|v{version}"
+    table = compare({"x": scores, "y": scores}, resamples=200, seed=4)
+    line = f"bleu-2+rouge-l|refs:{refs}|bca:200:4|v{version}"
+    assert short_signature(json.loads(json.dumps(table.signature))) == line
+    assert line.replace("|", r"\|") in markdown(table)
+    assert line.replace("|", r"\textbar{}") in latex(table)

@@ -1,0 +1,67 @@
+"""What tests of several folders share: files, refusals, the published tools, how much Hypothesis draws."""
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import settings
+
+SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
+PROFILES = {
+    "ci": settings(deadline=None, derandomize=True, database=None),
+    "nightly": settings(deadline=None, derandomize=False, database=None, print_blob=True),
+}
+NIGHTLY = 20  # times as many examples
+PROFILE = os.environ.get("ORACLE_HYPOTHESIS", "ci")
+
+
+def examples(n: int) -> settings:
+    """Return the settings of a property: `n` examples, always the same; ORACLE_HYPOTHESIS=nightly: 20 n, drawn anew."""
+    return settings(PROFILES[PROFILE], max_examples=n * (NIGHTLY if PROFILE == "nightly" else 1))
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip a test for want of published files or tools; with ORACLE_REQUIRE_DATA=1, as in CI, fail instead."""
+    if os.environ.get("ORACLE_REQUIRE_DATA") == "1":
+        pytest.fail(f"ORACLE_REQUIRE_DATA=1, but {reason}")
+    pytest.skip(reason, allow_module_level=True)
+
+
+def published(name: str) -> ModuleType:
+    """Return a module of a published tool; see `lacking` for where there is none."""
+    try:
+        return import_module(name)
+    except ImportError:
+        lacking(f"there is no {name}")
+
+
+def write(path: Path, reports: Mapping[str, str] | Iterable[Iterable[Any]], header=("study_id", "report")) -> Path:
+    """Write a CSV of reports by id, or of other rows under another header, and return its path."""
+    rows = reports.items() if isinstance(reports, Mapping) else reports
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def assert_refused(outcome: tuple[int, str, str], match: str, notes: str = r"(?!)") -> None:
+    """Assert that a command ended with code 2 and one error line that matches, without report text.
+
+    Parameters
+    ----------
+    outcome : exit code, stdout, stderr
+    match : pattern of the line from its begin, without "error: "
+    notes : pattern of lines that may stand before it; by default there are none
+    """
+    code, out, err = outcome
+    assert (code, out) == (2, ""), err
+    assert err.endswith("\n")
+    *before, line = err[:-1].split("\n")
+    assert SECRET.split()[0] not in err
+    assert re.match("error: " + match, line), line
+    assert all(re.match(notes, note) for note in before), before

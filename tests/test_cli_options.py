@@ -1,0 +1,243 @@
+"""Every option of every command arrives where it is meant to: found through the app itself, not from a list.
+
+Each command runs with every function of the package below it replaced by a recorder that binds what it is called with
+to the real function's parameters. An option is right when its value arrives under its own name, or under the one that
+RENAMED gives it. Nothing is computed.
+"""
+
+import enum
+import importlib
+import inspect
+import pkgutil
+import re
+import types
+import typing
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+
+import pytest
+import typer
+
+import metric_oracle
+from metric_oracle import cli
+
+DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is tested, and leaves that know no files
+# Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
+# a pattern of function.parameter.
+RENAMED = {
+    ("*", "index"): r"open_index\.path",
+    ("*", "queries"): r"read_reports\.path",
+    ("*", "--out"): r"_?write(?!_plot)\w*\.path",
+    ("*", "--plot"): r"\w*plot\w*\.path",
+    ("*", "--with-text"): "text",
+    ("demo", "--reports"): "n_reports",
+    ("demo", "--tests"): "n_tests",
+    ("synth", "--reports"): "n_reports",
+    ("synth", "--tests"): "n_tests",
+    ("synth", "out"): "out",
+    ("retrieve", "--text"): r"load_queries\.queries",
+    ("score", "--id-column"): r"reading\.id_column",
+    ("score", "--text-column"): r"reading\.text_column",
+    ("score", "--predicted-id-column"): r"score\.id_column",
+    ("score", "--predicted-text-column"): r"score\.text_column",
+    ("align", "--metric"): "metrics",
+    ("table", "systems"): r"compare\.systems",
+    ("table", "--interval"): "method",
+    ("table", "--oracle"): "oracles",
+    ("study", "--model"): "models",
+    ("study", "--model-radgraph"): r"models\.\w+\.radgraph|models",
+    ("study", "--model-chexbert"): r"models\.\w+\.chexbert|models",
+    ("study", "--model-chexbert-ids"): r"models\.\w+\.chexbert_ids|models",
+    ("failure-modes", "--category"): "categories",
+    ("crg", "reference_labels"): "reference",
+    ("crg", "predicted_labels"): "predicted",
+    ("crg", "--level"): r"parse_levels\.texts",
+}
+# Those that choose what is called: what is typed, and the function.
+CHOOSES = {
+    ("info", "--check"): [(["--check"], r"open_index\(\)\.verify_files")],
+    ("table", "--format"): [(["--format", "md"], "publication.markdown"), (["--format", "tex"], "publication.latex")],
+}
+# What only makes sense beside another option, and without another argument.
+BESIDE = {
+    ("score", "--published-names"): ["--out", "zz.csv"],
+    ("study", "--model-radgraph"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"],
+    ("study", "--model-chexbert"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"],
+    ("study", "--model-chexbert-ids"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"],
+}
+LEFT_OUT = {("retrieve", "--text"): "queries"}
+FORMS = {"NAME=FILE": "zz{}=zz{}file", "METRIC=NAME": "zz{}=zz{}name", "A,B": "zza{},zzb{}"}
+
+
+class Anything(dict):
+    """What a recorded function returns: it has every attribute and item, and its methods are recorded too."""
+
+    def __init__(self, calls, name):
+        super().__init__()
+        self._calls, self._name = calls, name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything(self._calls, f"{self._name}.{name}")
+
+    def __missing__(self, key):
+        return self
+
+    def __call__(self, *positional, **named):
+        self._calls.append((self._name, {**{"?" * (i + 1): v for i, v in enumerate(positional)}, **named}))
+        return Anything(self._calls, f"{self._name}()")
+
+    def __format__(self, form):
+        return "0"
+
+
+def walk(command, path=()):
+    """Yield path and command of every command that does something."""
+    if hasattr(command, "commands"):
+        for name, below in command.commands.items():
+            yield from walk(below, (*path, name))
+    else:
+        yield path, command
+
+
+COMMANDS = {" ".join(path): command for path, command in walk(typer.main.get_command(cli.app))}
+CASES = [(path, p.opts[0]) for path, command in COMMANDS.items() for p in command.params if p.name != "help"]
+
+
+def kind_of(command, name):
+    """Return type and whether it may come more than once, from the annotation of the command's parameter."""
+    annotation = inspect.signature(command.callback, eval_str=True).parameters[name].annotation
+    while typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        (annotation,) = (part for part in typing.get_args(annotation) if part is not types.NoneType)
+    several = typing.get_origin(annotation) is list
+    return (typing.get_args(annotation)[0] if several else annotation), several
+
+
+def samples(command, p):
+    """Return what may be typed for a parameter: lists of strings with the values that must arrive for each."""
+    kind, several = kind_of(command, p.name)
+    if kind is bool:
+        yes, no = [p.opts[0]], p.secondary_opts[:1]
+        return [(yes, [True])] + ([(no, [False])] if no else [])
+    form = next((text for mark, text in FORMS.items() if mark in (p.metavar or "") or mark in (p.help or "")), None)
+    if typing.get_origin(kind) is typing.Literal:
+        values = [v for v in typing.get_args(kind) if v != p.default][-1:]
+    elif inspect.isclass(kind) and issubclass(kind, enum.Enum):
+        values = [v.value for v in kind if v.value != p.default][-1:]
+    elif kind in (int, float):
+        values = [kind(7)]
+    else:
+        n = 2 if several else 1
+        values = [form.format(i, i) if form else f"zz{p.name}{i}.csv" for i in range(n)]
+    option = [] if p.param_type_name == "argument" else p.opts[-1:]
+    parts = [part for value in values for part in (str(value).replace("=", ",").split(",") if form else [value])]
+    return [([word for value in values for word in (*option, str(value))], parts)]
+
+
+def leaves(value, path):
+    """Yield (path, leaf) of everything inside a value."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield f"{path}.{key}", key
+            yield from leaves(part, f"{path}.{key}")
+    elif isinstance(value, list | tuple | set):
+        for part in value:
+            yield from leaves(part, path)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from leaves(getattr(value, field.name), path)
+    else:
+        yield path, value
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """Replace every function below the door by a recorder, and return the list of calls."""
+    found = []
+
+    def recorder(function):
+        name = f"{function.__module__.removeprefix('metric_oracle.')}.{function.__name__}"
+        signature = inspect.signature(function)
+
+        def record(*positional, **named):
+            bound = signature.bind(*positional, **named).arguments
+            for p in signature.parameters.values():
+                if p.kind is p.VAR_KEYWORD:
+                    bound.update(bound.pop(p.name, {}))
+            found.append((name, bound))
+            return Anything(found, f"{name}()")
+
+        return record
+
+    recorders, patch = {}, pytest.MonkeyPatch()
+    for info in pkgutil.walk_packages(metric_oracle.__path__, "metric_oracle."):
+        if info.name.split(".")[1] in DOOR or info.ispkg:
+            continue
+        module = importlib.import_module(info.name)
+        for name, value in list(vars(module).items()):
+            for key, function in value.items() if isinstance(value, dict) else [(None, value)]:
+                is_ours = inspect.isfunction(function) and function.__module__.startswith("metric_oracle.")
+                if not is_ours or function.__module__.split(".")[1] in DOOR or name.startswith("__"):
+                    continue
+                replaced = recorders.setdefault(function, recorder(function))
+                patch.setitem(value, key, replaced) if key else patch.setattr(module, name, replaced)
+    yield found
+    patch.undo()
+
+
+@pytest.fixture
+def calls(recorded):
+    recorded.clear()
+    return recorded
+
+
+def arrivals(calls):
+    """Yield function.parameter and value of all that was handed over; checks of a path do not count."""
+    for function, arguments in calls:
+        if not function.rpartition(".")[2].startswith("check_"):
+            for argument, value in arguments.items():
+                for where, leaf in leaves(value, argument):
+                    yield f"{function}.{where}", leaf
+
+
+def line_with(path, parameter, words):
+    """Return a whole command line: arguments and required options in order, `words` for the parameter."""
+    key = path, parameter.opts[0]
+    line = path.split()
+    for p in COMMANDS[path].params:
+        if p is parameter:
+            line += words
+        elif (p.required or p.param_type_name == "argument") and LEFT_OUT.get(key) != p.name:
+            line += samples(COMMANDS[path], p)[0][0]
+    return [*line, *BESIDE.get(key, [])]
+
+
+@pytest.mark.parametrize(("path", "option"), CASES)
+def test_an_option_arrives_under_its_name(oracle, calls, path, option):
+    (parameter,) = (p for p in COMMANDS[path].params if p.opts[0] == option)
+    if (path, option) in CHOOSES:
+        for words, function in CHOOSES[path, option]:
+            for line, is_called in ((line_with(path, parameter, []), False), (line_with(path, parameter, words), True)):
+                calls.clear()
+                assert oracle(*line)[0] == 0
+                assert any(re.search(rf"{function}$", name) for name, _ in calls) == is_called
+        return
+    own = parameter.name if (path, option) not in RENAMED else "(?!)"
+    renamed = RENAMED.get((path, option)) or RENAMED.get(("*", option)) or "(?!)"
+    for words, values in samples(COMMANDS[path], parameter):
+        calls.clear()
+        line = line_with(path, parameter, words)
+        code, _, err = oracle(*line)
+        assert code == 0, (line, err)
+        arrived = [*arrivals(calls)]
+        right = [leaf for where, leaf in arrived if re.search(rf"\.(?:{own}|{renamed}|\?+)(?:\.zz\d)?$", where)]
+        for value in values:
+            elsewhere = [where for where, leaf in arrived if str(leaf) == str(value)]
+            assert str(value) in map(str, right), (line, elsewhere)
+
+
+def test_version(oracle):
+    assert oracle("--version") == (0, f"metric-oracle {version('metric-oracle')}\n", "")

@@ -1,0 +1,170 @@
+"""The commands and the Python of README.md are real: each parses, and the cheap ones run on the synthetic corpus."""
+
+import csv
+import gzip
+import re
+import shlex
+import shutil
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from metric_oracle import api, cli
+from support import write
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+# A word of the commands that are only parsed, and why.
+PARSED_ONLY = {
+    "demo": "a minute, most of it compiling; test_cli.py runs it",
+    "--encoder": "a model that would be downloaded",
+    "--metric bertscore": "an index of token states",
+    "--metric radcliq": "an index of token states",
+    "--backend cuda": "a GPU",
+    "r2gen_split.csv": "the IU X-ray files; retrieval/test_iu_xray.py reads them",
+    "mimic_cxr_sectioned.csv": "files of a study's images; test_cli_score.py has such",
+}
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands():
+    """Return the words of every `oracle ...` of the bash blocks."""
+    found = []
+    for block in blocks("bash"):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in line.split("&&"):
+                words = shlex.split(part, comments=True)
+                if words and Path(words[0]).name == "oracle":
+                    found.append(words[1:])
+    return found
+
+
+COMMANDS = commands()
+
+
+def parse(words):
+    """Parse a command line through the app, without running it."""
+    command, path = typer.main.get_command(cli.app), []
+    while hasattr(command, "commands"):
+        assert words[0] in command.commands, words
+        command, path, words = command.commands[words[0]], [*path, words[0]], words[1:]
+    command.make_context(" ".join(path), [*words])
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) > 20
+    assert {"build-index", "retrieve", "score", "verify", "baseline", "table", "study"} <= {
+        words[0] for words in COMMANDS
+    }
+    for word in PARSED_ONLY:
+        assert any(word in " ".join(words) for words in COMMANDS), f"{word} is in no command any more"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_parses(words):
+    parse(words)
+
+
+@pytest.mark.parametrize(
+    "line", ["retrieve INDEX q.csv --wrong", "retrive INDEX", "baseline", "score one.csv", "retrieve I q.csv -k many"]
+)
+def test_the_parser_refuses(line):
+    with pytest.raises((Exception, SystemExit)):
+        parse(line.split())
+
+
+@pytest.fixture(scope="module")
+def world(corpus, rated, tmp_path_factory):
+    """Return a folder with the files that the README names, of the synthetic corpus and the made-up ratings."""
+    pytest.importorskip("faiss")
+    folder = tmp_path_factory.mktemp("readme")
+    names = {
+        "train": "train.csv", "test": "test.csv", "train_graphs": "train_graphs.json",
+        "test_graphs": "test_graphs.json", "test_labels": "test_labels.csv", "test_embeddings": "test_embeddings.npz",
+    }  # fmt: skip
+    for key, name in names.items():
+        shutil.copy(corpus[key], folder / name)
+    for name, key in {"predicted_labels.csv": "test_labels", "r2gen.json": "test_graphs"}.items():
+        shutil.copy(corpus[key], folder / name)
+    for name, key in {"train_images.npz": "train_embeddings", "test_images.npz": "test_embeddings"}.items():
+        shutil.copy(corpus[key], folder / name)
+    shutil.copy(rated.green, folder / "6_valid_raters_per_rater_error_categories.csv")
+    shutil.copy(rated.scores, folder / "scores.csv")
+
+    texts = {}
+    with zipfile.ZipFile(folder / "mimic-cxr-reports.zip", "w") as archive:
+        for side in ("train", "test"):
+            with corpus[side].open(newline="", encoding="utf-8") as file:
+                texts[side] = {row["study_id"]: row["report"] for row in csv.DictReader(file)}
+            for study, text in texts[side].items():
+                archive.writestr(f"files/p10/p10000001/s{study}.txt", f" FINAL REPORT\n IMPRESSION:\n\n {text}\n")
+    with gzip.open(folder / "mimic-cxr-2.0.0-split.csv.gz", "wt", newline="") as file:
+        csv.writer(file).writerow(["dicom_id", "study_id", "subject_id", "split"])
+        for side, of_side in texts.items():
+            for i, study in enumerate(of_side):
+                split = "validate" if side == "train" and i % 10 == 0 else side
+                csv.writer(file).writerow([f"d{study}", study, 10000001, split])
+
+    ids = [*texts["test"]]
+    for name, step in (("generated", 1), ("r2gen", 0), ("wcl", 3), ("random", 4)):
+        turned = dict(zip(ids, np.roll([*texts["test"].values()], step).tolist(), strict=True))
+        write(folder / f"{name}.csv", turned)
+        api.score(folder / "test.csv", folder / f"{name}.csv").write(folder / f"{name}.parquet")
+    rng = np.random.default_rng(6)
+    rows = [[f"s{i // 4}", *rng.random(3).round(3), rng.integers(6)] for i in range(80)]
+    write(folder / "scored_pairs.csv", rows, header=("study_id", "radgraph", "bertscore", "bleu", "errors"))
+    rows = [[f"s{i // 4}", *rng.random(2).round(3), rng.integers(6)] for i in range(80)]
+    write(folder / "pairs.csv", rows, header=("study_id", "radgraph", "bleu", "errors"))
+    if find_spec("sklearn"):
+        from metric_oracle.evaluation.fit_composite import fit_composite
+
+        fit_composite(folder / "pairs.csv").write(folder / "weights.json")
+
+    labels = {"chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
+    api.build_index(folder / "train.csv", folder / "WITH_LABELS", **labels)
+    index = api.build_index(folder / "train.csv", folder / "INDEX", radgraph=folder / "train_graphs.json")
+    api.retrieve(index, folder / "test.csv", "bleu").write(folder / "bleu.parquet")
+    return folder
+
+
+@pytest.fixture
+def here(world, tmp_path, monkeypatch):
+    """Work in a copy of that folder."""
+    monkeypatch.chdir(shutil.copytree(world, tmp_path / "here"))
+
+
+@pytest.mark.parametrize(
+    "words", [words for words in COMMANDS if not any(word in " ".join(words) for word in PARSED_ONLY)], ids=" ".join
+)
+def test_a_command_runs(oracle, here, words):
+    for option, library in {"--plot": "matplotlib", "fit-composite": "sklearn", "weights.json": "sklearn"}.items():
+        if option in words:
+            pytest.importorskip(library)
+    if words[0] == "build-index":
+        shutil.rmtree("INDEX")
+    elif "--chexbert-labels" in words:
+        words = ["WITH_LABELS" if word == "INDEX" else word for word in words]
+    written = [Path(words[words.index(option) + 1]) for option in ("--out", "--plot") if option in words]
+    for path in written:
+        if path.is_file():
+            path.unlink()
+    code, out, err = oracle(*words)
+    assert code == 0, err
+    for path in written:
+        assert [*path.iterdir()] if path.is_dir() else path.stat().st_size > 100
+    assert out or "--out" in words
+
+
+def test_the_python_runs(here):
+    shutil.rmtree("INDEX")
+    (block,) = blocks("python")
+    names = {}
+    exec(block, names)
+    (columns,) = re.findall(r"results\.table  # pyarrow: (.*)", block)
+    assert names["results"].table.column_names == columns.split(", ")
