@@ -375,7 +375,7 @@ def test_the_stages_drop_what_they_can():
     found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
     cpu.Backend().search(queries.corpus, queries.batch, 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
-    closest = shares.pop("closest")
+    closest = shares.pop("closest_call")
     assert list(shares) == [*cpu.STAGES, "scored"]
     assert sum(shares.values()) == pytest.approx(1.0)
     assert list(closest) == list(cpu.STAGES)

@@ -217,7 +217,7 @@ def stages(works):
     if not total:  # a composite without BERTScore: nothing was bounded
         return {"scored": 1.0}
     shares = {name: float(n / total) for name, n in zip((*STAGES, "scored"), counts, strict=True)}
-    return {**shares, "closest": _closest(works)}
+    return {**shares, "closest_call": _closest(works)}
 
 
 @jit
