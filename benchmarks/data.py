@@ -20,7 +20,7 @@ from metric_oracle.indexes.build import BUILDING, LOCK, SCRATCH
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.bertscore import reference as bertscore
-from metric_oracle.kernels.bertscore.cpu import STEP, STEPS, UNIT
+from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
 
 SEED = 0

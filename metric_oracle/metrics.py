@@ -62,6 +62,7 @@ REPRESENTATIONS: dict[str, Representation] = {
     for record in (
         Representation("ngrams", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("words", "metric_oracle.indexes.ngrams:NgramIndex"),
+        Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
         Representation(
             "radgraph",
             "metric_oracle.indexes.radgraph:GraphIndex",
@@ -240,6 +241,7 @@ METRICS: dict[str, Metric] = {
             shown_in=("score", "study", "bench", "demo"),
         ),
         Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO),
+        Metric("temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1"),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),
         _radgraph(":rg_er", (2, -1), _PACKAGE + ", reward level partial"),

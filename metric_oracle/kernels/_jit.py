@@ -16,6 +16,8 @@ from typing import Any
 import numba
 import numba.extending
 
+from metric_oracle.kernels import _target
+
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function at its first call; without a folder to keep the code in, once in each process."""
@@ -42,6 +44,9 @@ def _keyed(compiled: Any) -> Any:
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if file is not None:
         file._source_stamp = (file._source_stamp, _sources())
+        # A file for each instruction set: they would drive one another out of one.
+        file._index_path += f".{_target.name_for_cache()}"
+        file._data_name_pattern = f"{_target.name_for_cache()}.{file._data_name_pattern}"
         load = file._load_index
 
         def load_index() -> Any:

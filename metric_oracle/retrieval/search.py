@@ -100,10 +100,10 @@ def retrieve(
     backend = check_backend(backend, record, "retrieve")
     given = {"threads": threads, "max_memory": max_memory}
     ignored = [name for name, value in given.items() if value is not None]
-    if backend == "cuda" and load_kernel(record, backend).capabilities.batched and ignored:
+    if backend != "reference" and load_kernel(record, backend).capabilities.batched and ignored:
         msg = (
-            f"retrieve: {', '.join(ignored)} must be left out for {record.name} on backend 'cuda', which takes all "
-            "queries at once; got a value. Drop it."
+            f"retrieve: {', '.join(ignored)} must be left out for {record.name} on backend {backend!r}, which takes "
+            "all queries at once; got a value. Drop it."
         )
         raise InputError(msg)
     encoded = encode_queries(index, queries, record, settings)
