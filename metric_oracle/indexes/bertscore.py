@@ -83,8 +83,8 @@ class TokenStateIndex(Units):
     mean_off: np.ndarray
     norm_error: np.ndarray
     description: dict[str, Any]
-    data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow", "description.arrow")
-    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
+    data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
+    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")  # the latter names a folder
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
@@ -302,7 +302,10 @@ class TokenStateIndex(Units):
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
         write_arrays(folder / "states.arrow", {"states": self.states})
-        write_arrays(folder / "tokens.arrow", {name: getattr(self, name) for name in _TOKEN_ARRAYS})
+        # What scores depend on beside the states is part of the data.
+        meaning = {"special_ids": np.array(self.description["special_ids"], np.int64)}
+        meaning["baseline"] = np.array(self.description["baseline"] or (), np.float64)
+        write_arrays(folder / "tokens.arrow", {**{name: getattr(self, name) for name in _TOKEN_ARRAYS}, **meaning})
         write_arrays(folder / "screen.arrow", {name: getattr(self, name) for name in _SCREEN_ARRAYS})
         write_arrays(folder / "description.arrow", {"description": [json.dumps(self.description)]})
 
@@ -312,6 +315,7 @@ class TokenStateIndex(Units):
         columns = {}
         for name in ("states", "tokens", "screen", "description"):
             columns.update(read_arrays(files[f"{name}.arrow"]))
+        del columns["special_ids"], columns["baseline"]  # the description has them too
         description = json.loads(columns.pop("description")[0])
         check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)), "open_index")
         return cls(description=description, **columns)

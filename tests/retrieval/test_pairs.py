@@ -433,7 +433,7 @@ def test_encoder_options_need_an_encoder():
 def test_progress_names_the_steps(corpus):
     steps, told = [], []
     api.score(corpus["test"], read_reports(corpus["test"]), tell=told.append, progress=steps.append)
-    assert steps == ["reports", "ngrams", "words", "ngrams", "words"]
+    assert steps == ["reports", "ngrams", "words", "temporal", "ngrams", "words"]
     assert [line.partition(":")[0] for line in told] == ["references", "predictions"]
 
 
