@@ -1,6 +1,6 @@
 """Imports point one way; what must stay light, stays light.
 
-    cli -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
+    cli -> commands -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
 
 `api` is the public functions: the demo in `evaluation` calls them as a user would, never the other way round. `corpora`
 feeds `indexes`; `metrics` and `errors` are leaves that everything but the kernels may use. Kernels know no Arrow, no
@@ -31,7 +31,9 @@ ALLOWED = {
     "evaluation": LEAVES | {"corpora", "indexes", "kernels", "retrieval", "api"},
     "presentation": LEAVES | {"corpora", "indexes", "retrieval", "api", "evaluation"},
     "api": LEAVES | {"corpora", "indexes", "retrieval"},
-    "cli": LEAVES | {"corpora", "presentation", "evaluation", "api", "indexes", "retrieval"},
+    "commands": LEAVES | {"corpora", "encoders", "presentation", "evaluation", "api", "indexes", "retrieval"},
+    "cli": LEAVES | {"commands"},
+    "__main__": {"cli"},
     "": {"api", "corpora", "errors", "evaluation"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
@@ -139,6 +141,10 @@ def test_no_import_points_up():
         ("presentation/terminal.py", "from metric_oracle.kernels import topk"),
         ("retrieval/search.py", "import tests.conftest"),
         ("evaluation/study.py", "if True:\n    from metric_oracle import cli"),
+        ("presentation/terminal.py", "from metric_oracle.commands import output"),
+        ("commands/output.py", "from metric_oracle import cli"),
+        ("commands/search.py", "from metric_oracle.kernels import topk"),
+        ("cli.py", "from metric_oracle import api"),
         ("api.py", "from metric_oracle.cli import main"),
         ("api.py", "from metric_oracle import evaluation"),
         ("metrics.py", "import numpy"),
@@ -163,7 +169,8 @@ def test_the_checker_rejects(path, source):
         ("kernels/bleu/reference.py", "import numpy\nfrom collections import Counter\nfrom .score import bleu"),
         ("kernels/bertscore/cuda.py", "from .cpu import search\ndef f():\n    import torch"),
         ("indexes/vectors.py", "import faiss\nfrom metric_oracle.kernels._overlap import Features"),
-        ("cli.py", "from metric_oracle import api\nfrom metric_oracle.presentation import terminal"),
+        ("cli.py", "from metric_oracle.commands import output\nfrom metric_oracle.errors import InputError"),
+        ("commands/search.py", "from metric_oracle import api\nfrom metric_oracle.presentation import terminal"),
         ("retrieval/search.py", "import_module(f'metric_oracle.kernels.{kernel}.cpu')"),
     ],
 )

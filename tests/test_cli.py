@@ -90,7 +90,10 @@ def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
 
     for ending in ("parquet", "csv", "jsonl"):
         path = tmp_path / f"r.{ending}"
-        assert oracle("retrieve", *given, "-k", 5, "--out", path) == (0, "", f"{path}: 60 answers\n")
+        code, out, err = oracle("retrieve", *given, "-k", 5, "--out", path)
+        assert (code, out) == (0, "")
+        mean = sum(answer["score"] for answer in answers) / 60
+        assert err == f"{path}: 60 answers, mean score {mean:.4f}\n"
         again = read_results(path)
         assert again.table.to_pylist() == answers
         assert again.signature == header["signature"]
@@ -133,7 +136,8 @@ def test_synth_and_build(oracle, tmp_path):
     )
 
 
-def test_demo(oracle):
+def test_demo(oracle, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     code, out, _ = oracle("demo", "--reports", 60, "--tests", 3)
     assert code == 0
     assert "mean oracle score" in out
@@ -201,7 +205,9 @@ def test_from_raw_text_to_bertscore_oracles(oracle, corpus, encoder, tmp_path):
         assert list(answers[0]) == [*FIRST, "precision", "recall", "f1", *LAST]
         assert oracle(*retrieve, "--backend", "reference")[1].splitlines()[1:] == out.splitlines()[1:]
         path = tmp_path / "r.parquet"
-        assert oracle(*retrieve, "--idf", "corpus", "--out", path) == (0, "", f"{cut_off}{path}: 36 answers\n")
+        code, out, err = oracle(*retrieve, "--idf", "corpus", "--out", path)
+        assert (code, out) == (0, "")
+        assert err.startswith(f"{cut_off}{path}: 36 answers, mean score ")
         assert read_results(path).signature["idf"] == "corpus"
         assert read_results(path).table.to_pylist() != answers
         code, out, err = oracle("verify", tmp_path / "I", path, corpus["test"])
@@ -233,7 +239,7 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     fails(*build, "--encoder", encoder, match=match)
     match = rf"build_index: layer must be from 0 to 5 \(layers of this encoder\); got 6 for {encoder}\. Change --lay"
     fails(*build, "--encoder", encoder, "--layer", 6, match=match)
-    match = r"build_index: states must be float32 or float16; got 'float8'\. Choose one\.$"
+    match = r"oracle build-index: --states must be one of float32, float16; got something else\."
     fails(*build, "--encoder", encoder, "--layer", 5, "--states", "float8", match=match)
     match = r"build_index: encoder must be given with layer; got None\. Add --encoder NAME or a folder\.$"
     for layer in (5, 0):
@@ -333,24 +339,225 @@ def test_table_shows_the_first_queries_only():
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "match"),
     [
-        ["frobnicate"],
-        ["build-index"],
-        ["build-index", "r.csv"],
-        ["retrieve", "I", "q.csv", "-k", "many"],
-        ["retrieve", "I", "q.csv", "--wrong"],
-        ["verify", "I", "r.csv", "q.csv", "--sample", "-1"],
-        ["verify", "I", "r.csv", "q.csv", "--seed", "-1"],
-        ["demo", "--seed", "-1"],
-        ["synth", "x", "--seed", "-1"],
+        (["frobnicate"], r"oracle: command must be one of align, .*, verify; got another\. See"),
+        (["retreive"], r"oracle: command must be one of .*; got another\. Did you mean retrieve\?$"),
+        (
+            ["build-index"],
+            r"oracle build-index: REPORTS must be given; got none\. See \"oracle build-index --help\"\.$",
+        ),
+        (["build-index", "r.csv"], r"oracle build-index: --out must be given; got none\. See"),
+        (
+            ["retrieve", "I", "q.csv", "-k", "many"],
+            r"oracle retrieve: --top-k must be an integer; got something else\.",
+        ),
+        (["retrieve", "I", "q.csv", "--max-memory", "all"], r"oracle retrieve: --max-memory must be a number; got som"),
+        (
+            ["retrieve", "I", "q.csv", "--backend", "gpu"],
+            r"oracle retrieve: --backend must be one of auto, cpu, cuda, r",
+        ),
+        (["retrieve", "I", "q.csv", "--device", "gpu"], r"oracle retrieve: --device must be one of cpu, cuda; got"),
+        (["retrieve", "I", "q.csv", "--wrong"], r"oracle retrieve: options must be its own; got --wrong\. See"),
+        (["retrieve", "I", "q.csv", f"--{SECRET}"], r"oracle retrieve: options must be its own; got another\. See"),
+        (
+            ["retrieve", "I", "q.csv", "--idff"],
+            r"oracle retrieve: options must be its own; got --idff\. Did you mean --idf",
+        ),
+        (
+            ["retrieve", "I", "q.csv", "-k"],
+            r"oracle: -k must be used as its help says, with a value or without; got it",
+        ),
+        (
+            ["retrieve", "I", "q.csv", *SECRET.split()],
+            r"oracle retrieve: arguments must be as many as its help says; got",
+        ),
+        (
+            ["retrieve", "I", "q.csv", "-k", "0"],
+            r"oracle retrieve: --top-k must be an integer of at least 1; got 0\. Ch",
+        ),
+        (
+            ["retrieve", "I", "q.csv", "--threads", "0"],
+            r"oracle retrieve: --threads must be an integer of at least 1; g",
+        ),
+        (
+            ["verify", "I", "r.csv", "q.csv", "--sample", "-1"],
+            r"oracle verify: --sample must be an integer of at least 0",
+        ),
+        (
+            ["verify", "I", "r.csv", "q.csv", "--seed", "-1"],
+            r"oracle verify: --seed must be an integer of at least 0; got",
+        ),
+        (["demo", "--seed", "-1"], r"oracle demo: --seed must be an integer of at least 0; got -1\. Choose one\.$"),
+        (["synth", "x", "--reports", "0"], r"oracle synth: --reports must be an integer of at least 1; got 0\."),
+        (["demo", "--tests", "0"], r"oracle demo: --tests must be an integer of at least 1; got 0\."),
+        (["baseline"], None),
     ],
 )
-def test_usage_errors(oracle, arguments):
-    code, out, err = oracle(*arguments)
-    assert (code, out) == (2, "")
-    assert "Usage: " in err
-    assert "Traceback" not in err
+def test_usage_errors_are_one_line(oracle, fails, arguments, match):
+    if match is None:  # help, as for no command at all
+        code, out, err = oracle(*arguments)
+        assert (code, err) == (2, "")
+        assert "Usage: oracle baseline" in out
+    else:
+        fails(*arguments, match=match)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (
+            ["retrieve", "I", SECRET],
+            r"retrieve: queries must be an existing file or folder; got another text, not shown",
+        ),
+        (
+            ["retrieve", "I", SECRET.split()[0]],
+            r"retrieve: queries must be an existing file or folder; got another tex",
+        ),
+        (
+            ["retrieve", SECRET, "q.csv"],
+            r"retrieve: index must be an existing file or folder; got another text, not sh",
+        ),
+        (
+            ["retrieve", "I", "q.csv", "-m", SECRET],
+            r"retrieve: metric must be a name that oracle metrics lists; got an",
+        ),
+        (
+            ["retrieve", "I", "q.csv", "--radgraph", SECRET],
+            r"retrieve: radgraph must be an existing file or folder; got",
+        ),
+        (
+            ["retrieve", "I", "q.csv", "--section", SECRET],
+            r"oracle retrieve: --section must be one of impression, find",
+        ),
+        (
+            ["retrieve", "I", "q.csv", "--format", SECRET],
+            r"oracle retrieve: --format must be one of table, jsonl, csv;",
+        ),
+        (
+            ["build-index", SECRET, "--out", "I"],
+            r"build-index: reports must be an existing file or folder; got another",
+        ),
+        (["score", SECRET, "p.csv"], r"score: references must be an existing file or folder; got another text"),
+        ([SECRET], r"oracle: command must be one of .*; got another\."),
+    ],
+)
+def test_typed_text_is_not_echoed(fails, arguments, match):
+    fails(*arguments, match=match)
+
+
+def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, monkeypatch):
+    """Whatever can be wrong without a file is said before one is opened: the index and the queries are not there."""
+    asked = ["retrieve", tmp_path / "no", tmp_path / "no.csv"]
+    fails(*asked, "-m", "bleu,rouge-l", match=r"retrieve: metric must be one for each search; got 2\. Run it once for")
+    fails(*asked, "-m", "bluu", match=r"retrieve: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?")
+    fails(*asked, "--out", tmp_path / "r.txt", match=r"retrieve: out must end with \.parquet, \.csv or \.jsonl; got")
+    fails(*asked, "--weights", tmp_path / "w.json", match=r"retrieve: weights must be left out for metric 'bleu'; got")
+    missing = {"torch": "-m bertscore", "faiss": "-m chexbert", "transformers": "--radgraph r.tar.gz"}
+    for library, options in missing.items():
+        monkeypatch.setattr(
+            "metric_oracle.commands.inputs.find_spec", lambda name, lacking=library: None if name == lacking else True
+        )
+        match = (
+            rf"retrieve: .* must have (?:FAISS|PyTorch and transformers) installed; got no module {library}\. Install"
+        )
+        fails(*asked, *options.split(), match=match)
+    build = ["build-index", corpus["train"], "--out", index]
+    monkeypatch.setattr("metric_oracle.api.read_reports", lambda *a, **o: pytest.fail("read"))
+    fails(*build, match=r"build_index: out must be a new folder; got .*, which exists\. Remove it or name another")
+    fails(*build[:-1], tmp_path / "I", "-m", "bluu", match=r"build_index: metric must be one of .*Did you mean 'bleu'")
+
+
+def test_outputs_that_are_inputs(fails, corpus, index, tmp_path):
+    """Every file that a command reads is safe from --out: the table of weights and the encoder's files, too."""
+    copy = tmp_path / "idf.csv"
+    copy.write_text("token,weight\n")
+    given = ["retrieve", index, corpus["test"], "--out", copy]
+    match = r"retrieve: out must be another file than the inputs; got .*, which is one\. Name another file\."
+    for option in ("--idf", "--encoder", "--vocabulary", "--radgraph"):
+        fails(*given, option, copy, match=match)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    fails("bench", index, rows, "--out", rows, match=match.replace("retrieve", "bench"))
+
+
+def test_verify_ends_with_1_where_a_score_differs(oracle, fails, corpus, index, tmp_path):
+    path = tmp_path / "r.jsonl"
+    assert oracle("retrieve", index, corpus["test"], "--out", path)[0] == 0
+    header, first, *rest = path.read_text().splitlines()
+    altered = {**json.loads(first), "score": 0.123}
+    path.write_text("\n".join([header, json.dumps(altered), *rest]) + "\n")
+    code, out, err = oracle("verify", index, path, corpus["test"])
+    assert (code, out) == (1, "")
+    assert re.match(r"error: verify: the score of query '\d+' and row \d+ must be [\d.]+; got 0\.123\.", err)
+    path.write_text(header + "\n")
+    fails("verify", index, path, corpus["test"], match=r"verify: results must be")
+
+
+def test_metrics(oracle):
+    from metric_oracle.metrics import ALIASES, METRICS
+
+    code, out, err = oracle("metrics")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert [record["metric"] for record in records] == list(METRICS)
+    assert {alias for record in records for alias in record["also"].split(", ") if alias} == set(ALIASES)
+    found = {record["metric"]: record for record in records}
+    assert found["radcliq"]["better"] == "lower"
+    assert found["bleu-2"]["reads"] == "the reports"
+    assert "--radgraph" in found["radcliq"]["reads"]
+    assert "--encoder" in found["radcliq"]["reads"]
+    code, shown, _ = oracle("metrics", "--format", "table")
+    assert code == 0
+    assert all(name in shown for name in METRICS)
+    assert oracle("metrics", "--format", "csv")[1].startswith("metric,also,better,reads,equals\nbleu-1,")
+
+
+def test_formats_and_quiet(oracle, corpus, index, tmp_path):
+    given = ["retrieve", index, corpus["test"]]
+    lines = oracle(*given)[1].splitlines()
+    code, out, _ = oracle(*given, "--format", "csv")
+    assert code == 0
+    assert len(out.splitlines()) >= len(lines)
+    assert out.startswith('"query_id","rank","row","candidate_id","score"')
+    code, out, _ = oracle(*given, "--format", "table")
+    assert "bleu-2 oracle" in out
+    assert "signature: bleu-2|cxr-report-metric-fast-bleu|idx:" in out.replace("\n", "") or "signature: bleu-2|" in out
+    assert "brevity_penalty" not in out
+    assert "brevity_penalty" in oracle(*given, "--format", "table", "--components")[1]
+    path = tmp_path / "r.csv"
+    assert oracle(*given, "--out", path, "--quiet") == (0, "", "")
+    code, out, err = oracle(*given, "--out", path, "--format", "jsonl")
+    assert out.splitlines() == lines
+    assert err.startswith(f"{path}: 12 answers, mean score ")
+
+
+def test_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "metric_oracle", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("metric-oracle ")
+
+
+def test_compiling_is_said_once_it_is_long(monkeypatch):
+    from numba import njit
+
+    from metric_oracle.commands import output
+
+    told = []
+    monkeypatch.setattr(output, "LONG", 0.0)
+    with output._compilations(told.append):
+
+        @njit
+        def sums(n):
+            total = 0
+            for i in range(n):
+                total += i * i
+            return total
+
+        assert sums(4) == 14
+        assert told == [True, False]
+        sums(5)
+    assert told == [True, False]
 
 
 def test_queries_and_text(fails, corpus, index):
@@ -399,8 +606,6 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     fails(
         "synth", train / "x", match=r"write_synthetic: out must lie in a folder; got .*, where a file is in the way\."
     )
-    fails("synth", out, "--reports", 0, match=r"synthesize: n_reports must be an int of at least 1; got 0\.")
-    fails("demo", "--tests", 0, match=r"synthesize: n_tests must be an int of at least 1; got 0\.")
     assert not os.listdir(tmp_path)
 
 
@@ -557,7 +762,7 @@ def test_closed_files(fails, index, open_folder, request, corpus):
 
 
 def test_control_characters_of_names_are_spelled_out(fails):
-    fails("info", "a\nb\x1b[31m", match=r"open_index: index must be a folder .*; got a\\nb\\x1b\[31m\. Build")
+    fails("info", "a\x07b\x1b[31m", match=r"open_index: index must be a folder .*; got a\\x07b\\x1b\[31m\. Build")
 
 
 @pytest.mark.parametrize(

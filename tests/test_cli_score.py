@@ -95,7 +95,7 @@ def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
     out = tmp_path / "report_scores.csv"
     code, printed, err = oracle("score", *pair, *models, "--out", out, "--published-names")
     assert (code, printed) == (0, "")
-    assert err.splitlines()[-1] == f"{out}: 4 pairs"
+    assert err.splitlines()[-1].startswith(f"{out}: 4 pairs: bleu-2 0.")
     with out.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = ["study_id", "report", "bleu_score", "bertscore", "semb_score", "radgraph_combined", "RadCliQ-v0"]

@@ -95,7 +95,9 @@ def world(corpus, rated, tmp_path_factory):
     for name, key in {"train_images.npz": "train_embeddings", "test_images.npz": "test_embeddings"}.items():
         shutil.copy(corpus[key], folder / name)
     shutil.copy(rated.green, folder / "6_valid_raters_per_rater_error_categories.csv")
-    shutil.copy(rated.scores, folder / "scores.csv")
+    lines = [line.split(",") for line in rated.scores.read_text().splitlines()]
+    kept = [place for place, name in enumerate(lines[0]) if name != "poor"]  # a name that would need --direction
+    write(folder / "scores.csv", [[cells[i] for i in kept] for cells in lines[1:]], [lines[0][i] for i in kept])
 
     texts = {}
     with zipfile.ZipFile(folder / "mimic-cxr-reports.zip", "w") as archive:

@@ -90,9 +90,7 @@ def _of_answers(results: Results) -> list[str]:
     if signature["metric"] == "crg" and baseline is None:
         lines.append(f"CRG of the best answers {1 / (2 - scores[:, 0].mean()):.4f}")
     if "stages" in signature:
-        shares = [
-            f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"
-        ]
+        shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
         lines += [f"pairs dropped by bounds: {', '.join(shares)}"] if shares else []
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")

@@ -34,7 +34,8 @@ def test_align(oracle, rated, tmp_path):
         plot,
     )
     assert (code, out) == (0, "")
-    assert err == f"{plot}: errors against scores of 4 metrics\n{path}: 5 tables\n"
+    drawn = f"{plot}: errors against scores of 4 metrics\n"
+    assert err == f"{drawn}{path}: 189 pairs of 50 studies, 6 raters: bleu, poor, RadCliQ-v1, crepe\n"
     assert "189 pairs of 50 studies (11 identical pairs left out)" in path.read_text()
     assert plot.stat().st_size > 10_000
 
@@ -46,12 +47,13 @@ def test_failure_modes(oracle, rated, tmp_path):
     assert header["signature"]["rate"] == 0.01
     assert len(records) == 144
     path = tmp_path / "t.csv"
-    given = ["failure-modes", rated.long, "--category", 1, "--direction", "less", "--rate", 0.05, "--out", path]
-    assert oracle(*given, "--plot", tmp_path / "p.svg") == (
-        0, "", f"{tmp_path / 'p.svg'}: mean errors of 4 candidate types\n{path}: 24 rows\n",
-    )  # fmt: skip
+    given = ["failure-modes", rated.long, "--category", 1, "--rate", 0.05, "--out", path]
+    code, out, err = oracle(*given, "--plot", tmp_path / "p.svg")
+    assert (code, out) == (0, "")
+    drawn = f"{tmp_path / 'p.svg'}: mean errors of 4 candidate types\n"
+    assert err.startswith(f"{drawn}{path}: 24 tests between 4 candidate types on 50 studies: ")
     with path.open(newline="") as file:
-        assert {row["direction"] for row in csv.DictReader(file)} == {"<"}
+        assert {row["direction"] for row in csv.DictReader(file)} == {">"}
     assert json.loads((tmp_path / "t.csv.signature.json").read_text())["categories"] == ["1"]
 
 

@@ -272,7 +272,7 @@ def test_record_of_a_killed_build_that_is_no_record(built, tmp_path, in_parts):
 def test_killed_after_the_encoding(built, tmp_path, in_parts, monkeypatch):
     """The states are done, and the screen is not."""
 
-    def die(*arguments):
+    def die(*arguments, **options):
         raise Killed
 
     with monkeypatch.context() as patch:

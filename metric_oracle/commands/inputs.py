@@ -1,0 +1,59 @@
+"""What several commands do with what they are given: check what it takes, and read test reports."""
+
+from collections.abc import Iterable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from metric_oracle.commands.command import given, used
+from metric_oracle.commands.options import Files, Models, Reading
+from metric_oracle.commands.output import note, note_dropped, progress
+from metric_oracle.errors import BackendError
+from metric_oracle.metrics import Metric
+
+
+def is_model(path: str | Path) -> bool:
+    """Tell a model from what it makes: a RadGraph archive or the folder of one, a checkpoint of CheXbert."""
+    return str(path).lower().endswith((".pth", ".tar.gz", ".tgz")) or (Path(path) / "config.json").is_file()
+
+
+def check_installed(function: str, files: Any, records: Iterable[Metric] = ()) -> None:
+    """Raise where a file is a model, or a metric reads what one makes, and the libraries for that are lacking."""
+    records = list(records)
+    asked = [str(path) for path in given(files).values() if path is not None and is_model(path)]
+    asked += [f"metric {record.name!r}" for record in records if record.needs_encoder]
+    lacking = [library for library in ("torch", "transformers") if find_spec(library) is None]
+    if asked and lacking:
+        msg = (
+            f"{function}: {asked[0]} must have PyTorch and transformers installed; got no module {lacking[0]}. "
+            'Install the extra: pip install "metric-oracle[encoders]".'
+        )
+        raise BackendError(msg)
+    dense = [record.name for record in records if "chexbert" in record.representations]
+    if dense and find_spec("faiss") is None:
+        msg = (
+            f"{function}: metric {dense[0]!r} must have FAISS installed; got no module faiss. Install the extra: "
+            'pip install "metric-oracle[cpu]".'
+        )
+        raise BackendError(msg)
+
+
+def load_tests(queries: Path | str, files: Files, models: Models, reading: Reading) -> Any:
+    """Read test reports, a file or one text, with what belongs to them, and say what was recognised and left out."""
+    from metric_oracle import api
+    from metric_oracle.corpora.reports import read_reports
+
+    read: Any = queries
+    options = {**used(files), **used(models)}
+    if isinstance(queries, str):
+        read = [queries]
+    elif (queries / "manifest.json").is_file():  # a prepared set: read with what is stored beside it
+        options |= used(reading, Reading())
+    else:
+        read = read_reports(queries, **given(reading))
+        note_dropped(read)
+    if not any(is_model(path) for path in given(files).values() if path is not None):
+        return api.load_queries(read, **options)
+    with progress("test reports") as step:
+        return api.load_queries(read, **options, tell=note, advance=partial(step, "model"))

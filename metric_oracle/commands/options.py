@@ -1,0 +1,318 @@
+"""Every option of the command line, once, with its panel and choices; and what makes a command of a function.
+
+A command is a plain function. A dataclass among its parameters stands for the options of its fields, so that options
+which belong together are asked for, and handed on, together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from metric_oracle.errors import InputError
+from metric_oracle.metrics import ALIASES, BACKENDS, COMPOSITE, METRICS, REPRESENTATIONS
+
+SEARCH, FILES, MODELS, BERTSCORE = "Metric and search", "Files of these reports", "Models", "BERTScore"
+READING, PREDICTED, ROWS, OUTPUT = "How to read the reports", "The predictions", "Rows, intervals and tests", "Options"
+PANELS = (OUTPUT, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, MODELS, READING)  # in this order in the help
+DEVICES = ("cpu", "cuda")
+UNCERTAIN = ("positive", "negative", "blank")
+SECTIONS = ("impression", "findings", "findings+impression")
+PROFILES = ("yu2023", "mit")
+INTERVALS = ("bca", "percentile", "legacy-yu2023")
+FORMATS = ("table", "jsonl", "csv", "md", "tex")
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Beside an option: what may be typed."""
+
+    values: tuple[str, ...]
+
+
+def _option(*names: str, panel: str, **settings: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, **settings)
+
+
+def _file(name: str, panel: str, text: str, metavar: str = "FILE") -> Any:
+    return _option(name, panel=panel, help=text, metavar=metavar)
+
+
+def _number(*names: str, panel: str = SEARCH, least: int = 1, text: str) -> Any:
+    def check(context: typer.Context, parameter: typer.CallbackParam, value: int | None) -> int | None:
+        if value is not None and value < least and not context.resilient_parsing:
+            name = parameter.opts[-1]
+            msg = f"{context.command_path}: {name} must be an integer of at least {least}; got {value}. Choose one."
+            raise InputError(msg)
+        return value
+
+    return _option(*names, panel=panel, help=text, metavar="N", callback=check)
+
+
+def _choice(name: str, values: tuple[str, ...], panel: str, text: str = "") -> Any:
+    return _option(name, panel=panel, metavar="NAME", help=f"{', '.join(values)}{text}.", show_default=False)
+
+
+def _flag(*names: str, panel: str, text: str) -> Any:
+    return _option(*names, panel=panel, help=text, metavar=" ", show_default=False)
+
+
+def _several(name: str, metavar: str, text: str, panel: str = ROWS) -> Any:
+    return _option(name, panel=panel, help=text, metavar=metavar)
+
+
+def complete_metric(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that a metric can be completed to, after the last comma, with what they are."""
+    before, comma, begun = incomplete.rpartition(",")
+    names = {alias: f"short for {name}" for alias, name in ALIASES.items()}
+    names |= {name: record.source for name, record in METRICS.items()}
+    yield from ((before + comma + name, what) for name, what in names.items() if name.startswith(begun))
+
+
+_FAMILIES = ", ".join(dict.fromkeys(name.split(":")[0].rstrip("-1234") for name in METRICS))
+
+# Arguments
+_INDEX = typer.Argument(metavar="INDEX", help="Folder that build-index made.")
+_QUERIES = typer.Argument(metavar="QUERIES", help="Test reports: a file, as for build-index.")
+Index = Annotated[Path, _INDEX]
+IndexOrNone = Annotated[Path | None, _INDEX]
+Queries = Annotated[Path, _QUERIES]
+QueriesOrNone = Annotated[Path | None, _QUERIES]
+Corpus = Annotated[Path, typer.Argument(metavar="REPORTS", help="A table; MIMIC-CXR's folder, zip.")]
+Predictions = Annotated[
+    Path,
+    typer.Argument(metavar="PREDICTIONS", help="A table, or a model's own layout."),
+]
+ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="File that retrieve or baseline --out wrote.")]
+Ratings = Annotated[
+    Path,
+    typer.Argument(metavar="RATINGS", help="Counted errors: ReXVal's file, GREEN's, or a row a pair and category."),
+]
+Systems = Annotated[
+    list[str], typer.Argument(metavar="NAME=FILE...", help="Rows: files of score, retrieve or baseline.")
+]
+ScoredPairs = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="Scored pairs with errors and study; with --scores, ratings.")
+]
+ReferenceLabels = Annotated[
+    Path, typer.Argument(metavar="REFERENCE", help="Labels of the references: an id and a column a label.")
+]
+PredictedLabels = Annotated[Path, typer.Argument(metavar="PREDICTED", help="Labels of the predictions, by the ids.")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New or empty folder.")]
+
+# What is searched, and how
+_METRIC = _option(
+    *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
+    help=f"{_FAMILIES}, ... (oracle metrics lists all); repeatable, or with commas.",
+)  # fmt: skip
+Metric = Annotated[list[str], _METRIC]
+Metrics = Annotated[list[str] | None, _METRIC]
+BLEU: Any = ("bleu",)  # the metric where none is named
+TopK = Annotated[int, _number("-k", "--top-k", text="Answers for each test report.")]
+Text = Annotated[str | None, _option("--text", panel=SEARCH, metavar="REPORT", help="One test report, in quotes.")]
+Backend = Annotated[str, _choice("--backend", BACKENDS, SEARCH), OneOf(BACKENDS)]
+Backends = Annotated[list[str], _choice("--backends", ("cpu", "cuda"), SEARCH, ", or both with a comma")]
+BOTH: Any = ("cpu", "cuda")
+Threads = Annotated[int | None, _number("--threads", text="Worker threads; default: all.")]
+MaxMemory = Annotated[float | None, _option("--max-memory", panel=SEARCH, metavar="GB", help="Memory to stay under.")]
+Weights = Annotated[Path | None, _file("--weights", SEARCH, f"Of -m {COMPOSITE}: a file of weights.")]
+Draws = Annotated[int, _number("--draws", text="Random reports for each test report.")]
+Sample = Annotated[int, _number("--sample", least=0, text="Queries to search by brute force.")]
+Seed = Annotated[int, _number("--seed", panel=OUTPUT, least=0, text="Same seed, same result.")]
+_REPORTS = _number("--reports", text="Training reports of a synthetic corpus.")
+_TESTS = _number("--tests", text="Its test reports.")
+NReports = Annotated[int, _REPORTS]
+NReportsOrNone = Annotated[int | None, _REPORTS]
+NTests = Annotated[int, _TESTS]
+NTestsOrNone = Annotated[int | None, _TESTS]
+Generated = Annotated[bool, _flag("--models", panel=SEARCH, text="Also what three made-up models generate.")]
+Repetitions = Annotated[int, _number("--repetitions", text="How often each timing is taken.")]
+CorpusVectors = Annotated[Path, _file("--corpus-vectors", FILES, "Image embeddings: .npy, .npz, .parquet, .pt.")]
+QueryVectors = Annotated[Path, _file("--query-vectors", FILES, "Those of the test reports.")]
+CorpusVectorIds = Annotated[Path | None, _file("--corpus-vector-ids", FILES, "Their ids, if the file has none.")]
+QueryVectorIds = Annotated[Path | None, _file("--query-vector-ids", FILES, "Their ids, if the file has none.")]
+Check = Annotated[bool, _flag("--check", panel=OUTPUT, text="Read every file and compare its checksum.")]
+
+# Models
+_ENCODER = _file("--encoder", BERTSCORE, "Its encoder: name or folder.", "MODEL")
+Layer = Annotated[int | None, _number("--layer", panel=BERTSCORE, least=0, text="Its layers to run.")]
+STATES = ("float32", "float16")
+States = Annotated[str | None, _choice("--states", STATES, BERTSCORE, ": how states are stored"), OneOf(STATES)]
+Bf16 = Annotated[bool, _flag("--bf16", panel=BERTSCORE, text="Run the encoder in bfloat16.")]
+Rescaling = Annotated[Path | None, _file("--baseline", BERTSCORE, "bert_score's table to rescale by.")]
+
+
+@dataclass
+class Bertscore:
+    """Settings of BERTScore in a search."""
+
+    idf: Annotated[
+        str | None, _option("--idf", panel=BERTSCORE, metavar="FROM", help="off, tests, corpus, or a table.")
+    ] = None
+    rescale: Annotated[
+        bool | None,
+        _flag("--rescale/--no-rescale", panel=BERTSCORE, text="Above its baseline, or plain."),
+    ] = None
+
+
+@dataclass
+class Models:
+    """Where the models are that make what there are no files of, and where they run."""
+
+    encoder: Annotated[str | None, _ENCODER] = None
+    radgraph_encoder: Annotated[
+        Path | None, _file("--radgraph-encoder", MODELS, "Transformer that the archive names.", "FOLDER")
+    ] = None
+    vocabulary: Annotated[Path | None, _file("--vocabulary", MODELS, "vocab.txt of bert-base-uncased.")] = None
+    device: Annotated[str | None, _choice("--device", DEVICES, MODELS, "; default: a GPU, if any"), OneOf(DEVICES)] = (
+        None
+    )
+
+
+Uncertain = Annotated[str | None, _choice("--uncertain", UNCERTAIN, FILES, ": labels"), OneOf(UNCERTAIN)]
+IdColumn = Annotated[
+    str | None, _option("--id-column", panel=READING, metavar="NAME", help="Column of ids, if not found.")
+]
+
+
+# Arguments that may be the model instead, see `inputs.is_model`.
+MODEL_FILES = {"radgraph": "a model .tar.gz", "chexbert": "chexbert.pth"}
+
+
+def _given_beside(prefix: str, panel: str) -> dict[str, Any]:
+    """Return the options of what the registry says can be given beside reports, by the names of the arguments."""
+    found: dict[str, Any] = {}
+    for record in REPRESENTATIONS.values():
+        for argument in record.arguments if record.source == "attachment" else ():
+            text = "Their ids, if they have none" if argument.endswith("_ids") else record.plural.capitalize()
+            text += f", or {MODEL_FILES[argument]}" if argument in MODEL_FILES and not prefix else ""
+            option = f"--{prefix}{argument}".replace("_", "-")
+            found[f"{prefix}{argument}"] = Annotated[Path | None, _file(option, panel, f"{text}.")]
+    return found
+
+
+_FILES = _given_beside("", FILES)
+if TYPE_CHECKING:
+
+    class Files:
+        """What belongs to reports: graphs, embeddings, labels."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    class Annotators(Files):
+        """Models that annotate reports."""
+
+    class PredictedFiles(Files):
+        """What belongs to predictions."""
+
+else:
+    Annotators = make_dataclass("Annotators", [(name, _FILES[name], None) for name in MODEL_FILES])
+    Files = make_dataclass("Files", [(n, kind, None) for n, kind in {**_FILES, "uncertain": Uncertain}.items()])
+    PredictedFiles = make_dataclass(
+        "PredictedFiles", [(n, kind, None) for n, kind in _given_beside("predicted_", PREDICTED).items()]
+    )
+
+
+@dataclass
+class Predicted:
+    """What belongs to predictions, and how their file is read."""
+
+    predicted_files: PredictedFiles
+    predicted_id_column: Annotated[
+        str | None, _option("--predicted-id-column", panel=PREDICTED, metavar="NAME", help="Column of ids.")
+    ] = None
+    predicted_text_column: Annotated[
+        str | None, _option("--predicted-text-column", panel=PREDICTED, metavar="NAME", help="Column of reports.")
+    ] = None
+    ids: Annotated[Path | None, _file("--ids", PREDICTED, "Their order: annotation.json, ...")] = None
+    metadata: Annotated[Path | None, _file("--metadata", PREDICTED, "MIMIC-CXR's, to choose images.")] = None
+    after_impression: Annotated[
+        bool, _flag("--after-impression", panel=PREDICTED, text='Only what follows "Impression:".')
+    ] = False
+    inner: Inner = False
+
+
+Inner = Annotated[bool, _flag("--inner", panel=PREDICTED, text="Only ids on both sides.")]
+
+
+@dataclass
+class Reading:
+    """How a file of reports is read."""
+
+    section: Annotated[str, _choice("--section", SECTIONS, READING), OneOf(SECTIONS)] = "impression"
+    id_column: IdColumn = None
+    text_column: Annotated[
+        str | None, _option("--text-column", panel=READING, metavar="NAME", help="Column of reports, if not found.")
+    ] = None
+    split: Annotated[
+        str | None, _option("--split", panel=READING, metavar="NAME", help='Rows: "test", "train+validate".')
+    ] = None
+    split_file: Annotated[Path | None, _file("--split-file", READING, "Split of each study.")] = None
+    profile: Annotated[
+        str, _choice("--profile", PROFILES, READING, ": who cuts MIMIC-CXR's sections"), OneOf(PROFILES)
+    ] = "yu2023"
+
+
+# Tables and ratings
+System = Annotated[str | None, _option("--system", panel=PREDICTED, metavar="NAME", help="Name of the model.")]
+Random = Annotated[
+    str | None, _option("--random", panel=ROWS, metavar="NAME", help="Row of random retrieval, for changes from it.")
+]
+Oracles = Annotated[
+    list[str] | None, _several("--oracle", "METRIC=NAME", "Row of an oracle: adds the share of the way.")
+]
+Paired = Annotated[list[str] | None, _several("--paired", "A,B", "Two names to compare on the same studies.")]
+IntervalMethod = Annotated[str, _choice("--interval", INTERVALS, ROWS), OneOf(INTERVALS)]
+_RESAMPLES = _number("--resamples", panel=ROWS, text="Bootstrap resamples; of a table: 10000.")
+Resamples = Annotated[int, _RESAMPLES]
+ResamplesOrNone = Annotated[int | None, _RESAMPLES]
+Scores = Annotated[list[Path] | None, _file("--scores", ROWS, "Scores of any tool, a row a pair. Repeatable.")]
+Samples = Annotated[Path | None, _file("--samples", ROWS, "Texts of the pairs: 50_samples_gt_and_candidates.csv.")]
+Direction = Annotated[
+    list[str] | None, _several("--direction", "NAME=higher|lower", "What is better in a foreign column.")
+]
+WithoutIdentical = Annotated[
+    bool, _flag("--without-identical", panel=ROWS, text="Leave out pairs of equal texts (ReXVal*).")
+]
+Category = Annotated[list[str] | None, _several("--category", "N", "Error category to test; default: all.")]
+Rate = Annotated[float, _option("--rate", panel=ROWS, metavar="Q", help="False discovery rate.")]
+Levels = Annotated[list[str] | None, _several("--level", "NAME=COLUMN,...", "A set of labels; mean of several.")]
+Errors = Annotated[
+    str, _option("--errors", panel=ROWS, metavar="NAME", help="Column of errors; of ratings: total, significant.")
+]
+Study = Annotated[str, _option("--study", panel=ROWS, metavar="NAME", help="Column with the study of each pair.")]
+Name = Annotated[str | None, _option("--name", panel=ROWS, metavar="NAME", help="Of the composite.")]
+ModelRows = Annotated[list[str] | None, _several("--model", "NAME=FILE", "What a model wrote about the tests.")]
+ModelRadgraph = Annotated[list[str] | None, _several("--model-radgraph", "NAME=FILE", "RadGraph JSON of it.")]
+ModelChexbert = Annotated[list[str] | None, _several("--model-chexbert", "NAME=FILE", "Embeddings of it.")]
+ModelChexbertIds = Annotated[list[str] | None, _several("--model-chexbert-ids", "NAME=FILE", "Their ids.")]
+ModelLabels = Annotated[list[str] | None, _several("--model-chexbert-labels", "NAME=FILE", "CheXbert labels of it.")]
+ModelIds = Annotated[list[str] | None, _several("--model-ids", "NAME=FILE", "Ids of a file that has an order only.")]
+ModelMetadata = Annotated[list[str] | None, _several("--model-metadata", "NAME=FILE", "Makes studies of its images.")]
+ModelSection = Annotated[list[str] | None, _several("--model-section", "NAME=SECTION", "Section that it writes.")]
+
+# Output
+WithText = Annotated[bool, _flag("--with-text/--no-text", panel=OUTPUT, text="Reports in the result, or not.")]
+Components = Annotated[bool, _flag("--components", panel=OUTPUT, text="Show what the scores are made of.")]
+PublishedNames = Annotated[
+    bool, _flag("--published-names", panel=OUTPUT, text="Columns of the CSV as in CXR-Report-Metric.")
+]
+Plot = Annotated[Path | None, _file("--plot", OUTPUT, "Draw a picture: .png, .svg or .pdf.")]
+Quiet = Annotated[bool, _flag("--quiet", "-q", panel=OUTPUT, text="No notes and no progress bar.")]
+
+
+def print_format(formats: Sequence[str]) -> Any:
+    """Return the type of --format: what a command can print."""
+    return Annotated[str | None, _choice("--format", tuple(formats), OUTPUT, ": printed"), OneOf(tuple(formats))]
+
+
+def out(*endings: str) -> Any:
+    """Return the option --out: a file with one of these endings, or a new folder."""
+    return _file("--out", OUTPUT, f"Write {', '.join(endings)}." if endings else "New folder.", "PATH")
+
+
+_NEW_FOLDER = out()
+NewFolder = Annotated[Path, _NEW_FOLDER]
+NewFolderOrNone = Annotated[Path | None, _NEW_FOLDER]

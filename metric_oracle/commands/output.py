@@ -1,0 +1,239 @@
+"""What a command says: results on stdout, notes, progress and errors on stderr. Nothing else knows a terminal.
+
+One rule for every command: a result is printed as a table on a terminal and as JSON Lines in a pipe, or as --format
+says; with --out it goes to that file instead, and one line on stderr sums it up.
+"""
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from metric_oracle.errors import ExactnessError, InputError
+
+LONG = 1.0  # seconds of compiling that are worth a word
+Step = Callable[..., None]
+
+
+class DifferenceFoundError(ExactnessError):
+    """A check of a file found that it is not what it should be: exit code 1."""
+
+
+_said: dict[str, bool] = {"quiet": False}
+
+
+def prepare() -> None:
+    """Make stdout fit what is printed: UTF-8 for programs whatever the locale, and what a terminal can show."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="replace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def be_quiet(quiet: bool) -> None:
+    """Let notes and progress of the command under way be heard, or not."""
+    _said["quiet"] = quiet
+
+
+def note(line: str) -> None:
+    """Print a line beside the result."""
+    if not _said["quiet"]:
+        print(line, file=sys.stderr)
+
+
+def error(line: str) -> None:
+    """Print the one line that ends a command, control characters of file names spelled out."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    print(f"error: {line}", file=sys.stderr)
+
+
+def note_dropped(read: Any) -> None:
+    """Say how many reports of a file were left out, and why."""
+    dropped = {state: read.counts.get(state, 0) for state in ("missing", "empty", "tokenless")}
+    if any(dropped.values()):
+        note("left out: " + ", ".join(f"{n} {state}" for state, n in dropped.items() if n) + f" ({read.source})")
+
+
+@dataclass
+class Destination:
+    """Where the result of a command goes, checked before the work.
+
+    Attributes
+    ----------
+    function : str
+        Begin of error lines.
+    out, plot : path or None
+    form : str or None
+        What --format says.
+    """
+
+    function: str
+    out: Path | None = None
+    plot: Path | None = None
+    form: str | None = None
+    inputs: Sequence[Any] = ()
+
+    def check(self, endings: Sequence[str], formats: Sequence[str]) -> None:
+        """Raise unless the result can be written and printed so, without harm to the inputs."""
+        if self.form is not None and self.form not in formats:
+            msg = f"{self.function}: format must be one of {', '.join(formats)} here; got another. Choose one."
+            raise InputError(msg)
+        if self.out is not None and endings:
+            from metric_oracle.retrieval.results import check_out
+
+            check_out(self.out, self.inputs, function=self.function, endings=endings)
+        if self.plot is not None:
+            from metric_oracle.presentation.matplotlib_io import check_plot
+
+            check_plot(self.plot, self.function, [Path(given) for given in self.inputs if given])
+
+    def deliver(
+        self,
+        view: Callable[[], Iterable[Any]],
+        texts: Mapping[str, Callable[[], Iterable[str]]],
+        summary: str = "",
+        write: Callable[[Path], object] | None = None,
+    ) -> None:
+        """Write a result, or print it.
+
+        Parameters
+        ----------
+        view : function
+            Returns what Rich prints on a terminal.
+        texts : mapping
+            Format -> what returns its lines, without line ends.
+        summary : str
+            One line, told where the result is not shown.
+        write : function
+            Writes the result to a path.
+        """
+        if self.out is not None and write is not None:
+            write(self.out)
+            note(f"{self.out}: {summary}")
+            if self.form is None:
+                return
+        form = self.form or ("table" if sys.stdout.isatty() else "jsonl")
+        if form == "table":
+            show(view())
+        else:
+            for line in texts[form]():
+                print(line)
+
+
+def show(parts: Iterable[Any]) -> None:
+    """Print what Rich lays out for the width of the terminal."""
+    from rich.console import Console
+
+    console = Console()
+    for part in parts:
+        console.print(part)
+
+
+def signed(signature: Mapping[str, Any]) -> Any:
+    """Return the line under a table that tells its result from others."""
+    from rich.text import Text
+
+    from metric_oracle.presentation.short_signature import short_signature
+
+    return Text(f"signature: {short_signature(signature)}", style="dim", overflow="fold")
+
+
+def csv_lines(table: Any) -> Iterator[str]:
+    """Yield the lines of an Arrow table as CSV."""
+    from pyarrow import BufferOutputStream, csv
+
+    held = BufferOutputStream()
+    csv.write_csv(table, held)
+    yield held.getvalue().to_pybytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+
+
+def deliver_results(
+    to: Destination, results: Any, view: Callable[[], Iterable[Any]], summary: str,
+    write: Callable[[Path], object] | None = None,
+) -> None:  # fmt: skip
+    """Deliver what has a table, a signature and files of its own: the answers of a search, scores."""
+    texts = {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)}
+    to.deliver(view, texts, summary, write or results.write)
+
+
+@contextmanager
+def progress(task: str) -> Iterator[Step]:
+    """Show a bar with the time left on stderr, on a terminal; yield `step(name, done, total)`, both None if unknown.
+
+    While the machine code of a kernel is made for the first time, the bar says so.
+    """
+    if _said["quiet"] or not sys.stderr.isatty():
+        yield lambda name, done=None, total=None: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    class Counts(MofNCompleteColumn):
+        """How many of how many, where that is known."""
+
+        def render(self, task: Any) -> Any:
+            return super().render(task) if task.total is not None else ""
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), Counts())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as shown:
+        under_way = shown.add_task(task, total=None)
+        said = task
+
+        def step(name: str, done: int | None = None, total: int | None = None) -> None:
+            nonlocal said
+            said = f"{task}: {name}" if name else task
+            shown.update(under_way, description=said, completed=done or 0, total=total)
+
+        def compiling(begun: bool) -> None:
+            shown.update(under_way, description=f"{said} (compiling, once)" if begun else said)
+
+        with _compilations(compiling):
+            yield step
+
+
+@contextmanager
+def _compilations(tell: Callable[[bool], None]) -> Iterator[None]:
+    """Call `tell` when machine code has been made for a while, and when that ends; code that was kept is not made."""
+    from threading import Timer
+
+    from numba.core import event
+
+    class Listener(event.Listener):
+        """Counts nested compilations: one tells of itself when it takes long."""
+
+        depth, timer = 0, Timer(0, tell)
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            if self.depth == 1:
+                self.timer = Timer(LONG, tell, [True])
+                self.timer.daemon = True
+                self.timer.start()
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                self.timer.cancel()
+                tell(False)
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar; yield a function that is told how many more are done."""
+    with progress(what) as step:
+        done = 0
+        step("", 0, total)
+
+        def advance(n: int) -> None:
+            nonlocal done
+            done += n
+            step("", done, total)
+
+        yield advance

@@ -1,0 +1,122 @@
+"""align, failure-modes, fit-composite."""
+
+import json
+from typing import Any
+
+import typer
+
+from metric_oracle.commands import options as o
+from metric_oracle.commands.command import command, metric_names, named, split_names
+from metric_oracle.commands.output import Destination, csv_lines, note, progress, signed
+
+app = typer.Typer(rich_markup_mode="rich")
+PANEL = "Radiologists"
+ENDINGS = (".md", ".tex", ".csv", ".parquet", ".jsonl")
+
+
+@command(
+    app, "align",
+    "oracle align 6_valid_raters_per_rater_error_categories.csv --scores scores.csv",
+    "oracle align RATINGS --scores ours.csv --scores other.csv \\\n"
+    "--direction other=lower --plot scatter.png",
+    "oracle align RATINGS --samples 50_samples_gt_and_candidates.csv -m bleu",
+    endings=ENDINGS, formats=o.FORMATS, plot=True, panel=PANEL,
+)  # fmt: skip
+def align(
+    ratings: o.Ratings, to: Destination, scores: o.Scores = None, samples: o.Samples = None, metric: o.Metrics = None,
+    direction: o.Direction = None, paired: o.Paired = None, without_identical: o.WithoutIdentical = False,
+    resamples: o.Resamples = 1000, seed: o.Seed = 0,
+) -> None:  # fmt: skip
+    """Measure how well metrics agree with radiologists: tau-b and Spearman by rater and on their mean.
+
+    The scores name their pairs by pair_id, or by study_id (or study_number) and candidate_type; a metric is a column
+    of theirs. Without scores, the texts of --samples are scored.
+    """
+    from metric_oracle.evaluation import alignment
+    from metric_oracle.presentation.ratings_layout import alignment_tables
+    from metric_oracle.presentation.ratings_plots import plot_alignment
+
+    # Columns of other tools have names of their own.
+    names = metric_names(metric, "align") if not scores else metric and split_names(metric)
+    directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function="align"))
+    pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function="align")
+    with progress("align"):
+        found = alignment.align(
+            ratings, scores or (), samples=samples, metrics=names, directions=directions, paired=pairs,
+            without_identical=without_identical, resamples=resamples, seed=seed,
+        )  # fmt: skip
+    if to.plot is not None:
+        plot_alignment(found, to.plot)
+        note(f"{to.plot}: errors against scores of {len(found.scores)} metrics")
+    tables = alignment_tables(found)
+    _deliver(to, "align", tables, tables, found.numbers, found)
+
+
+@command(
+    app, "failure-modes",
+    "oracle failure-modes 6_valid_raters_per_rater_error_categories.csv",
+    "oracle failure-modes RATINGS --category 3 --rate 0.01",
+    "oracle failure-modes RATINGS --out tables.md --plot errors.png",
+    endings=ENDINGS, formats=o.FORMATS, plot=True, panel=PANEL,
+)  # fmt: skip
+def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = None, rate: o.Rate = 0.01) -> None:
+    """Compare the errors that radiologists found in the reports of several metric-oracles, by error category.
+
+    A terminal gets the means and the significant differences; with --category, every test.
+    """
+    from metric_oracle.evaluation import failure_modes as modes
+    from metric_oracle.presentation.ratings_layout import failure_mode_tables, found_table, mean_tables
+    from metric_oracle.presentation.ratings_plots import plot_failure_modes
+
+    found = modes.failure_modes(ratings, categories=category, rate=rate)
+    if to.plot is not None:
+        plot_failure_modes(found, to.plot)
+        note(f"{to.plot}: mean errors of {len(found.candidates)} candidate types")
+    every = failure_mode_tables(found)
+    shown = every if category else [*mean_tables(found), found_table(found)]
+    _deliver(to, "failure_modes", shown, every, found.tests, found)
+
+
+def _deliver(to: Destination, function: str, shown: Any, every: Any, numbers: Any, found: Any) -> None:
+    """Deliver tables: to a terminal, Markdown and LaTeX as a paper has them, elsewhere all numbers."""
+    from metric_oracle.presentation import paper_table
+    from metric_oracle.retrieval.results import Results
+
+    def view() -> list[Any]:
+        note(paper_table.sources_line(found.signature))
+        return [*shown, signed(found.signature)]
+
+    def write(path: Any) -> None:
+        paper_table.write_tables(path, every, numbers, found.signature, function)
+
+    texts = {
+        "jsonl": Results(numbers, found.signature).json_lines,
+        "csv": lambda: csv_lines(numbers),
+        "md": lambda: [paper_table.markdown(every, found.signature).removesuffix("\n")],
+        "tex": lambda: [paper_table.latex(every, found.signature).removesuffix("\n")],
+    }
+    to.deliver(view, texts, found.summary(), write)
+
+
+@command(
+    app, "fit-composite",
+    "oracle fit-composite scores.csv -m radgraph,bertscore,bleu --out weights.json",
+    "oracle retrieve INDEX test.csv -m composite --weights weights.json",
+    endings=(".json",), formats=("table", "jsonl"), panel=PANEL,
+)  # fmt: skip
+def fit_composite(
+    table: o.ScoredPairs, to: Destination, scores: o.Scores = None, samples: o.Samples = None,
+    metric: o.Metrics = None, errors: o.Errors = "errors", study: o.Study = "study_id", name: o.Name = None,
+) -> None:  # fmt: skip
+    """Fit a composite that predicts the number of errors, as RadCliQ does; retrieve searches under it.
+
+    With --scores or --samples, TABLE is the counted errors, as for align.
+    """
+    from metric_oracle.evaluation.fit_composite import fit_composite as fit
+    from metric_oracle.presentation.terminal import composite_table
+
+    names = None if metric is None else split_names(metric)
+    with progress("fit"):
+        fitted = fit(table, scores or (), samples=samples, metrics=names, errors=errors, study=study, name=name)
+    texts = {"jsonl": lambda: [json.dumps(fitted.content)]}
+    to.deliver(lambda: [composite_table(fitted)], texts, fitted.summary(), fitted.write)

@@ -1,0 +1,196 @@
+"""score, table, study, crg."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from metric_oracle.commands import options as o
+from metric_oracle.commands.command import command, given, metric_names, named, used
+from metric_oracle.commands.inputs import check_installed, load_tests
+from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
+from metric_oracle.commands.search import ENDINGS, PLAIN
+from metric_oracle.errors import InputError
+from metric_oracle.metrics import get_metric
+
+app = typer.Typer(rich_markup_mode="rich")
+PANEL = "Scores and tables"
+
+
+@command(
+    app, "score",
+    "oracle score test.csv generated.csv",
+    "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
+    "--radgraph radgraph.tar.gz --chexbert chexbert.pth \\\n"
+    "--out report_scores.csv --published-names",
+    "oracle score annotation.json res.csv --split test --ids annotation.json",
+    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+)  # fmt: skip
+def score(
+    references: o.Corpus, predictions: o.Predictions, predicted: o.Predicted, files: o.Files, models: o.Models,
+    bertscore: o.Bertscore, reading: o.Reading, to: Destination, metric: o.Metrics = None, system: o.System = None,
+    published_names: o.PublishedNames = False, with_text: o.WithText = False, layer: o.Layer = None,
+    baseline: o.Rescaling = None, seed: o.Seed = 0,
+) -> None:  # fmt: skip
+    """Score a model's reports against the radiologists', joined on ids.
+
+    What CXR-Report-Metric does, and more metrics. Models are given once, for both sides.
+    """
+    from metric_oracle import api
+    from metric_oracle.presentation.terminal import scores_table
+
+    if published_names and to.out is None:
+        msg = "score: published_names must be given with out; got none. Add --out FILE.csv."
+        raise InputError(msg)
+    if published_names:
+        to.check((".csv",), PLAIN)
+    names = metric_names(metric, "score")
+    check_installed("score", files, map(get_metric, names or ()))
+    of_predictions = given(predicted)
+    of_predictions |= given(of_predictions.pop("predicted_files"))
+    of_predictions["id_column"] = of_predictions.pop("predicted_id_column")
+    of_predictions["text_column"] = of_predictions.pop("predicted_text_column")
+    with progress("scoring") as step:
+        scores = api.score(
+            references, predictions, names, system=system, **given(files), **used(models), layer=layer,
+            baseline=baseline, **given(bertscore), text=with_text or published_names, reading=given(reading),
+            tell=note, advance=partial(step, "models"), progress=step, seed=seed, **of_predictions,
+        )  # fmt: skip
+    means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
+    deliver_results(
+        to, scores, lambda: [scores_table(scores)], f"{scores.table.num_rows:,} pairs: {', '.join(means)}",
+        write=partial(scores.write, published_names=published_names),
+    )  # fmt: skip
+
+
+def scores_mean(scores: Any, name: str) -> str:
+    """Return the mean of a metric over the pairs that it scored, for a line."""
+    import pyarrow.compute as pc
+
+    mean = pc.mean(scores.table[name]).as_py()
+    return "none" if mean is None else f"{mean:z.4f}"
+
+
+@command(
+    app, "table",
+    "oracle table R2Gen=r2gen.parquet WCL=wcl.parquet --out table.md",
+    'oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv \\\n'
+    '--random random --oracle "bleu=BLEU oracle" --paired R2Gen,random',
+    endings=(".md", ".tex", ".csv", ".jsonl"), formats=o.FORMATS, plot=True, panel=PANEL,
+)  # fmt: skip
+def table(
+    systems: o.Systems, to: Destination, random: o.Random = None, oracle: o.Oracles = None, paired: o.Paired = None,
+    interval: o.IntervalMethod = "bca", resamples: o.ResamplesOrNone = None, seed: o.Seed = 0,
+) -> None:  # fmt: skip
+    """Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.
+
+    A mean is over the studies that every system can score. Tables need equal signatures and the same studies. A name
+    that comes twice joins files of different metrics.
+    """
+    from metric_oracle.evaluation.comparison import compare
+    from metric_oracle.presentation.comparison_layout import write
+
+    files: dict[str, list[str]] = {}
+    for name, file in named(systems, "systems", "NAME=FILE", "=", repeatable=True):
+        files.setdefault(name, []).append(file)
+    oracles = dict(named(oracle, "oracle", "METRIC=NAME", "="))
+    pairs = named(paired, "paired", "A,B", ",", repeatable=True)
+    with progress("table") as step:
+        compared = compare(
+            files, random=random, oracles=oracles, paired=pairs, method=interval, resamples=resamples, seed=seed,
+            progress=step,
+        )  # fmt: skip
+    if to.plot is not None:
+        from metric_oracle.presentation.comparison_plot import write_plot
+
+        write_plot(compared, to.plot)
+        note(f"{to.plot}: {len(compared.columns)} metrics")
+    _deliver_comparison(to, compared, partial(write, compared))
+
+
+def _deliver_comparison(to: Destination, compared: Any, write: Any) -> None:
+    from metric_oracle.presentation.comparison_layout import RENDER, layout
+
+    texts = {name: partial(_lines, render, compared) for name, render in RENDER.items()}
+    to.deliver(lambda: [*layout(compared), signed(compared.signature)], texts, compared.summary(), write)
+
+
+def _lines(render: Any, compared: Any) -> list[str]:
+    return [render(compared).removesuffix("\n")]
+
+
+@command(
+    app, "study",
+    "oracle study INDEX test.csv --radgraph test_graphs.json \\\n"
+    "--model R2Gen=r2gen.csv --model-radgraph R2Gen=r2gen.json --out study",
+    formats=o.FORMATS, panel=PANEL,
+)  # fmt: skip
+def study(
+    index: o.Index, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
+    metric: o.Metrics = None, model: o.ModelRows = None, model_radgraph: o.ModelRadgraph = None,
+    model_chexbert: o.ModelChexbert = None, model_chexbert_ids: o.ModelChexbertIds = None,
+    model_chexbert_labels: o.ModelLabels = None, model_ids: o.ModelIds = None, model_metadata: o.ModelMetadata = None,
+    model_section: o.ModelSection = None, inner: o.Inner = False, out: o.NewFolderOrNone = None,
+) -> None:  # fmt: skip
+    """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
+
+    Each row is scored under every metric. With BERTScore at full size, random retrieval takes more than half an hour.
+    The same command goes on where it was killed.
+    """
+    from metric_oracle import api
+    from metric_oracle.evaluation import study as studies
+
+    if out is not None:
+        studies.check_folder(out)
+    names = metric_names(metric, "study")
+    check_installed("study", files, map(get_metric, names or ()))
+    written = dict(named(model, "model", "NAME=FILE", "=", function="study"))
+    of_model: dict[str, dict[str, Any]] = {}
+    options = {
+        "radgraph": model_radgraph, "chexbert": model_chexbert, "chexbert_ids": model_chexbert_ids,
+        "chexbert_labels": model_chexbert_labels, "ids": model_ids, "metadata": model_metadata,
+        "section": model_section,
+    }  # fmt: skip
+    called = {"chexbert_labels": "labels"}  # by `load_inputs`
+    for option, values in options.items():
+        for name, path in named(values, f"model_{option}", "NAME=FILE", "=", function="study"):
+            if name not in written:
+                msg = f"study: model_{option} must name a model; got {name!r}, which has no --model. Add it."
+                raise InputError(msg)
+            kind = "reading" if option in ("ids", "metadata", "section") else "files"
+            value = path if option == "section" else Path(path)
+            of_model.setdefault(name, {}).setdefault(kind, {})[called.get(option, option)] = value
+    rows = {name: studies.Model(Path(path), **of_model.get(name, {})) for name, path in written.items()}
+    opened = api.open_index(index)
+    batch = load_tests(queries, files, models, reading)
+    with progress("study") as step:
+        chosen = None if names is None else tuple(names)
+        systems = studies.run_study(opened, batch, rows, metrics=chosen, inner=inner, out=out, progress=step)
+        compared = studies.compare_study(systems, step)
+    to.out = out
+    from metric_oracle.presentation.study_folder import write_study
+
+    _deliver_comparison(to, compared, partial(write_study, systems, compared))
+
+
+@command(
+    app, "crg",
+    "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
+    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+)  # fmt: skip
+def crg(
+    reference: o.ReferenceLabels, predicted: o.PredictedLabels, uncertain: o.Uncertain, to: Destination,
+    level: o.Levels = None, id_column: o.IdColumn = None,
+) -> None:  # fmt: skip
+    """Score predicted labels by CRG (Hamamci et al. 2025), of CheXbert or any other names."""
+    from metric_oracle.evaluation.crg import parse_levels, score_crg
+    from metric_oracle.presentation.terminal import crg_table
+    from metric_oracle.retrieval.results import Results
+
+    levels = parse_levels(level) if level else None
+    scored = score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column)
+    if scored.unused:
+        note(f"predictions without a reference, not used: {scored.unused:,}")
+    results = Results(scored.table, scored.signature)
+    deliver_results(to, results, lambda: [crg_table(scored)], scored.summary(), partial(results.write, function="crg"))

@@ -1,0 +1,200 @@
+"""build-index, retrieve, verify, info, metrics."""
+
+import csv
+import io
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from metric_oracle.commands import options as o
+from metric_oracle.commands.command import command, given, metric_names, one_metric, used
+from metric_oracle.commands.inputs import check_installed, load_tests
+from metric_oracle.commands.output import Destination, DifferenceFoundError, bar, deliver_results, note, progress
+from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.metrics import ALIASES, COMPOSITE, METRICS, REPRESENTATIONS, get_metric
+
+app = typer.Typer(rich_markup_mode="rich")
+ENDINGS = (".parquet", ".csv", ".jsonl")
+PLAIN = ("table", "jsonl", "csv")
+
+
+@command(
+    app, "build-index",
+    "oracle build-index train.csv --out INDEX",
+    "oracle build-index mimic-cxr-reports.zip --split train+validate \\\n"
+    "--split-file mimic-cxr-2.0.0-split.csv.gz --radgraph graphs.json --out INDEX",
+    "oracle build-index train.csv --encoder distilroberta-base --out INDEX",
+    formats=("table", "jsonl"), panel="Search",
+)  # fmt: skip
+def build_index(
+    reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
+    metric: o.Metrics = None, layer: o.Layer = None, states: o.States = None, bf16: o.Bf16 = False,
+    baseline: o.Rescaling = None, max_memory: o.MaxMemory = None,
+) -> None:  # fmt: skip
+    """Index a corpus of reports. A killed build resumes when the same command runs again."""
+    from metric_oracle import api
+
+    names = metric_names(metric, "build_index")
+    check_installed("build_index", files, map(get_metric, names or ()))
+    if out.exists():
+        msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another folder."
+        raise InputError(msg)
+    with progress("building") as step:
+        index = api.build_index(
+            reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
+            baseline=baseline, max_memory=max_memory, tell=note, progress=step, advance=partial(step, "encoding"),
+            **given(reading),
+        )  # fmt: skip
+    _show_info(index, to)
+
+
+@command(
+    app, "retrieve",
+    "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
+    "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json",
+    'oracle retrieve INDEX --text "No acute process." -m rouge-l',
+    endings=ENDINGS, formats=PLAIN, panel="Search",
+)  # fmt: skip
+def retrieve(
+    index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
+    queries: o.QueriesOrNone = None, metric: o.Metric = o.BLEU, text: o.Text = None, k: o.TopK = 1,
+    backend: o.Backend = "auto", threads: o.Threads = None, max_memory: o.MaxMemory = None, weights: o.Weights = None,
+    components: o.Components = False, with_text: o.WithText = True,
+) -> None:  # fmt: skip
+    """Find, for every test report, the k corpus reports that score best."""
+    from metric_oracle import api
+
+    if (queries is None) == (text is None):
+        got = "neither" if queries is None else "both"
+        msg = f"retrieve: give either QUERIES or --text; got {got}. Name a file, or one report in quotes."
+        raise InputError(msg)
+    of_file = {name: value for name, value in given(reading).items() if name not in ("section", "profile")}
+    ignored = [f"--{name.replace('_', '-')}" for name, value in of_file.items() if value is not None]
+    if text is not None and ignored:
+        msg = f"retrieve: options of a file must be left out with --text; got {', '.join(ignored)}. Drop them."
+        raise InputError(msg)
+    name = one_metric(metric, "retrieve")
+    opened = check_search(index, name, files, backend, weights)
+    batch = load_tests(queries or str(text), files, models, reading)
+    with bar("test reports", len(batch.ids)) as advance:
+        results = api.retrieve(
+            opened, batch, name, k=k, backend=backend, threads=threads, text=with_text, progress=advance,
+            max_memory=max_memory, weights=weights, **given(bertscore),
+        )  # fmt: skip
+    if results.signature.get("truncated_queries"):
+        note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
+    show_answers(to, results, batch, components)
+
+
+def check_search(index: Path, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None) -> Any:
+    """Open an index, after all checks of a search that need no test report."""
+    from metric_oracle import api
+    from metric_oracle.retrieval.composite.weights import read_weights
+    from metric_oracle.retrieval.kernels import check_backend
+
+    if weights is not None and metric != COMPOSITE:
+        msg = f"retrieve: weights must be left out for metric {metric!r}; got {weights}. Pass --metric {COMPOSITE}."
+        raise InputError(msg)
+    record = get_metric(metric) if weights is None else read_weights(weights)
+    check_installed("retrieve", files, [record])
+    check_backend(backend, record, "retrieve")
+    opened = api.open_index(index)
+    opened.check_holds(record)
+    return opened
+
+
+def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
+    """Deliver the answers of a search or a baseline."""
+    from metric_oracle.presentation.terminal import answers_table
+
+    texts = None if batch is None else dict(zip(batch.ids, batch.texts, strict=True))
+    n = results.table.num_rows
+    noun = "answers" if results.signature.get("baseline") is None else "lines"
+    mean = results.table["score"].to_numpy().mean() if n else float("nan")
+    deliver_results(
+        to, results, lambda: [answers_table(results, texts, components)], f"{n:,} {noun}, mean score {mean:z.4f}"
+    )
+
+
+@command(
+    app, "verify",
+    "oracle verify INDEX oracle.parquet test.csv --sample 50",
+    panel="Search",
+)  # fmt: skip
+def verify(
+    index: o.Index, results: o.ResultFile, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading,
+    to: Destination, sample: o.Sample = 20, seed: o.Seed = 0,
+) -> None:  # fmt: skip
+    """Score a result file again with the reference scorer, and search a sample of its queries by brute force.
+
+    Ends with exit code 1 where anything differs.
+    """
+    from metric_oracle import api
+
+    check_installed("verify", files)
+    opened = api.open_index(index)
+    batch = load_tests(queries, files, models, reading)
+    with progress("verifying") as step:
+        opened.verify_files()
+        try:
+            checked = api.verify(opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"))
+        except ExactnessError as error:
+            raise DifferenceFoundError(str(error)) from error
+    print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
+
+
+@command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"), panel="Search")
+def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
+    """Show what an index holds: reports, representations, metrics, files, fingerprint."""
+    from metric_oracle import api
+
+    opened = api.open_index(index)
+    if check:
+        opened.verify_files()
+    _show_info(opened, to)
+
+
+def _show_info(index: Any, to: Destination) -> None:
+    from metric_oracle.presentation.terminal import info_table
+
+    def line() -> list[str]:
+        return [json.dumps({"folder": str(index.folder), **index.manifest, "metrics": index.metrics})]
+
+    to.deliver(lambda: [info_table(index)], {"jsonl": line})
+
+
+@command(app, "metrics", "oracle metrics", "oracle metrics --format jsonl", formats=PLAIN, panel="Search")
+def metrics(to: Destination) -> None:
+    """List the metrics: names, what each reads, the better direction, and whose numbers it equals."""
+    rows = [metric_record(name) for name in METRICS]
+
+    def csv_text() -> list[str]:
+        held = io.StringIO()
+        writer = csv.DictWriter(held, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return [held.getvalue().removesuffix("\n")]
+
+    def view() -> list[Any]:
+        from metric_oracle.presentation.metrics_view import metrics_view
+
+        return metrics_view(rows)
+
+    to.deliver(view, {"jsonl": lambda: map(json.dumps, rows), "csv": csv_text})
+
+
+def metric_record(name: str) -> dict[str, str]:
+    """Return what people ask of a metric, from its record."""
+    record = METRICS[name]
+    kinds = [REPRESENTATIONS[kind] for kind in record.representations]
+    reads = list(dict.fromkeys(kind.option for kind in kinds if kind.option))
+    return {
+        "metric": name,
+        "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),
+        "better": "higher" if record.higher_is_better else "lower",
+        "reads": "; ".join(reads) or "the reports",
+        "equals": record.source,
+    }

@@ -1,0 +1,111 @@
+"""demo, synth, bench, example, annotate."""
+
+import typer
+
+from metric_oracle.commands import options as o
+from metric_oracle.commands.command import command, given, metric_names, split_names
+from metric_oracle.commands.inputs import check_installed
+from metric_oracle.commands.output import Destination, bar, note, note_dropped, progress, show
+
+app = typer.Typer(rich_markup_mode="rich")
+PANEL = "Begin here"
+
+
+@command(app, "demo", "oracle demo", "oracle demo --reports 2000 --tests 100", panel=PANEL)
+def demo(reports: o.NReports = 20000, tests: o.NTests = 500, seed: o.Seed = 0) -> None:
+    """Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute."""
+    from metric_oracle.evaluation.demo import run_demo
+    from metric_oracle.presentation.terminal import demo_tables
+
+    with progress("demo") as step:
+        outcome = run_demo(reports, tests, seed=seed, progress=step)
+    show(demo_tables(outcome))
+
+
+@command(app, "example", "oracle example try && cd try", panel=PANEL)
+def example(folder: o.Folder, seed: o.Seed = 0) -> None:
+    """Write a dozen small files of every family, and print the commands to try on them."""
+    from metric_oracle.evaluation.example import write_example
+
+    written = write_example(folder, seed=seed)
+    print(f"{folder}: {len(written.files)} files. Try, in this folder:\n")
+    print("\n".join(written.commands))
+
+
+@command(app, "synth", "oracle synth corpus --reports 10000 --tests 200 --models", panel=PANEL)
+def synth(
+    out: o.Folder, reports: o.NReports = 185538, tests: o.NTests = 2192, seed: o.Seed = 0, models: o.Generated = False
+) -> None:
+    """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels."""
+    from metric_oracle.corpora.synthetic import MODELS, write_synthetic
+
+    with bar("reports written", reports + tests * (1 + len(MODELS) * models)) as advance:
+        paths = write_synthetic(out, reports, tests, seed=seed, models=models, progress=advance)
+    for path in paths.values():
+        print(path)
+
+
+@command(
+    app, "annotate",
+    "oracle annotate test.csv --radgraph radgraph.tar.gz --out test_graphs.json",
+    "oracle annotate test.csv --chexbert chexbert.pth --out test.npz",
+    "oracle annotate test.csv --chexbert chexbert.pth --out test_labels.csv",
+    endings=(".json", ".npz", ".csv"), panel="Tools",
+)  # fmt: skip
+def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: o.Reading, to: Destination) -> None:
+    """Run RadGraph or CheXbert over reports and keep what it makes: graphs, embeddings or labels.
+
+    RadGraph gives .json; CheXbert gives embeddings (.npz) or labels (.csv). Each command takes these files in place of
+    the model.
+    """
+    from metric_oracle.commands.annotation import annotate as run
+    from metric_oracle.commands.annotation import check_annotation
+    from metric_oracle.corpora.reports import read_reports
+
+    out = check_annotation(files.radgraph, files.chexbert, to.out)
+    check_installed("annotate", files)
+    read = read_reports(reports, **given(reading))
+    note_dropped(read)
+    with bar("reports annotated", len(read.ids)) as advance:
+        run(
+            read.ids, read.texts, out, radgraph=files.radgraph, chexbert=files.chexbert, models=models, tell=note,
+            progress=advance,
+        )  # fmt: skip
+    note(f"{out}: {len(read.ids):,} reports")
+
+
+@command(
+    app, "bench",
+    "oracle bench --plot bench.png",
+    "oracle bench --reports 185538 --tests 2192 --out rows.jsonl",
+    "oracle bench INDEX test.csv -m bleu,radgraph --radgraph test_graphs.json",
+    endings=(".jsonl",), formats=("table", "jsonl"), plot=True, panel="Tools",
+)  # fmt: skip
+def bench(
+    files: o.Files, models: o.Models, reading: o.Reading, to: Destination, index: o.IndexOrNone = None,
+    queries: o.QueriesOrNone = None, metric: o.Metrics = None, backends: o.Backends = o.BOTH,
+    reports: o.NReportsOrNone = None, tests: o.NTestsOrNone = None, repetitions: o.Repetitions = 5,
+) -> None:  # fmt: skip
+    """Time the oracles on this machine, CPU beside GPU, after comparing their answers with the reference's.
+
+    Without INDEX and QUERIES a synthetic corpus is made.
+    """
+    from metric_oracle.evaluation import bench as timings
+    from metric_oracle.presentation.terminal import bench_tables
+
+    loading = {**given(files), **given(models), **given(reading)}
+    usual = {**given(o.Files()), **given(o.Models()), **given(o.Reading())}
+    with progress("bench") as step:
+        rows = timings.run_bench(
+            index, queries, metrics=metric_names(metric, "bench"), backends=split_names(backends), reports=reports,
+            tests=tests, repetitions=repetitions, progress=step,
+            **{name: value for name, value in loading.items() if value != usual[name]},
+        )  # fmt: skip
+    if to.plot is not None:
+        from metric_oracle.presentation.bench_plot import write_plot
+
+        write_plot(to.plot, rows)
+    to.deliver(
+        lambda: bench_tables(rows), {"jsonl": lambda: timings.json_lines(rows)}, f"{len(rows)} rows",
+        lambda path: timings.write_rows(path, rows),
+    )  # fmt: skip

@@ -1,0 +1,147 @@
+"""The help of the commands, and the options: each typed once, choices from the registry, two screens, names whole."""
+
+import ast
+import inspect
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import typer
+
+from metric_oracle import cli, commands
+from metric_oracle.commands import options
+from metric_oracle.commands.command import given
+from metric_oracle.commands.options import complete_metric
+from metric_oracle.corpora import reports
+from metric_oracle.evaluation.statistics import METHODS
+from metric_oracle.metrics import ALIASES, BACKENDS, METRICS, REPRESENTATIONS
+
+FOLDER = Path(commands.__file__).parent
+SCREEN = 40  # lines of 80 characters; a help has two
+
+
+def walk(command, path=()):
+    """Yield path and command of every command that does something."""
+    if hasattr(command, "commands"):
+        for name, below in command.commands.items():
+            yield from walk(below, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+COMMANDS = dict(walk(typer.main.get_command(cli.app)))
+
+
+@pytest.fixture
+def help_of(oracle, monkeypatch):
+    """Return a function that gives the help of a command as a terminal of 80 columns shows it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+
+    def shown(path):
+        code, out, err = oracle(*path.split(), "--help")
+        assert (code, err) == (0, "")
+        return out
+
+    return shown
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_fits_two_screens_and_cuts_no_name(help_of, path):
+    shown = help_of(path)
+    assert len(shown.splitlines()) <= 2 * SCREEN
+    assert max(map(len, shown.splitlines())) <= 80
+    words = set(re.split(r"[\s,]+", shown))
+    for parameter in COMMANDS[path].params:
+        assert {name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")} <= words
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_teaches_by_example(help_of, path):
+    """Each example can be pasted: its lines are whole, and the app takes it."""
+    examples = COMMANDS[path].epilog
+    shown = help_of(path)
+    assert all(line.replace(r"\[", "[") in shown for line in examples.split("\n"))
+    lines = examples.replace(r"\[", "[").replace("\\\n", " ").split("\n")
+    own = [shlex.split(line.partition("&&")[0])[1:] for line in lines if line.startswith(f"oracle {path}")]
+    assert own
+    for words in own:
+        COMMANDS[path].make_context(path, words[len(path.split()) :])
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_option_has_a_panel_and_a_help(path):
+    for parameter in COMMANDS[path].params:
+        assert parameter.name == "help" or parameter.help, parameter.name
+        if parameter.param_type_name == "option" and parameter.name != "help":
+            assert parameter.rich_help_panel in options.PANELS
+
+
+def test_no_option_is_typed_twice():
+    """Options are declared in one module, each name once: a name is one literal of a call there."""
+    calls = {}
+    for path in FOLDER.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        calls[path.name] = sum(name in ("typer.Option", "typer.Argument") for name in names)
+    assert {name for name, count in calls.items() if count} == {"options.py"}
+    tree = ast.parse((FOLDER / "options.py").read_text(encoding="utf-8"))
+    names = Counter(
+        word
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
+        for word in node.value.split("/")
+        if re.fullmatch(r"--?[a-z][a-z0-9-]*", word)
+    )
+    assert len(names) > 60
+    assert {name for name, count in names.items() if count > 1} == set()
+    declared = {name for command in COMMANDS.values() for p in command.params for name in p.opts if name[0] == "-"}
+    derived = {f"--{prefix}{a}".replace("_", "-") for prefix in ("", "predicted-") for a in _arguments()}
+    assert declared <= names.keys() | derived | {"--help"}
+
+
+def _arguments():
+    return [a for record in REPRESENTATIONS.values() if record.source == "attachment" for a in record.arguments]
+
+
+def test_what_the_registry_names_has_an_option():
+    """A representation that is added gets its options by its record, in every command that reads reports."""
+    assert {*given(options.Files())} == {*_arguments(), "uncertain"}
+    assert {*given(options.PredictedFiles())} == {f"predicted_{name}" for name in _arguments()}
+    for path in ("build-index", "retrieve", "verify", "baseline random", "score", "study", "bench"):
+        assert {*_arguments(), "uncertain", "device", "radgraph_encoder", "vocabulary"} <= {
+            p.name for p in COMMANDS[path].params
+        }
+    for record in REPRESENTATIONS.values():
+        for name in re.findall(r"--[a-z-]+", record.option):
+            assert name in {opt for p in COMMANDS["build-index"].params for opt in p.opts}
+
+
+def test_choices_are_those_of_the_package():
+    assert options.SECTIONS == reports.SECTIONS
+    assert options.PROFILES == reports._PROFILES
+    assert set(options.INTERVALS) == set(METHODS)
+    choices = {}
+    for command in COMMANDS.values():
+        for name, p in inspect.signature(command.callback).parameters.items():
+            choices.setdefault(name, set()).add(str(p.annotation).partition("Literal")[2].partition("]")[0])
+    assert choices["backend"] == {str([*BACKENDS])[:-1]}
+
+
+def test_metrics_complete():
+    every = dict(complete_metric(""))
+    assert every.keys() == {*METRICS, *ALIASES}
+    assert [name for name, _ in complete_metric("rouge-l,radcliq:")] == [
+        f"rouge-l,{name}" for name in [*ALIASES, *METRICS] if name.startswith("radcliq:")
+    ]
+    for command in COMMANDS.values():
+        for parameter in command.params:
+            if parameter.name == "metric":
+                names = {item.value for item in parameter.shell_complete(None, "roug")}
+                assert names == {name for name in METRICS if name.startswith("roug")}
+
+
+def test_exit_codes_are_said(help_of):
+    assert "0 well, 1 a check found a difference, 2 wrong use, 130 interrupted" in " ".join(help_of("").split())

@@ -1,0 +1,119 @@
+"""`oracle example` and `oracle annotate`: what they write, the other commands read."""
+
+import hashlib
+import importlib.util
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
+from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.vectors import read_embeddings, read_labels
+from metric_oracle.evaluation.example import COMMANDS, write_example
+from support import write
+
+TESTS = Path(__file__).parent
+TEXTS = {"7": "No acute process.", "3": "Edema of the left lung.", "5": "Edema of the left lung."}
+
+
+def test_the_commands_of_an_example_run(oracle, tmp_path, monkeypatch):
+    code, out, err = oracle("example", tmp_path / "try")
+    assert (code, err) == (0, "")
+    head, _, *lines = out.splitlines()
+    assert head == f"{tmp_path / 'try'}: 17 files. Try, in this folder:"
+    assert lines == list(COMMANDS)
+    monkeypatch.chdir(tmp_path / "try")
+    for line in lines:
+        code, out, err = oracle(*shlex.split(line)[1:])
+        assert code == 0, (line, err)
+        assert out or "--out" in line
+
+
+def test_same_seed_same_example(fails, tmp_path):
+    def digests(example):
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in example.files}
+
+    (tmp_path / "empty").mkdir()
+    first = digests(write_example(tmp_path / "one", seed=3))
+    assert digests(write_example(tmp_path / "empty", seed=3)) == first
+    assert digests(write_example(tmp_path / "two", seed=4)) != first
+    fails("example", tmp_path / "one", match=r"example: folder must be a new or empty folder; got .*one\. Name another")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "one", "two"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Return a tiny RadGraph archive and a tiny CheXbert checkpoint, each apart from a file that it needs."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+
+    def module(name):
+        spec = importlib.util.spec_from_file_location(name, TESTS / f"encoders/{name}.py")
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return loaded
+
+    folder = tmp_path_factory.mktemp("models")
+    radgraph, chexbert = module("tiny_radgraph"), module("test_chexbert")
+    home = radgraph.write_encoder(folder / "encoder", "radgraph")
+    archive = radgraph.write_archive(folder / "radgraph.tar.gz", radgraph.files_of("radgraph", home, "not/there"))
+    bert, heads, *_ = chexbert.tiny_parts()
+    checkpoint = chexbert.save(folder, chexbert.tensors_of(bert, heads))
+    vocabulary = (folder / "vocab.txt").rename(folder / "words.txt")
+    return archive, home, checkpoint, vocabulary
+
+
+def test_annotate(oracle, models, tmp_path):
+    archive, home, checkpoint, vocabulary = models
+    reports = write(tmp_path / "r.csv", {**TEXTS, "9": " "})
+    read = read_reports(reports)
+    command = ["annotate", reports, "--device", "cpu"]
+
+    path = tmp_path / "graphs.json"
+    code, out, err = oracle(*command, "--radgraph", archive, "--radgraph-encoder", home, "--out", path)
+    assert (code, out) == (0, "")
+    assert err.splitlines()[-1] == f"{path}: 3 reports"
+    assert align_graphs(read_graphs(path), read.ids, read.texts).tolist() == [0, 1, 2]
+    assert {graph["text"] for graph in json.loads(path.read_text()).values()}
+    signature = json.loads((tmp_path / "graphs.json.signature.json").read_text())
+    assert signature["archive"] == archive.name
+
+    given = [*command, "--chexbert", checkpoint, "--vocabulary", vocabulary, "--out"]
+    assert oracle(*given, tmp_path / "e.npz")[0] == 0
+    vectors = read_embeddings(tmp_path / "e.npz")
+    assert vectors.ids == list(TEXTS)
+    assert (vectors.values[1] == vectors.values[2]).all()
+    assert oracle(*given, tmp_path / "l.csv")[0] == 0
+    labels = read_labels(tmp_path / "l.csv")
+
+    from metric_oracle.encoders.chexbert import CheXbert
+
+    embeddings, classes, _ = CheXbert(checkpoint, vocabulary=vocabulary).encode(list(TEXTS.values()))
+    assert np.array_equal(vectors.values, embeddings)
+    assert labels.ids == list(TEXTS)
+    assert np.array_equal(labels.values, classes)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("e.npz", "e.npz.signature.json", "graphs.json", "graphs.json.signature.json"),
+        *("l.csv", "l.csv.signature.json", "r.csv"),
+    ]
+
+
+def test_annotate_refuses(fails, tmp_path):
+    reports = write(tmp_path / "r.csv", TEXTS)
+    out = ["--out", tmp_path / "g.json"]
+    match = r"annotate: one of --radgraph and --chexbert must be given; got 0\. Run it once for each\."
+    fails("annotate", reports, *out, match=match)
+    both = ["--radgraph", "r.tar.gz", "--chexbert", "chexbert.pth"]
+    fails("annotate", reports, *both, *out, match=match.replace("0", "2"))
+    match = r"annotate: models must be a RadGraph \.tar\.gz or chexbert\.pth; got g\.json\. Pass the model's file\.$"
+    fails("annotate", reports, "--radgraph", "g.json", *out, match=match)
+    match = r"annotate: out must end with \.npz or \.csv for this model; got .*g\.json\. Name such a file\.$"
+    fails("annotate", reports, "--chexbert", "chexbert.pth", *out, match=match)
+    match = r"annotate: out must end with \.json for this model; got None\."
+    fails("annotate", reports, "--radgraph", "r.tar.gz", match=match)
+    match = r"annotate: out must be another file than the inputs; got .*, which is one\."
+    (tmp_path / "x.json").write_text("{}")
+    fails("annotate", tmp_path / "x.json", "--radgraph", "r.tar.gz", "--out", tmp_path / "x.json", match=match)
