@@ -2,7 +2,8 @@
 
 The plain scorers do it, but for two metrics of vectors, of which a pair costs them milliseconds: BERTScore and the
 cosine of embeddings are first approximated by float64 matrix products, each with a bound of its error, and the plain
-scorers then decide between all candidates that may be among the answers.
+scorers then decide between all candidates that may be among the answers. Both ways to a cosine err by two products of
+its width at most, one for the product and one for the lengths: hence four times gamma.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.vectors import VectorQueries
+from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
@@ -22,8 +24,6 @@ from metric_oracle.retrieval.composite.representation import CompositeIndex, Com
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
 
-# Twice the unit roundoff of float64 for each operation: far above the textbook bound gamma(n), far below near ties.
-ROUNDING = 2.0**-52
 CELLS = 1 << 22  # float64 numbers of a block: 32 MB
 Tell = Callable[[int], None]
 
@@ -109,7 +109,7 @@ def _composites(
         error += slope * of_part
         size += slope * (1.0 + abs(term.mean))
     total = composite(values, record.terms.values(), record.options["intercept"])
-    return total, error + 4 * len(values) * ROUNDING * size if error else 0.0
+    return total, error + gamma(8 * len(values), FLOAT64) * size if error else 0.0
 
 
 def _cosines(
@@ -123,7 +123,7 @@ def _cosines(
         some = slice(first, first + step)
         scores[:, some] = asked @ _directions(index.vectors[some]).T
         tell(len(asked) * len(index.vectors[some]))
-    return scores, 4 * (width + 8) * ROUNDING
+    return scores, 4 * gamma(width + 8, FLOAT64)
 
 
 def _bertscores(
@@ -141,7 +141,7 @@ def _bertscores(
     stops = np.cumsum(counts)
     lengths, width = np.diff(index.ptr), index.states.shape[1]
     longest = int(max(lengths.max(), max(counts)))
-    error = 4 * (width + longest + 16) * ROUNDING
+    error = 4 * gamma(width + longest + 16, FLOAT64)
     base = 0.0 if batch.baseline is None else batch.baseline[part]
     scores = np.empty((len(counts), len(lengths)))
     at_once = max(CELLS // max(len(asked), width), 1)
