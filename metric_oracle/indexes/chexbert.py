@@ -14,7 +14,7 @@ import numpy as np
 
 from metric_oracle.errors import BackendError
 from metric_oracle.indexes.features import Encoded, Units, group_rows
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels.chexbert.cpu import CHUNK, RUN, VectorBatch, VectorCorpus
 from metric_oracle.metrics import Metric
@@ -60,6 +60,11 @@ def unit_vectors(values: np.ndarray) -> np.ndarray:
     """Return the directions of the rows in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes."""
     wide = values.astype(np.float64)
     return (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32) + np.float32(0)
+
+
+def _directions(given: Attachment) -> np.ndarray:
+    """Return unit vectors; those of a prepared set are, and dividing once more could move their last bits."""
+    return given.values if given.are_unit else unit_vectors(given.values)
 
 
 def leading_directions(vectors: np.ndarray) -> np.ndarray:
@@ -126,8 +131,8 @@ class EmbeddingIndex(Units):
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "EmbeddingIndex":
         """Index the embeddings of a corpus."""
-        embeddings, of_row = inputs.attached[kind].both
-        directions = unit_vectors(embeddings)
+        given = inputs.attached[kind]
+        directions, of_row = _directions(given), given.of_row
         position, unit = _distinct_rows(directions, of_row)
         return cls(directions[position], *group_rows(unit, len(position)))
 
@@ -140,7 +145,7 @@ class EmbeddingIndex(Units):
                 f"{embeddings.shape[1]}. Encode queries and corpus with one model."
             )
             raise BackendError(msg)
-        directions = unit_vectors(embeddings)
+        directions = _directions(inputs.attached["chexbert"])
         position, which = _distinct_rows(directions, of_row)
         vectors = directions[position]
         if self.basis is None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import Representation, StoredRepresentation
@@ -45,6 +46,13 @@ class Index:
         self.manifest = manifest.read_manifest(folder)
         manifest.check_files(folder, self.content["files"])
         self._opened: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<Index {self.folder}: {self.n_reports:,} reports, {self.fingerprint[:12]}>"
+
+    def _repr_html_(self) -> str:
+        held = {"reports": f"{self.n_reports:,}", "fingerprint": self.fingerprint, "metrics": ", ".join(self.metrics)}
+        return html_table(f"Index {self.folder}", ("holds", ""), held.items())
 
     @property
     def content(self) -> dict[str, Any]:
@@ -134,6 +142,7 @@ def build_index(
     metrics: Sequence[str] | None = None,
     source: str = "",
     states: dict[str, int] | None = None,
+    section: tuple[str | None, str] = (None, ""),
     progress: Callable[[str], None] | None = None,
 ) -> Index:
     """Build an index beside `out` and rename it; a killed build resumes.
@@ -150,6 +159,8 @@ def build_index(
         What was read, for people.
     states : dict
         Counts of missing, empty and token-less reports.
+    section : (str or None, str)
+        Which section the reports are, and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
     progress : function
         Called with the name of each part before it is built.
 
@@ -175,7 +186,7 @@ def build_index(
         building.mkdir(parents=True, exist_ok=True)
         with _alone(building):
             _check_new(out)  # another build may just have ended
-            _build(inputs, building, kinds, source, states or {}, progress or (lambda part: None))
+            _build(inputs, building, kinds, (source, section), states or {}, progress or (lambda part: None))
             building.rename(out)
     except OSError as error:
         step = "Make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Repair it"
@@ -228,10 +239,12 @@ def _build(
     inputs: Inputs,
     building: Path,
     kinds: list[str],
-    source: str,
+    said: tuple[str, tuple[str | None, str]],
     states: dict[str, int],
     progress: Callable[[str], None],
 ) -> None:
+    # Models run here, where what they have finished outlives a kill.
+    inputs = inputs.completed(building / SCRATCH)
     digest = _digest(inputs)
     done = _resume(building, digest, kinds)
     if inputs.encoding is not None:
@@ -257,7 +270,8 @@ def _build(
         part(kind, partial(_write_representation, kind, inputs=inputs, texts=texts, distinct_id=distinct_id))
     content = {
         "counts": {**done["reports"]["counts"], **{state: states[state] for state in sorted(states)}},
-        "source": source,
+        "source": said[0],
+        "section": list(said[1]),
         "representations": {kind: done[kind]["counts"] for kind in kinds},
         "files": {
             name: entry for part_name in ("reports", *kinds) for name, entry in sorted(done[part_name]["files"].items())
