@@ -14,7 +14,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes import bertscore, inputs
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Representation, get_metric
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
@@ -250,3 +250,22 @@ def test_model_runs_of_a_killed_build_resume(tmp_path, monkeypatch):
     assert {path.name for path in index.folder.iterdir()} == {
         "reports.arrow", "distinct.arrow", "radgraph", "manifest.json", "stamps.json",
     }  # fmt: skip
+
+
+def test_a_representation_of_vectors_needs_its_record_only(monkeypatch):
+    record = Representation(
+        "embedding", "metric_oracle.indexes.chexbert:EmbeddingIndex", "attachment", what="an embedding",
+        plural="vectors", option="--embeddings FILE", arguments=("embeddings", "embedding_ids"),
+    )  # fmt: skip
+    monkeypatch.setattr(inputs, "ATTACHED", (*inputs.ATTACHED, record))
+    monkeypatch.setattr(inputs, "ARGUMENTS", (*inputs.ARGUMENTS, *record.arguments))
+    given = {"embeddings": np.eye(3), "embedding_ids": ["b", "c", "a"]}
+    found = inputs.load_inputs(["a", "b"], ["x", "y"], "f", **given).attached["embedding"]
+    assert found.values[found.of_row].tolist() == [[0, 0, 1], [1, 0, 0]]
+    made = inputs.load_inputs(["a", "b"], ["x", "y"], "f", embeddings=lambda texts: np.eye(2)).completed()
+    assert made.attached["embedding"].of_row.tolist() == [0, 1]
+    match = r"^f: vectors must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
+    with pytest.raises(InputError, match=match):
+        inputs.load_inputs(["z"], ["x"], "f", **given)
+    with pytest.raises(TypeError, match=r"^f\(\) got an unexpected keyword argument 'embeding'\. Did you mean 'embedd"):
+        inputs.load_inputs(["z"], ["x"], "f", embeding=1)
