@@ -16,10 +16,11 @@ import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
-from metric_oracle.indexes.index import LOCK, SCRATCH, Index
+from metric_oracle.indexes.build import BUILDING, LOCK, SCRATCH
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.bertscore import reference as bertscore
-from metric_oracle.kernels.bertscore.cpu import STEP, STEPS, UNIT
+from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
 
 SEED = 0
@@ -116,18 +117,29 @@ def prepare_states(root: Path, n_reports: int, n_tests: int) -> Data:
     def build(index: Path) -> None:
         states = folder / "states"
         states.mkdir(exist_ok=True)
-        building = index.with_name(index.name + ".building")
-        building.mkdir(exist_ok=True)
-        (building / LOCK).touch()
-        if not (building / SCRATCH).is_symlink():
-            (building / SCRATCH).symlink_to(states.resolve(), target_is_directory=True)
+        scratch = index.with_name(index.name + BUILDING) / SCRATCH
+        scratch.mkdir(parents=True, exist_ok=True)
+        (scratch.parent / LOCK).touch()
+        _link_states(states, scratch)
+
+        def keep(done: int, total: int) -> None:
+            if done == total:
+                _link_states(scratch, states)
+
         metrics = ("bleu", "radgraph", "bertscore", *(("chexbert",) if vectors else ()))
         options = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
-        _build(corpus, vectors, index, metrics=metrics, **options)
-        (index / SCRATCH).unlink(missing_ok=True)
+        _build(corpus, vectors, index, metrics=metrics, advance=keep, **options)
 
     _replace_older(index, "states-index-*", build)
     return Data(corpus, vectors, index, encoder)
+
+
+def _link_states(source: Path, target: Path) -> None:
+    """Give finished token states, and the record of them, a second name."""
+    for name in ("states.raw", "states.json"):
+        if (source / name).exists():
+            (target / name).unlink(missing_ok=True)
+            (target / name).hardlink_to(source / name)
 
 
 def _prepare_corpus(root: Path, n_reports: int, n_tests: int, embeddings: bool) -> tuple[Path, Path, Path | None]:

@@ -62,6 +62,7 @@ REPRESENTATIONS: dict[str, Representation] = {
     for record in (
         Representation("ngrams", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("words", "metric_oracle.indexes.ngrams:NgramIndex"),
+        Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
         Representation(
             "radgraph",
             "metric_oracle.indexes.radgraph:GraphIndex",
@@ -74,7 +75,7 @@ REPRESENTATIONS: dict[str, Representation] = {
         ),
         Representation(
             "chexbert",
-            "metric_oracle.indexes.chexbert:EmbeddingIndex",
+            "metric_oracle.indexes.embeddings:EmbeddingIndex",
             "attachment",
             what="an embedding",
             plural="embeddings",
@@ -84,7 +85,7 @@ REPRESENTATIONS: dict[str, Representation] = {
         ),
         Representation(
             "labels",
-            "metric_oracle.indexes.chexbert:LabelIndex",
+            "metric_oracle.indexes.labels:LabelIndex",
             "attachment",
             what="labels",
             plural="labels",
@@ -226,6 +227,7 @@ def _bertscore(part: str) -> Metric:
     return Metric(name, "bertscore", "bertscore", source, options, cheap=False, composable=whole, shown_in=shown)
 
 
+_COCO = MappingProxyType({"coco": True})
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
 METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -238,6 +240,8 @@ METRICS: dict[str, Metric] = {
             "Lin, ROUGE 2004, as in rouge-score without stemming",
             shown_in=("score", "study", "bench", "demo"),
         ),
+        Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO),
+        Metric("temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1"),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),
         _radgraph(":rg_er", (2, -1), _PACKAGE + ", reward level partial"),
@@ -245,7 +249,7 @@ METRICS: dict[str, Metric] = {
         Metric(
             "chexbert",
             "chexbert",
-            "chexbert",
+            "cosine",
             "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
             cheap=False,
             shown_in=("score", "study", "bench", "demo"),

@@ -236,7 +236,7 @@ def cuda_lane(monkeypatch):
         elif reason and os.environ.get("ORACLE_REQUIRE_GPU") == "1":
             pytest.fail(reason)
         elif reason and find_spec(kernel.LIBRARY) and (kernel.LIBRARY == "torch" or os.environ.get("TRITON_INTERPRET")):
-            for home in ("bertscore", "chexbert", "chexbert_labels"):
+            for home in ("bertscore", "cosine", "chexbert_labels"):
                 monkeypatch.setattr(f"metric_oracle.kernels.{home}.cuda.DEVICE", "cpu")
             monkeypatch.setattr(_device, "lacking", lambda library: "")
         elif reason:

@@ -254,7 +254,7 @@ def test_model_runs_of_a_killed_build_resume(tmp_path, monkeypatch):
 
 def test_a_representation_of_vectors_needs_its_record_only(monkeypatch):
     record = Representation(
-        "embedding", "metric_oracle.indexes.chexbert:EmbeddingIndex", "attachment", what="an embedding",
+        "embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", "attachment", what="an embedding",
         plural="vectors", option="--embeddings FILE", arguments=("embeddings", "embedding_ids"),
     )  # fmt: skip
     monkeypatch.setattr(inputs, "ATTACHED", (*inputs.ATTACHED, record))

@@ -162,7 +162,7 @@ def test_the_checker_rejects(path, source):
         ("kernels/bleu/cpu.py", "from metric_oracle.kernels._overlap import scan\nfrom .score import bleu"),
         ("kernels/bleu/reference.py", "import numpy\nfrom collections import Counter\nfrom .score import bleu"),
         ("kernels/bertscore/cuda.py", "from .cpu import search\ndef f():\n    import torch"),
-        ("indexes/chexbert.py", "import faiss\nfrom metric_oracle.kernels._overlap import Features"),
+        ("indexes/vectors.py", "import faiss\nfrom metric_oracle.kernels._overlap import Features"),
         ("cli.py", "from metric_oracle import api\nfrom metric_oracle.presentation import terminal"),
         ("retrieval/search.py", "import_module(f'metric_oracle.kernels.{kernel}.cpu')"),
     ],

@@ -20,7 +20,7 @@ from metric_oracle.api.given import (
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_options
 from metric_oracle.errors import InputError
-from metric_oracle.indexes import index as _index
+from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.metrics import COMPOSITE, get_metric
@@ -96,7 +96,7 @@ def build_index(
     inputs = load_inputs(
         corpus.ids, corpus.texts, "build_index", encoding=encoding, **models, **split(given, ARGUMENTS)
     )
-    return _index.build_index(
+    return _build.build_index(
         _with_prepared(inputs, prepared),
         out,
         metrics=names,

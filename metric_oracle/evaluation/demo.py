@@ -13,7 +13,7 @@ import numpy as np
 from metric_oracle import api
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
-from metric_oracle.indexes.index import build_index
+from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.retrieval import baselines
 

@@ -14,7 +14,8 @@ from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import Comparison, compare
-from metric_oracle.indexes.index import Index, build_index
+from metric_oracle.indexes.build import build_index
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
 from metric_oracle.indexes.manifest import check_name
 from metric_oracle.metrics import METRICS, Term, get_metric

@@ -1,19 +1,14 @@
-"""Token states -> BERTScore's representation: ragged states, the cells and codes that bound cosines with them.
+"""Token states -> BERTScore's representation: ragged states, and the cells and codes that bound cosines with them."""
 
-For a token's unit vector c, the centre m of its cell and a basis B of orthonormal columns,
-c = v m + s B b + e with v = max(c . m, 0) and bytes b, so that for any unit vector q
-q . c = v (q . m) + s (B'q) . b + (q - BB'q) . e + (BB'q) . e.
-`terms` of a token holds v / UNIT, s, |e - BB'e|, |BB'e| and |s b|: what the kernel needs to bound the last two products
-and the rounding of B'q to bytes. The proof stands in the README of `kernels/bertscore`.
-"""
-
+import hashlib
 import json
+import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,17 +18,15 @@ from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Attachment, Encoding, Inputs
 from metric_oracle.indexes.store import map_file, read_arrays, release, write_arrays
-from metric_oracle.kernels.bertscore.cpu import STEP, STEPS, UNIT, Corpus, TokenBatch
+from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
+from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
+from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
 from metric_oracle.metrics import Metric
 
-CODE = 64  # bytes of a token's code: one cache line
-SAMPLE = 1 << 17  # tokens that centres and basis are made from
-TOKENS_A_CELL = 512
-MOST_CELLS = 1 << 14
-ROUNDS = 4  # of k-means
-BLOCK, LEAST_BLOCK = 1 << 14, 1 << 8  # tokens at once
+LEAST_BLOCK = 1 << 8  # tokens at once
 BOUND_BYTES = CODE + 27  # of a token's cell, radius, code, terms and id
-MARGIN = 1e-5  # relative and absolute, for the float32 rounding of lengths
+# Weights that float32 holds in full; below and beyond, a token's share would be lost.
+LEAST_WEIGHT, GREATEST_WEIGHT = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,7 @@ class TokenStateIndex(Units):
     centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
     cell : uint16[T]; radius : uint8[T]; codes : uint8[T, K]; terms : float32[T, 5]
     mean_along, mean_off : float32[D]
-        What bounds cosines, see `kernels.bertscore.cpu.Corpus`.
+        What bounds cosines, see `kernels.bertscore.query.Corpus`.
     norm_error : float64[1]
     description : dict
         The encoder's signature, its special ids, the baseline, counts.
@@ -91,6 +84,8 @@ class TokenStateIndex(Units):
     mean_off: np.ndarray
     norm_error: np.ndarray
     description: dict[str, Any]
+    data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow", "description.arrow")
+    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
@@ -150,7 +145,8 @@ class TokenStateIndex(Units):
             "storage": states.dtype.name,
             "special_only": int(np.count_nonzero(words[unit_of_row[unit_of_row >= 0]] == 0)),
         }
-        bounds = screen(states, tokens.ptr, block)
+        check_size(states.shape[1], int(np.diff(tokens.ptr).max(initial=0)), "build_index")
+        bounds = screen(states, tokens.ptr, block, release=release)
         return cls(states, tokens.ids, tokens.ptr, frequency, row_ptr, row_id, **bounds, description=description)
 
     @classmethod
@@ -253,8 +249,8 @@ class TokenStateIndex(Units):
         inputs : Inputs
         idf : "off", "tests", "corpus" or a file
             Weights of tokens: 1; log((N + 1) / (n + 1)) over N queries or corpus rows of which n have the token; or
-            those of a table with columns token_id and idf, or an array by token id. Special tokens have 0 where idf is
-            "off".
+            those of a table with columns token_id and idf, or an array by token id: float64[ids], 0 or 1e-30 to 1e30.
+            Special tokens have 0 where idf is "off".
         rescale : bool
             Whether scores are relative to the encoder's baseline; by default where it has one.
         wordless : bool
@@ -312,14 +308,14 @@ class TokenStateIndex(Units):
         use = baseline is not None and rescale is not False
         return TokenQueries(
             which, distinct, make_states(distinct), weights, corpus, tuple(baseline) if use else None,
-            {"idf": str(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
+            {"idf": _name_of(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
         )  # fmt: skip
 
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
         """Return the weight of each token id, float64[ids]."""
         n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
         if isinstance(idf, np.ndarray):
-            return idf
+            return _checked_idf(idf, n_ids)
         if str(idf) in ("tests", "corpus"):
             if str(idf) == "corpus":
                 n, frequency = len(self.row_id), np.zeros(n_ids, np.int64)
@@ -363,12 +359,13 @@ class TokenStateIndex(Units):
         write_arrays(folder / "description.arrow", {"description": [json.dumps(self.description)]})
 
     @classmethod
-    def load(cls, folder: Path) -> "TokenStateIndex":
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "TokenStateIndex":
         """Open a saved representation; the arrays stay in the mapped files."""
         columns = {}
         for name in ("states", "tokens", "screen", "description"):
-            columns.update(read_arrays(folder / f"{name}.arrow"))
-        description = json.loads(columns.pop("description").to_pylist()[0])
+            columns.update(read_arrays(files[f"{name}.arrow"]))
+        description = json.loads(columns.pop("description")[0])
+        check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)), "open_index")
         return cls(description=description, **columns)
 
 
@@ -449,13 +446,19 @@ def _check_words(words: np.ndarray, names: Sequence[str]) -> None:
         raise InputError(msg)
 
 
-def _n_cells(n_tokens: int) -> int:
-    return int(np.clip(1 << int(np.log2(max(n_tokens // TOKENS_A_CELL, 1))), 1, MOST_CELLS))
+def check_size(width: int, longest: int, function: str) -> None:
+    """Raise where the margins for rounding are not proven."""
+    if width > WIDEST or longest > LONGEST:
+        msg = (
+            f"{function}: token states must have at most {WIDEST:,} components and a report at most {LONGEST:,} "
+            f"tokens; got {width:,} and {longest:,}. Take another layer or encoder, or cut reports with its max length."
+        )
+        raise InputError(msg)
 
 
 def _memory(n_tokens: int, width: int, block: int) -> int:
     """Return the bytes that building holds at most beside the model and mapped pages."""
-    return n_tokens * BOUND_BYTES + (SAMPLE * 3 + block * 8) * width * 4 + block * _n_cells(n_tokens) * 4
+    return n_tokens * BOUND_BYTES + (SAMPLE * 3 + block * 16) * width * 4 + block * n_cells(n_tokens) * 4
 
 
 def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
@@ -485,6 +488,32 @@ def _plan(tokens: Tokens, encoder: TokenEncoder, storage: np.dtype, block: int) 
     )
 
 
+def _are_weights(weight: np.ndarray) -> bool:
+    """Tell whether all weights are 0 or numbers that float32 holds in full."""
+    return bool(np.all((weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= GREATEST_WEIGHT))))
+
+
+def _checked_idf(weight: np.ndarray, n_ids: int) -> np.ndarray:
+    """Return weights that were given as an array, float64[ids]."""
+    rule = f"must be a one-dimensional array of at least {n_ids:,} weights, each 0 or from 1e-30 to 1e30"
+    if weight.ndim != 1 or weight.dtype.kind not in "fiu" or len(weight) < n_ids:
+        msg = f"retrieve: idf {rule}; got {weight.dtype}{list(weight.shape)}. Give one weight for each token id."
+        raise InputError(msg)
+    wide = weight.astype(np.float64)
+    if not _are_weights(wide):
+        place = int(np.flatnonzero(~((wide == 0) | ((wide >= LEAST_WEIGHT) & (wide <= GREATEST_WEIGHT))))[0])
+        msg = f"retrieve: idf {rule}; got {wide[place]} for token {place}. Repair it."
+        raise InputError(msg)
+    return wide
+
+
+def _name_of(idf: str | Path | np.ndarray) -> str:
+    """Return what the signature says of the weights; arrays are told apart by a hash."""
+    if isinstance(idf, np.ndarray):
+        return f"array {hashlib.sha256(idf.astype('<f8').tobytes()).hexdigest()}"
+    return str(idf)
+
+
 def _read_idf(path: Path, n_ids: int) -> np.ndarray:
     table = read_table(path, "retrieve")
     columns = [table.column(name, "retrieve", "idf") for name in ("token_id", "idf")]
@@ -492,102 +521,13 @@ def _read_idf(path: Path, n_ids: int) -> np.ndarray:
         ids, values = np.array([int(i) for i in columns[0]]), np.array([float(v) for v in columns[1]])
     except (TypeError, ValueError):
         ids = values = np.array([-1.0])
-    if not len(ids) or ids.min() < 0 or not np.isfinite(values).all() or values.min() < 0:
-        msg = f"retrieve: idf must have ids and finite weights of at least 0; got others in {path}. Repair the table."
+    if not len(ids) or ids.min() < 0 or not _are_weights(values):
+        msg = (
+            f"retrieve: idf must have ids and weights that are 0 or from 1e-30 to 1e30; got others in {path}. "
+            "Repair the table."
+        )
         raise InputError(msg)
     # A token that the table lacks is as rare as the rarest, as in bert_score.
     weight = np.full(max(n_ids, int(ids.max()) + 1), values.max())
     weight[ids] = values
     return weight
-
-
-def screen(states: np.ndarray, ptr: np.ndarray, at_once: int = BLOCK, seed: int = 0) -> dict[str, np.ndarray]:
-    """Make the cells and codes of token states, float16 or float32[T, d], so many tokens at once."""
-    n_tokens = len(states)
-    rng = np.random.default_rng(seed)
-    sample = _unit(states[np.sort(rng.permutation(n_tokens)[:SAMPLE])])
-    basis = np.ascontiguousarray(np.linalg.eigh((sample.T @ sample).astype(np.float64))[1][:, ::-1][:, :CODE])
-    narrow = basis.astype(np.float32)
-    centers = _centers(sample, narrow, _n_cells(n_tokens), at_once, rng)
-    narrow_centers = centers @ narrow
-    code_width = -(-basis.shape[1] // 4) * 4
-    cell = np.empty(n_tokens, np.uint16)
-    radius = np.empty(n_tokens, np.uint8)
-    codes = np.full((n_tokens, code_width), 128, np.uint8)
-    terms = np.empty((n_tokens, 5), np.float32)
-    norm_error = 0.0
-    for first in range(0, n_tokens, at_once):
-        block = slice(first, first + at_once)
-        raw = states[block].astype(np.float32)
-        lengths = np.linalg.norm(raw, axis=1)
-        norm_error = max(norm_error, float(np.abs(lengths - 1).max()))
-        c = raw / lengths[:, None]
-        nearest = np.argmax((c @ narrow) @ narrow_centers.T, axis=1)
-        m = centers[nearest]
-        along = np.clip(np.einsum("td,td->t", c, m), 0, 1)
-        rest = c - along[:, None] * m
-        inside = rest @ narrow
-        scale = np.maximum(np.abs(inside).max(axis=1) / 127, 1e-12)
-        code = np.clip(np.rint(inside / scale[:, None]), -127, 127)
-        coded = scale[:, None] * code
-        tail = rest - coded @ narrow.T
-        tail_inside = tail @ narrow
-        cell[block] = nearest
-        radius[block] = np.minimum(np.ceil(np.arccos(np.clip(np.einsum("td,td->t", c, m) - 1e-6, -1, 1)) / STEP), STEPS)
-        codes[block, : basis.shape[1]] = code + 128
-        terms[block, 0] = along / UNIT
-        terms[block, 1] = scale
-        terms[block, 2] = _up(np.linalg.norm(tail - tail_inside @ narrow.T, axis=1))
-        terms[block, 3] = _up(np.linalg.norm(tail_inside, axis=1))
-        terms[block, 4] = _up(np.linalg.norm(coded, axis=1))
-        release()  # the states are read once, in order
-    direction = sample.mean(axis=0)
-    direction /= max(float(np.linalg.norm(direction)), 1e-12)
-    along, off = _means(states, ptr, direction)
-    return {
-        "centers": centers, "basis": narrow, "cell": cell, "radius": radius, "codes": codes, "terms": terms,
-        "direction": direction, "mean_along": along, "mean_off": off,
-        "norm_error": np.array([norm_error * (1 + 1e-3) + 1e-6]),
-    }  # fmt: skip
-
-
-def _up(x):
-    return x * (1 + MARGIN) + MARGIN
-
-
-def _unit(states):
-    wide = states.astype(np.float32)
-    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
-
-
-def _centers(sample, narrow, n_cells, at_once, rng):
-    """K-means over directions, in the first dimensions of the basis."""
-    low = sample @ narrow
-    centers = low[rng.permutation(len(low))[:n_cells]]
-    for _ in range(ROUNDS):
-        nearest = np.concatenate(
-            [np.argmax(x @ centers.T, axis=1) for x in np.array_split(low, max(len(low) // at_once, 1))]
-        )
-        order = np.argsort(nearest, kind="stable")
-        used, start = np.unique(nearest[order], return_index=True)
-        sums = np.add.reduceat(low[order], start)
-        centers = centers.copy()
-        centers[used] = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
-    full = np.add.reduceat(sample[order], start)
-    full /= np.maximum(np.linalg.norm(full, axis=1, keepdims=True), 1e-12)
-    return full
-
-
-def _means(states, ptr, direction):
-    along = np.empty(len(ptr) - 1, np.float32)
-    off = np.empty(len(ptr) - 1, np.float32)
-    u = 0
-    while u < len(ptr) - 1:
-        end = max(int(np.searchsorted(ptr, ptr[u] + BLOCK, side="right")) - 1, u + 1)
-        c = _unit(states[ptr[u] : ptr[end]])
-        mean = np.add.reduceat(c, ptr[u:end] - ptr[u]) / np.diff(ptr[u : end + 1])[:, None]
-        part = mean @ direction
-        along[u:end] = part
-        off[u:end] = _up(np.linalg.norm(mean - part[:, None] * direction, axis=1))
-        u = end
-    return along, off

@@ -1,8 +1,9 @@
 """What a representation is: the distinct documents of a corpus, as kernels and plain scorers take them."""
 
-from collections.abc import Callable
+import mmap
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -78,7 +79,16 @@ class Representation(Protocol):
 
 
 class StoredRepresentation(Representation, Protocol):
-    """A representation with files of its own."""
+    """A representation with files of its own.
+
+    Attributes
+    ----------
+    data_files, derived_files : tuple of str
+        What it writes: what the fingerprint of an index covers, and what follows from that, such as bounds.
+    """
+
+    data_files: ClassVar[tuple[str, ...]]
+    derived_files: ClassVar[tuple[str, ...]]
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Any, row_text: np.ndarray) -> Self:
@@ -88,8 +98,8 @@ class StoredRepresentation(Representation, Protocol):
         """Write it into a folder of its own."""
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Open what :meth:`save` wrote; arrays stay in mapped files."""
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> Self:
+        """Open what :meth:`save` wrote, by the names of the files; arrays stay in them."""
 
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records besides the numbers of documents and rows."""

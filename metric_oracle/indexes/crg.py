@@ -7,9 +7,9 @@ import numpy as np
 
 from metric_oracle.corpora.vectors import LABELS, is_abnormality
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.chexbert import LabelIndex
 from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.kernels.crg.cpu import PositiveBatch, PositiveCorpus
 from metric_oracle.metrics import Metric
 

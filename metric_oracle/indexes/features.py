@@ -1,37 +1,31 @@
 """Sets of features, laid out for the overlap kernels: distinct units, postings, forward lists, rows of each unit."""
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.store import check_offsets
+from metric_oracle.kernels._build import invert_lists, skip_table
 from metric_oracle.kernels._overlap import Features, Queries
 
 SHORTEST_SKIPPED = 4  # postings a cell from which a list gets a row in the skip table
-
-
-@jit
-def _invert(fwd_ptr, fwd_id, n_features):
-    """Turn forward lists into posting lists by counting sort; units ascend within a list."""
-    post_ptr = np.zeros(n_features + 1, np.int64)
-    for p in range(len(fwd_id)):
-        post_ptr[fwd_id[p] + 1] += 1
-    for v in range(n_features):
-        post_ptr[v + 1] += post_ptr[v]
-    cursor = post_ptr[:-1].copy()
-    post_unit = np.empty(len(fwd_id), np.int32)
-    for u in range(len(fwd_ptr) - 1):
-        for p in range(fwd_ptr[u], fwd_ptr[u + 1]):
-            v = fwd_id[p]
-            post_unit[cursor[v]] = u
-            cursor[v] += 1
-    return post_ptr, post_unit
+MOST_FEATURES = 2**31 - 1  # ids of features are 32 bits wide
 
 
 class Units:
-    """What every representation has: distinct units, and the corpus rows that each stands for."""
+    """What every representation has: distinct units, and the corpus rows that each stands for.
 
+    Attributes
+    ----------
+    data_files, derived_files : tuple of str
+        Names of the files that `save` writes: what scores depend on and no text of the corpus tells, which makes the
+        index's fingerprint; and what follows from texts or data, which another machine may make otherwise.
+    """
+
+    data_files: ClassVar[tuple[str, ...]] = ()
+    derived_files: ClassVar[tuple[str, ...]] = ()
     row_ptr: np.ndarray
     row_id: np.ndarray
 
@@ -137,34 +131,33 @@ def pack(unit: np.ndarray, feature: np.ndarray, n_units: int, family_ptr: np.nda
     return fwd_ptr, feature.astype(np.int32), sizes.astype(np.int32)
 
 
-def reorder(fwd_ptr: np.ndarray, fwd_id: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the forward lists of the units `order`, in that order."""
-    lengths = np.diff(fwd_ptr)[order]
-    new_ptr = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(lengths, out=new_ptr[1:])
-    source = np.repeat(fwd_ptr[:-1][order] - new_ptr[:-1], lengths) + np.arange(new_ptr[-1])
-    return new_ptr, fwd_id[source]
+def check_features(n: int) -> None:
+    """Raise where features are more than their ids can tell apart."""
+    if n > MOST_FEATURES:
+        msg = (
+            f"build_index: reports must have at most {MOST_FEATURES:,} distinct features (n-grams, entities, "
+            f"relations); got {n:,} or more. Build several indexes of fewer reports."
+        )
+        raise InputError(msg)
 
 
-@jit
-def _skip_table(post_ptr, post_unit, cell_of_unit, n_cells, shortest):
-    """Find where each cell begins within the lists of at least `shortest` postings."""
-    slot = np.full(len(post_ptr) - 1, -1, np.int32)
-    n_slots = 0
-    for v in range(len(slot)):
-        if post_ptr[v + 1] - post_ptr[v] >= shortest:
-            slot[v] = n_slots
-            n_slots += 1
-    skip = np.zeros((n_slots, n_cells + 1), np.int32)
-    for v in range(len(slot)):
-        if slot[v] >= 0:
-            cell = 0
-            for p in range(post_ptr[v], post_ptr[v + 1]):
-                while cell <= cell_of_unit[post_unit[p]]:
-                    skip[slot[v], cell] = p - post_ptr[v]
-                    cell += 1
-            skip[slot[v], cell:] = post_ptr[v + 1] - post_ptr[v]
-    return slot, skip
+def most_features(before: int) -> int:
+    """Return how many features after `before` others are one too many."""
+    return MOST_FEATURES + 1 - before
+
+
+def load_features(columns: dict[str, np.ndarray]) -> Features:
+    """Take the features out of the columns of a file, once no offset leads out of its array."""
+    features = Features(**{name: columns.pop(name) for name in Features._fields})
+    check_offsets(features.post_ptr, features.post_unit)
+    check_offsets(features.fwd_ptr, features.fwd_id)
+    check_offsets(features.row_ptr, features.row_id)
+    n_units, n_features = len(features.fwd_ptr) - 1, len(features.post_ptr) - 1
+    counts = features.sizes.shape[1], len(features.row_ptr) - 1, len(features.skip_slot), len(features.post_unit)
+    if counts != (n_units, n_units, n_features, len(features.fwd_id)):
+        msg = "arrays of unlike lengths"
+        raise ValueError(msg)
+    return features
 
 
 def invert(
@@ -176,10 +169,10 @@ def invert(
     n_features: int,
 ) -> Features:
     """Add posting lists, skips and rows to forward lists whose units are sorted by `sort_key`."""
-    post_ptr, post_unit = _invert(fwd_ptr, fwd_id, n_features)
+    post_ptr, post_unit = invert_lists(fwd_ptr, fwd_id, n_features)
     cell_of_unit = np.cumsum(_starts(sort_key)) - 1
     n_cells = int(cell_of_unit[-1]) + 1 if len(cell_of_unit) else 0
-    skip_slot, skip = _skip_table(post_ptr, post_unit, cell_of_unit, n_cells, SHORTEST_SKIPPED * max(n_cells, 1))
+    skip_slot, skip = skip_table(post_ptr, post_unit, cell_of_unit, n_cells, SHORTEST_SKIPPED * max(n_cells, 1))
     row_ptr, row_id = group_rows(unit_of_row, len(fwd_ptr) - 1)
     sizes = np.ascontiguousarray(sizes)
     return Features(post_ptr, post_unit, fwd_ptr, fwd_id, sizes, skip_slot, skip, row_ptr, row_id)

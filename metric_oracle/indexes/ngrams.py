@@ -4,18 +4,41 @@ A feature is an (n-gram, occurrence) pair: the second "no" of a report is anothe
 matches of two texts are then the size of a set intersection.
 """
 
+import mmap
 import re
-from collections.abc import Callable, Sequence
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import count
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from metric_oracle.indexes.features import Encoded, FeatureUnits, cells_of, invert, lookup, pack_queries
+from metric_oracle.indexes.features import (
+    Encoded,
+    FeatureUnits,
+    cells_of,
+    check_features,
+    invert,
+    load_features,
+    lookup,
+    most_features,
+    pack_queries,
+)
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.kernels._jit import jit
+from metric_oracle.indexes.store import Strings, check_offsets, read_arrays, release, write_arrays
+from metric_oracle.kernels._build import (
+    distinct_lists,
+    number_grams,
+    occurrences,
+    place_features,
+    rank_features,
+    renumber,
+    reorder,
+)
 from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
 from metric_oracle.metrics import Metric
 
@@ -46,8 +69,8 @@ class NgramIndex(FeatureUnits):
         Folder of the index: "ngrams" (BLEU tokens, orders 1 to 4) or "words" (ROUGE tokens, order 1).
     features : Features
         Family n - 1 holds the n-grams of order n.
-    words : list of str
-        Vocabulary in code-point order; position = word id.
+    vocabulary : Strings
+        Words in code-point order; position = word id.
     gram_key : int64[...]
         Ascending keys (id of the first n - 1 words * vocabulary size + last word id) of order 2 and up.
     gram_ptr : int64[max_order + 1]
@@ -64,7 +87,7 @@ class NgramIndex(FeatureUnits):
 
     kind: str
     features: Features
-    words: list[str]
+    vocabulary: Strings
     gram_key: np.ndarray
     gram_ptr: np.ndarray
     repeat_key: np.ndarray
@@ -72,6 +95,12 @@ class NgramIndex(FeatureUnits):
     family_ptr: np.ndarray
     sequence: np.ndarray
     sequence_ptr: np.ndarray
+    derived_files: ClassVar[tuple[str, ...]] = ("features.arrow",)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The vocabulary as a list, made when it is first needed: a large one would hold up opening."""
+        return list(self.vocabulary)
 
     @cached_property
     def word_id(self) -> dict[str, int]:
@@ -86,7 +115,7 @@ class NgramIndex(FeatureUnits):
 
     def corpus(self, metric: Metric, encoded: Encoded) -> SequenceCorpus:
         """Return what the kernels take."""
-        return SequenceCorpus(self.features, self.cells, self.sequence, self.sequence_ptr, len(self.words))
+        return SequenceCorpus(self.features, self.cells, self.sequence, self.sequence_ptr, len(self.vocabulary))
 
     def item(self, unit: int) -> tuple[str, ...]:
         """Return the tokens of a unit."""
@@ -108,12 +137,15 @@ class NgramIndex(FeatureUnits):
         write_arrays(folder / "features.arrow", {**self.features._asdict(), **arrays})
 
     @classmethod
-    def load(cls, folder: Path) -> "NgramIndex":
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "NgramIndex":
         """Open a saved representation."""
-        columns = read_arrays(folder / "features.arrow")
-        words = columns.pop("words").to_pylist()
-        features = Features(**{name: columns.pop(name) for name in Features._fields})
-        return cls(kind=folder.name, features=features, words=words, **columns)
+        columns = read_arrays(files["features.arrow"])
+        opened = cls(kind=kind, features=load_features(columns), **columns)
+        check_offsets(opened.sequence_ptr, opened.sequence)
+        check_offsets(opened.gram_ptr, opened.gram_key)
+        check_offsets(opened.repeat_ptr, opened.repeat_key)
+        check_offsets(opened.family_ptr, range(len(opened.features.post_ptr) - 1))
+        return opened
 
 
 @dataclass(frozen=True)
@@ -154,29 +186,6 @@ def _positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
     return ptr[:-1][text] + np.arange(len(text)) - first[text], text
 
 
-@jit
-def _occurrence(text, gram, n_grams):
-    """Return how often the same n-gram stood earlier in the same text; 0 for unknown n-grams (-1).
-
-    Parameters
-    ----------
-    text : int64[P]
-        Ascending.
-    gram : int64[P]
-        -1 to n_grams - 1.
-    """
-    out = np.zeros(len(gram), np.int64)
-    seen_in = np.full(n_grams, -1, np.int64)
-    times = np.zeros(n_grams, np.int64)
-    for p in range(len(gram)):
-        g = gram[p]
-        if g >= 0:
-            times[g] = times[g] + 1 if seen_in[g] == text[p] else 0
-            seen_in[g] = text[p]
-            out[p] = times[g]
-    return out
-
-
 def distinct_sequences(
     texts: Sequence[str], tokenize: Callable[[str], list[str]]
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
@@ -195,6 +204,32 @@ def _flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> t
     return flat, ptr
 
 
+def number_tokens(
+    texts: Sequence[str], tokenize: Callable[[str], list[str]]
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Tokenize texts one by one: the words in code-point order, their ids int32[T], offsets int64[n + 1]."""
+    number: dict[str, int] = defaultdict(count().__next__)
+    ids, lengths = array("i"), array("q", [0])
+    for text in texts:
+        ids.extend(map(number.__getitem__, tokenize(text)))
+        lengths.append(len(ids))
+    release()  # the texts are read once, in order
+    words = sorted(number)
+    rank = np.empty(len(words), np.int32)
+    rank[np.fromiter(map(number.__getitem__, words), np.int64, len(words))] = np.arange(len(words))
+    flat = np.frombuffer(ids, np.int32)
+    renumber(flat, rank)
+    return words, flat, np.frombuffer(lengths, np.int64)
+
+
+def _ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ascending keys, and the place of each of the given ones: int32[n]."""
+    order = np.argsort(keys)
+    rank = np.empty(len(keys), np.int32)
+    rank[order] = np.arange(len(keys), dtype=np.int32)
+    return keys[order], rank
+
+
 def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> NgramIndex:
     """Index the n-grams of a corpus.
 
@@ -207,53 +242,45 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> Ngram
         Which text each corpus row has.
     """
     max_order = MAX_ORDER[kind]
-    sequences, unit_of_text = distinct_sequences(texts, TOKENIZERS[kind])
-    by_length = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
-    sequences = [sequences[i] for i in by_length]
-    rank = np.empty(len(by_length), np.int64)
-    rank[by_length] = np.arange(len(by_length))
-    words = sorted({word for s in sequences for word in s})
-    flat, ptr = _flatten(sequences, {word: i for i, word in enumerate(words)})
+    words, flat, ptr = number_tokens(texts, TOKENIZERS[kind])
+    unit_of_text, first = distinct_lists(ptr, flat)
+    order = np.argsort(np.diff(ptr)[first], kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    ptr, flat = reorder(ptr, flat, first[order])
+    unit_of_row = rank[unit_of_text][row_text]
 
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
-    fwd_id = np.empty(fwd_ptr[-1], np.int32)
-    gram_keys, repeat_keys = [], []
-    family_ptr = [0]
-    gram = flat
-    for order in range(1, max_order + 1):
-        position, unit = _positions(ptr, order)
-        if order == 1:
-            n_grams = len(words)
-            gram_keys.append(np.empty(0, np.int64))
+    fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # what is not placed yet is no repeat
+    gram_keys, repeat_keys, family_ptr = [], [], [0]
+    gram = flat.copy()
+    for n in range(1, max_order + 1):
+        if n == 1:
+            keys, place = np.empty(0, np.int64), np.arange(len(words), dtype=np.int32)
         else:
-            key = gram[position] * len(words) + flat[position + order - 1]
-            keys, ids = np.unique(key, return_inverse=True)
-            gram_keys.append(keys)
-            n_grams = len(keys)
-            gram = np.full(len(flat), -1, np.int64)
-            gram[position] = ids
-        occurrence = _occurrence(unit, gram[position], n_grams)
-        feature = gram[position].copy()
-        again = occurrence > 0
-        keys, ids = np.unique(feature[again] << 32 | occurrence[again], return_inverse=True)
-        feature[again] = n_grams + ids
+            keys, place = _ranked(number_grams(ptr, flat, gram, n, len(words), most_features(0)))
+        gram_keys.append(keys)
+        repeats = family_ptr[-1] + len(place)
+        check_features(repeats)
+        most = most_features(repeats)
+        keys, place = _ranked(place_features(ptr, gram, place, n, fwd_ptr, fwd_id, family_ptr[-1], most))
         repeat_keys.append(keys)
-        # Orders lie behind one another in a forward list, n-grams in text order.
-        place = fwd_ptr[unit] + sizes[: order - 1, unit].sum(axis=0) + position - ptr[unit]
-        fwd_id[place] = feature + family_ptr[-1]
-        family_ptr.append(family_ptr[-1] + n_grams + len(keys))
+        family_ptr.append(repeats + len(keys))
+        check_features(family_ptr[-1])
+        rank_features(fwd_id, repeats, place)
+    del gram, keys, place
     family = np.array(family_ptr, np.int64)
     return NgramIndex(
         kind,
-        invert(fwd_ptr, fwd_id, sizes, sizes[0], rank[unit_of_text][row_text], int(family[-1])),
-        words,
+        invert(fwd_ptr, fwd_id, sizes, sizes[0], unit_of_row, int(family[-1])),
+        Strings(words),
         np.concatenate(gram_keys),
         np.cumsum([0] + [len(k) for k in gram_keys]).astype(np.int64),
         np.concatenate(repeat_keys),
         np.cumsum([0] + [len(k) for k in repeat_keys]).astype(np.int64),
         family,
-        flat.astype(np.int32),
+        flat,
         ptr,
     )
 
@@ -270,7 +297,7 @@ def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
     """
     flat, ptr = _flatten(sequences, index.word_id)
     max_order = len(index.family_ptr) - 1
-    n_words = len(index.words)
+    n_words = len(index.vocabulary)
     queries, features = [], []
     sizes = np.maximum(np.diff(ptr)[:, None] - np.arange(max_order)[None, :], 0)
     gram = flat
@@ -286,7 +313,7 @@ def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
             gram[position] = lookup(keys, key)
             n_grams = len(keys)
         feature = gram[position].copy()
-        occurrence = _occurrence(query, feature, n_grams)
+        occurrence = occurrences(query, feature, n_grams)
         again = (occurrence > 0) & (feature >= 0)
         keys = index.repeat_key[index.repeat_ptr[order - 1] : index.repeat_ptr[order]]
         found = lookup(keys, feature[again] << 32 | occurrence[again])

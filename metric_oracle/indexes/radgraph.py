@@ -1,6 +1,6 @@
 """RadGraph graphs -> sets of entities and relations, for RadGraph F1 and its relatives.
 
-Four families of features, each a set of a graph (stack.md and formats.md of the project's notes hold the sources):
+Four families of features, each a set of a graph:
 
 0. entities, (tokens, label): the entity set of Yu et al. 2023 and RG_E
 1. relations, ((tokens, label), (tokens, label), type): the relation set of Yu et al. 2023
@@ -9,20 +9,32 @@ Four families of features, each a set of a graph (stack.md and formats.md of the
    token strings lower-cased: RG_ER-bar
 """
 
+import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Encoded, FeatureUnits, cells_of, invert, lookup, pack, pack_queries, reorder
+from metric_oracle.indexes.features import (
+    Encoded,
+    FeatureUnits,
+    cells_of,
+    check_features,
+    invert,
+    load_features,
+    lookup,
+    pack,
+    pack_queries,
+)
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.indexes.store import Strings, check_offsets, read_arrays, write_arrays
+from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
 from metric_oracle.metrics import Metric
 
@@ -45,7 +57,7 @@ class GraphIndex(FeatureUnits):
     Attributes
     ----------
     features : Features
-    tokens, labels, relation_types : list of str
+    tokens, labels, relation_types : sequences of str
         Distinct strings in code-point order; `tokens` holds the lower-cased forms too.
     keys : int64[V]
         Ascending within each family; the position is the feature id.
@@ -57,18 +69,24 @@ class GraphIndex(FeatureUnits):
     """
 
     features: Features
-    tokens: list[str]
-    labels: list[str]
-    relation_types: list[str]
+    tokens: Sequence[str]
+    labels: Sequence[str]
+    relation_types: Sequence[str]
     keys: np.ndarray
     family_ptr: np.ndarray
     schema: str
     n_dangling: int = 0
+    data_files: ClassVar[tuple[str, ...]] = ("graphs.arrow",)
+    derived_files: ClassVar[tuple[str, ...]] = ("postings.arrow",)
 
     @cached_property
     def numbers(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
         """Tokens, labels and relation types as dictionaries, made at the first query."""
         return _numbered(self.tokens), _numbered(self.labels), _numbered(self.relation_types)
+
+    @cached_property
+    def _strings(self) -> tuple[list[str], list[str], list[str]]:
+        return list(self.tokens), list(self.labels), list(self.relation_types)
 
     @cached_property
     def _cells(self) -> dict[tuple[int, int], np.ndarray]:
@@ -96,21 +114,23 @@ class GraphIndex(FeatureUnits):
         return Graph(*(frozenset(self._spell(f, int(k)) for k in keys[family == f]) for f in range(len(FAMILIES))))
 
     def _entity(self, key: int) -> tuple[str, str]:
-        return self.tokens[key >> 5], self.labels[key & 31]
+        tokens, labels, _ = self._strings
+        return tokens[key >> 5], labels[key & 31]
 
     def _spell(self, family: int, key: int) -> tuple:
         """Undo the packing of :func:`_pairs`."""
+        tokens, _, types = self._strings
         if family == 0:
             return self._entity(key)
         if family == 1:
             source, target = self._entity(key >> 33), self._entity(key >> 4 & (1 << 29) - 1)
-            return source, target, self.relation_types[key & 15]
+            return source, target, types[key & 15]
         if family == 2:
             return (*self._entity(key >> 1), bool(key & 1))
         if not key & 1:
             return self._entity(key >> 1)
         key >>= 1
-        return (*self._entity(key >> 28), self.relation_types[key >> 24 & 15], self.tokens[key & (1 << 24) - 1])
+        return (*self._entity(key >> 28), types[key >> 24 & 15], tokens[key & (1 << 24) - 1])
 
     def encode(self, inputs: Inputs) -> "GraphQueries":
         """Look up the features of the queries' graphs; every query has one."""
@@ -145,19 +165,19 @@ class GraphIndex(FeatureUnits):
 
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
-        arrays = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("features", "schema", "n_dangling")
-        }
-        write_arrays(folder / "features.arrow", {**self.features._asdict(), **arrays, "schema": [self.schema]})
+        features = self.features._asdict()
+        postings = {name: features.pop(name) for name in ("post_ptr", "post_unit", "skip_slot", "skip")}
+        own = {name: getattr(self, name) for name in ("tokens", "labels", "relation_types", "keys", "family_ptr")}
+        write_arrays(folder / "graphs.arrow", {**features, **own, "schema": [self.schema]})
+        write_arrays(folder / "postings.arrow", postings)
 
     @classmethod
-    def load(cls, folder: Path) -> "GraphIndex":
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "GraphIndex":
         """Open a saved representation."""
-        columns = read_arrays(folder / "features.arrow")
-        strings = {name: columns.pop(name).to_pylist() for name in ("tokens", "labels", "relation_types", "schema")}
-        schema = strings.pop("schema")[0]
-        features = Features(**{name: columns.pop(name) for name in Features._fields})
-        return cls(features=features, schema=schema, **strings, **columns)
+        columns = read_arrays(files["graphs.arrow"]) | read_arrays(files["postings.arrow"])
+        opened = cls(features=load_features(columns), schema=columns.pop("schema")[0], **columns)
+        check_offsets(opened.family_ptr, opened.keys)
+        return opened
 
 
 @dataclass(frozen=True)
@@ -319,19 +339,10 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
         units.append(graph)
         features.append(feature + family_ptr[f])
         family_ptr[f + 1] = family_ptr[f] + len(distinct)
+    check_features(int(family_ptr[-1]))
     fwd_ptr, fwd_id, sizes = pack(np.concatenate(units), np.concatenate(features), len(used), family_ptr)
 
-    # Equal graphs become one unit.
-    seen: dict[bytes, int] = {}
-    buffer = fwd_id.tobytes()
-    bounds = (fwd_ptr * fwd_id.itemsize).tolist()
-    unit = np.fromiter(
-        (seen.setdefault(buffer[b:e], len(seen)) for b, e in pairwise(bounds)),
-        np.int64,
-        len(used),
-    )
-    example = np.zeros(len(seen), np.int64)
-    example[unit[::-1]] = np.arange(len(used))[::-1]
+    unit, example = distinct_lists(fwd_ptr, fwd_id)
     sizes = sizes[:, example]
     order = np.lexsort(_sort_key(sizes)[::-1])
     sizes = sizes[:, order]
@@ -341,7 +352,7 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     unit_of_row = np.where(row_graph >= 0, rank[unit[row_graph]] if len(unit) else -1, -1)
     return GraphIndex(
         invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), unit_of_row, int(family_ptr[-1])),
-        tokens,
+        Strings(tokens),
         labels,
         types,
         np.concatenate(keys),

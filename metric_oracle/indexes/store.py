@@ -1,72 +1,155 @@
 """Arrays and strings <-> Arrow IPC files, memory-mapped on the way back.
 
 Arrays of different lengths share a file as one row of large lists, so that a representation is one file and its arrays
-reach the kernels without a copy.
+reach the kernels without a copy. Numbers begin at multiples of `ALIGNMENT` bytes: Arrow's writer promises 8, so that a
+filler goes before each array.
 """
 
+import hashlib
 import mmap
+import os
 import resource
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+ALIGNMENT = 64  # a line of the cache, and a register of AVX-512
+_FILLER = "filler"
+BATCH = 1 << 16  # strings made at once
+PIECE = 1 << 26  # bytes hashed at once, then given back
+_TEXT, _NUMBER = pa.large_string(), pa.int64()
+# Columns of the corpus rows, and of its distinct texts.
+REPORTS = pa.schema({"row": _NUMBER, "study_id": _TEXT, "text": _TEXT, "distinct_id": _NUMBER})
+DISTINCT = pa.schema({"text": _TEXT, "first_row": _NUMBER, "multiplicity": _NUMBER})
 _MAPS: WeakSet[mmap.mmap] = WeakSet()
+_LOCK = threading.Lock()  # a set that grows must not be copied
 
 
-def map_file(path: Path) -> mmap.mmap:
-    """Map a file, read-only, so that :func:`release` knows it."""
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    _MAPS.add(mapped)
+def map_file(file: Path | int) -> mmap.mmap:
+    """Map a file or what an open descriptor reads, read-only, so that :func:`release` knows it."""
+    if isinstance(file, Path):
+        with file.open("rb") as opened:
+            return map_file(opened.fileno())
+    mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+    with _LOCK:
+        _MAPS.add(mapped)
     return mapped
 
 
 def release() -> None:
     """Give the pages of all mapped files back to the system, which brings them again when they are read."""
-    for mapped in list(_MAPS):
+    with _LOCK:
+        maps = list(_MAPS)
+    for mapped in maps:
         mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def resident() -> int:
-    """Return the bytes that the process holds, mapped pages included; where the system does not tell, the most ever."""
-    status = Path("/proc/self/statm")
-    if status.exists():
-        return int(status.read_text().split()[1]) * mmap.PAGESIZE
+    """Return the bytes that the process holds now, mapped pages included; the most ever where no one tells."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+    with suppress(OSError, subprocess.CalledProcessError, ValueError):  # macOS: 5 ms
+        return int(subprocess.check_output(["ps", "-o", "rss=", "-p", str(os.getpid())])) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+class Strings(Sequence[str]):
+    """Strings in Arrow's memory, a third of what a list takes: each becomes a Python string when it is asked for.
+
+    Attributes
+    ----------
+    arrow : pa.ChunkedArray of large_string
+    """
+
+    def __init__(self, values: "Sequence[str] | pa.Array | pa.ChunkedArray") -> None:
+        if isinstance(values, Strings):
+            self.arrow: pa.ChunkedArray = values.arrow
+        elif isinstance(values, pa.Array | pa.ChunkedArray):
+            self.arrow = pa.chunked_array(values if isinstance(values, pa.ChunkedArray) else [values])
+            self.arrow = self.arrow.cast(pa.large_string())
+        else:
+            some = (pa.array(values[i : i + BATCH], pa.large_string()) for i in range(0, len(values), BATCH))
+            self.arrow = pa.chunked_array(some, pa.large_string())
+
+    def __len__(self) -> int:
+        return len(self.arrow)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return self.arrow[place].to_pylist()
+        return self.arrow[int(place)].as_py()
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), BATCH):
+            yield from self.arrow.slice(first, BATCH).to_pylist()
+
+
 def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
-    """Write arrays (any shape, fixed-width dtypes) and lists of strings into one Arrow IPC file."""
+    """Write arrays (any shape, fixed-width dtypes) and strings into one Arrow IPC file."""
     arrays, fields = [], []
     for name, values in columns.items():
         if isinstance(values, np.ndarray):
             flat = pa.array(np.ascontiguousarray(values).reshape(-1))
             shape = ",".join(map(str, values.shape))
         else:
-            flat = pa.array(values, pa.large_string())
+            flat = Strings(values).arrow.combine_chunks()
             shape = "strings"
         column = pa.LargeListArray.from_arrays(pa.array([0, len(flat)], pa.int64()), flat)
         arrays.append(column)
         fields.append(pa.field(name, column.type, metadata={"shape": shape}))
+    arrays, fields = _aligned(arrays, fields)
     schema = pa.schema(fields)
     with path.open("wb") as file, ipc.new_file(file, schema) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
-def read_arrays(path: Path) -> dict[str, Any]:
-    """Return the columns of :func:`write_arrays`: read-only views of the mapped file, strings as an Arrow array."""
-    batch = ipc.open_file(pa.py_buffer(map_file(path))).get_batch(0)
+def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Array], list[pa.Field]]:
+    """Add columns of zeros that let numbers begin at multiples of `ALIGNMENT` in the file; strings go to its end."""
+    numbers = [i for i, field in enumerate(fields) if field.metadata[b"shape"] != b"strings"]
+    strings = [i for i in range(len(fields)) if i not in numbers]
+    filler = pa.field(_FILLER, pa.large_list(pa.uint8()))
+    all_fields = [field for i in numbers for field in (filler, fields[i])] + [fields[i] for i in strings]
+    schema, sink = pa.schema(all_fields), pa.BufferOutputStream()
+    with ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.record_batch([pa.array([[]], field.type) for field in schema], schema=schema))
+    written = sink.getvalue()
+    # Where the first column's numbers begin does not depend on what is written. Offsets of a row are two of 8 bytes.
+    end = ipc.open_file(written).get_batch(0).column(0).buffers()[1].address - written.address if numbers else 0
+    all_arrays = []
+    for i in numbers:
+        zeros = pa.array(np.zeros(-(end + 32) % ALIGNMENT, np.uint8))
+        all_arrays += [pa.LargeListArray.from_arrays(pa.array([0, len(zeros)], pa.int64()), zeros), arrays[i]]
+        end += 32 + len(zeros) + -(-arrays[i].values.nbytes // 8) * 8
+    return all_arrays + [arrays[i] for i in strings], all_fields
+
+
+def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
+    """Return the columns of :func:`write_arrays`: read-only views of the mapped file, strings as :class:`Strings`."""
+    batch = ipc.open_file(pa.py_buffer(mapped)).get_batch(0)
+    batch.validate()
     columns: dict[str, Any] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
+        if field.name == _FILLER:
+            continue
         shape = field.metadata[b"shape"].decode()
         if shape == "strings":
-            columns[field.name] = column.values
+            check_offsets(*_string_parts(column.values))
+            columns[field.name] = Strings(column.values)
         else:
             columns[field.name] = column.values.to_numpy().reshape([int(n) for n in shape.split(",")])
     return columns
@@ -78,6 +161,77 @@ def write_table(path: Path, table: pa.Table) -> None:
         writer.write_table(table)
 
 
-def read_table(path: Path) -> pa.Table:
+def read_table(mapped: mmap.mmap, schema: pa.Schema) -> pa.Table:
     """Return a table that is a view of the mapped file."""
-    return ipc.open_file(pa.memory_map(str(path))).read_all()
+    table = ipc.open_file(pa.py_buffer(mapped)).read_all()
+    table.validate()
+    if table.schema != schema:
+        msg = "a table of other columns"
+        raise ValueError(msg)
+    for column in table.columns:
+        if column.type == pa.large_string():
+            for chunk in column.chunks:
+                check_offsets(*_string_parts(chunk))
+    return table
+
+
+def check_offsets(offsets: np.ndarray, values: Any) -> None:
+    """Raise ValueError unless offsets ascend from 0 to the length of the values, so that no slice leaves them."""
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(values) or np.any(offsets[1:] < offsets[:-1]):
+        msg = "offsets that lead out of their array"
+        raise ValueError(msg)
+
+
+def _string_parts(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets and the bytes of large strings, from 0 on."""
+    if not len(strings):
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    _, offsets, content = strings.buffers()
+    ptr = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
+    flat = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(0, np.uint8)
+    return ptr - ptr[0] if ptr[0] else ptr, flat[ptr[0] : ptr[-1]]
+
+
+def hash_strings(strings: pa.ChunkedArray) -> bytes:
+    """Return a SHA-256 of strings that does not depend on how they are cut into chunks."""
+    lengths, contents = hashlib.sha256(), hashlib.sha256()
+    for chunk in strings.chunks:
+        ptr, flat = _string_parts(chunk)
+        lengths.update(np.diff(ptr).data)
+        _update(contents, flat)
+    return lengths.digest() + contents.digest()
+
+
+def hash_content(path: Path) -> str:
+    """Return a SHA-256 of what an Arrow file of this module holds: names, shapes and values, not how Arrow packs them.
+
+    Any other file gives that of its bytes.
+    """
+    mapped = map_file(path)
+    hasher = hashlib.sha256()
+    if path.suffix != ".arrow":
+        _update(hasher, np.frombuffer(mapped, np.uint8))
+        return hasher.hexdigest()
+    if any(field.metadata for field in ipc.open_file(pa.py_buffer(mapped)).schema):
+        columns = read_arrays(mapped)
+    else:
+        table = ipc.open_file(pa.py_buffer(mapped)).read_all()
+        columns = {
+            field.name: Strings(column) if field.type == pa.large_string() else column.to_numpy()
+            for field, column in zip(table.schema, table.columns, strict=True)
+        }
+    for name in sorted(columns):
+        values = columns[name]
+        if isinstance(values, Strings):
+            hasher.update(repr((name, "strings", len(values))).encode() + hash_strings(values.arrow))
+        else:
+            hasher.update(repr((name, values.dtype.str, values.shape)).encode())
+            _update(hasher, values.reshape(-1).view(np.uint8))
+    return hasher.hexdigest()
+
+
+def _update(hasher: Any, content: np.ndarray) -> None:
+    """Hash mapped bytes piece by piece, so that no more than a piece stays in memory."""
+    for first in range(0, len(content), PIECE):
+        hasher.update(content[first : first + PIECE].data)
+        release()

@@ -25,7 +25,7 @@ BLOCKS_PER_PROCESSOR = 32  # of a launch: the last ones to run leave little of t
 SHARE_OF_MEMORY = 0.8  # of what is free on a device
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of the driver
 _RESIDENT: dict[tuple[int, str], Any] = {}
-_RESIDENT_LOCK = threading.Lock()
+_MAKING: dict[tuple[int, str], threading.Lock] = {}  # one that makes it, while the others wait
 _WARNINGS_LOCK = threading.Lock()
 _ARITHMETIC_LOCK = threading.Lock()
 _ARITHMETIC: list[tuple[bool, bool, str]] = []  # for each thread that multiplies: what was chosen before the first one
@@ -120,9 +120,11 @@ def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str) -> tupl
 
 
 def faiss_on_gpu() -> Any:
-    """Return FAISS where it is built for GPUs and sees one, else None."""
-    import faiss
-
+    """Return FAISS where it is installed, built for GPUs and sees one, else None."""
+    try:
+        import faiss
+    except ImportError:
+        return None
     return faiss if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0 else None
 
 
@@ -253,12 +255,12 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
         What it is and on which device.
     """
     key = id(owner), name
-    if key not in _RESIDENT:
-        made = make()
-        with _RESIDENT_LOCK:
-            _RESIDENT[key] = made
-        weakref.finalize(owner, _RESIDENT.pop, key, None).atexit = False
-    return _RESIDENT[key]
+    with _MAKING.setdefault(key, threading.Lock()):
+        if key not in _RESIDENT:
+            _RESIDENT[key] = make()
+            for of_key in (_RESIDENT, _MAKING):
+                weakref.finalize(owner, of_key.pop, key, None).atexit = False
+        return _RESIDENT[key]
 
 
 def is_resident(owner: Any, name: str) -> bool:

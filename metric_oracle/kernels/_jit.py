@@ -16,6 +16,8 @@ from typing import Any
 import numba
 import numba.extending
 
+from metric_oracle.kernels import _target
+
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function at its first call; without a folder to keep the code in, once in each process."""
@@ -42,12 +44,52 @@ def _keyed(compiled: Any) -> Any:
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if file is not None:
         file._source_stamp = (file._source_stamp, _sources())
+        # A file for each instruction set: they would drive one another out of one.
+        file._index_path += f".{_target.name_for_cache()}"
+        file._data_name_pattern = f"{_target.name_for_cache()}.{file._data_name_pattern}"
+        load = file._load_index
+
+        def load_index() -> Any:
+            try:
+                return load()
+            except (AttributeError, ImportError):  # kept for a named tuple that is no longer there
+                return {}
+
+        file._load_index = load_index
     return compiled
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function into its callers: a call that hands over dozens of arrays costs more than a short body."""
     return numba.njit(inline="always", nogil=True, fastmath=False, error_model="numpy")(function)
+
+
+def jit_borrowing(function: Callable[..., Any]) -> Any:
+    """Compile a function that allocates nothing, without reference counts.
+
+    A loop over NamedTuples of arrays would spend a third of its time on counting references that its caller holds.
+    """
+    flags: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy", "_nrt": False}
+    try:
+        return _keyed(numba.njit(cache=True, **flags)(function))
+    except RuntimeError:  # as above
+        return numba.njit(**flags)(function)
+
+
+def compiled_for(function: Callable[..., Any], kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile the decorated body into the callers of `function` that pass a NamedTuple `kind` first.
+
+    So a driver is compiled once for each class of NamedTuples, with what that class means in place.
+    """
+
+    def register(body: Callable[..., Any]) -> Callable[..., Any]:
+        @numba.extending.overload(function, inline="always", strict=False)
+        def choose(first: Any, *_: Any) -> Callable[..., Any] | None:
+            return body if getattr(first, "instance_class", None) is kind else None
+
+        return body
+
+    return register
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -27,7 +27,7 @@ from numba import cuda
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit, kernel
 from metric_oracle.kernels.contract import Answers
-from metric_oracle.kernels.topk.cpu import Best, expand, new_best, offer, reset
+from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset
 
 BINS = 2048
 MARGIN = 1.0 + 2.0**-20
@@ -253,6 +253,6 @@ def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores
         reset(best)
         for i in order[start[q] : start[q + 1]]:
             if score[i] > 0.0:
-                offer(record[i, 1], score[i], row_ptr, k, best)
+                insert(record[i, 1], score[i], row_ptr, k, best)
         own = queries[q]
         expand(best, row_ptr, row_id, k, rows[own], scores[own], ties[own])

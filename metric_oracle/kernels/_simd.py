@@ -4,28 +4,36 @@ Each factory returns an intrinsic for `jit`-compiled code, written as LLVM vecto
 processor: one AVX-512 register, two of AVX2, four of NEON. Lanes are the tokens of one query, at most `LANES`; the
 tokens of a report pass by, several at a time, so that sums stay in registers. A report of odd length repeats its last
 token, which changes no maximum. Addresses are integers (`array.ctypes.data`).
+
+What LLVM does not find by itself is written for each instruction set (`_target.py`): products of bytes, which are
+exact integers on all of them, and the number of sums that the registers hold.
 """
 
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic as _numba_intrinsic
 
+from metric_oracle.kernels import _target
+from metric_oracle.kernels._target import Path
+
 intrinsic: Any = _numba_intrinsic
 LANES = 64  # query tokens in one pass
 _STEP = 16
-# Tokens of the report that are multiplied at once: 24 sums, which leaves 8 of 32 registers.
-_TOKENS = {1: 12, 2: 12, 3: 8, 4: 6}
 
 _i8, _i16, _i32, _i64, _f16, _f32 = (
     *(ir.IntType(bits) for bits in (8, 16, 32, 64)),
     ir.HalfType(),
     ir.FloatType(),
 )
-HAS_VNNI = bool(llvm.get_host_cpu_features().get("avx512vnni", False))
+
+
+def _at_once(path: Path, blocks: int) -> int:
+    """Return how many rows are multiplied at once: 24 of 32 registers hold their sums, or 8 of 16."""
+    held = 24 if path.registers == 32 else 8
+    return min(max(held * path.register_bytes // (4 * _STEP * blocks), 1), 12)
 
 
 def _vector(kind: Any, n: int = _STEP) -> Any:
@@ -73,22 +81,76 @@ def _call(builder, name, result, *values):
     return builder.call(cgutils.get_or_insert_function(builder.module, function, name), list(values))
 
 
-def _fma(builder, a, b, c):
-    return _call(builder, "llvm.fma.v16f32", a.type, a, b, c)
+def _fma(builder, a, b, c, path):
+    if "fma" in path.needs or "neon" in path.needs:
+        return _call(builder, "llvm.fma.v16f32", a.type, a, b, c)
+    return builder.fadd(builder.fmul(a, b), c)
 
 
-def _add_products(builder, total, unsigned, signed, vnni):
-    """Add to 16 sums the products of 4 unsigned and 4 signed bytes each: exact integers on every processor."""
-    if vnni:
-        return _call(builder, "llvm.x86.avx512.vpdpbusd.512", total.type, total, unsigned, signed)
-    wide = _vector(_i32, 4 * _STEP)
-    a = builder.zext(builder.bitcast(unsigned, _vector(_i8, 4 * _STEP)), wide)
-    b = builder.sext(builder.bitcast(signed, _vector(_i8, 4 * _STEP)), wide)
-    product = builder.mul(a, b)
-    for place in range(4):
-        every_fourth = ir.Constant(_vector(_i32), [4 * lane + place for lane in range(_STEP)])
-        total = builder.add(total, builder.shuffle_vector(product, product, every_fourth))
-    return total
+def _in_registers(builder, path, kind, function, *values):
+    """Apply `function` to the parts of vectors of 64 bytes that fit the registers of a path; return int32[16]."""
+    n = 64 // path.register_bytes
+    if n == 1:
+        return function(*(builder.bitcast(v, kind) for v in values))
+    lanes = _STEP // n
+    parts = []
+    for i in range(n):
+        order = ir.Constant(_vector(_i32, lanes), list(range(i * lanes, (i + 1) * lanes)))
+        parts.append(function(*(builder.bitcast(builder.shuffle_vector(v, v, order), kind) for v in values)))
+    while len(parts) > 1:
+        parts = [
+            builder.shuffle_vector(x, y, ir.Constant(_vector(_i32, 2 * x.type.count), list(range(2 * x.type.count))))
+            for x, y in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0]
+
+
+def _add_products(builder, total, unsigned, signed, path):
+    """Add to 16 sums the products of 4 bytes of the corpus and 4 of a query each: exact integers on every path.
+
+    Without an instruction for four products, two of them are added in 16 bits, which the range of a query's codes
+    (63 at most) allows.
+    """
+    n_bytes = path.register_bytes
+    words, halves, some = (_vector(_i32, n_bytes // 4), _vector(_i16, n_bytes // 2), _vector(_i8, n_bytes))
+    if path.name in ("avx512-vnni", "avx-vnni"):
+        name = f"llvm.x86.avx512.vpdpbusd.{8 * n_bytes}"
+        return _in_registers(
+            builder, path, words, lambda t, u, s: _call(builder, name, words, t, u, s), total, unsigned, signed
+        )
+    if path.name == "neon-dotprod":
+        name = "llvm.aarch64.neon.sdot.v4i32.v16i8"
+
+        def add_dot(t, u, s):
+            flipped = builder.xor(u, ir.Constant(words, [0x80808080] * (n_bytes // 4)))
+            return _call(builder, name, words, t, *(builder.bitcast(x, some) for x in (flipped, s)))
+
+        return _in_registers(builder, path, words, add_dot, total, unsigned, signed)
+    if path.name in ("avx512", "avx2"):
+        wide = path.name == "avx512"
+        byte_pairs = "llvm.x86.avx512.pmaddubs.w.512" if wide else "llvm.x86.avx2.pmadd.ub.sw"
+        pairs = "llvm.x86.avx512.pmaddw.d.512" if wide else "llvm.x86.avx2.pmadd.wd"
+        ones = ir.Constant(halves, [1] * (n_bytes // 2))
+
+        def multiply(u, s):
+            return _call(builder, pairs, words, _call(builder, byte_pairs, halves, u, s), ones)
+
+        return builder.add(total, _in_registers(builder, path, some, multiply, unsigned, signed))
+    eight = ir.Constant(halves, [8] * (n_bytes // 2))
+
+    def multiply_halves(u, s):
+        """Multiply the even and the odd bytes, each widened in the place of its pair."""
+        low = builder.mul(
+            builder.and_(u, ir.Constant(halves, [255] * (n_bytes // 2))), builder.ashr(builder.shl(s, eight), eight)
+        )
+        both = builder.add(low, builder.mul(builder.lshr(u, eight), builder.ashr(s, eight)))
+        if path.name == "neon":
+            return _call(builder, "llvm.aarch64.neon.saddlp.v4i32.v8i16", words, both)
+        sixteen = ir.Constant(words, [16] * (n_bytes // 4))
+        pair = builder.bitcast(both, words)
+        return builder.add(builder.ashr(builder.shl(pair, sixteen), sixteen), builder.ashr(pair, sixteen))
+
+    return builder.add(total, _in_registers(builder, path, halves, multiply_halves, unsigned, signed))
 
 
 def _groups(builder, n_tokens, size):
@@ -114,7 +176,7 @@ def _sums(builder, start, n_steps, multiply):
     return [[builder.load(v) for v in row] for row in variables]
 
 
-def _float_products(builder, packed, rows, n_steps, start):
+def _float_products(builder, packed, rows, n_steps, start, path):
     """Add to `start` the products of each row, float32[n_steps] at an address, with packed columns."""
 
     def multiply(step, sums):
@@ -123,7 +185,7 @@ def _float_products(builder, packed, rows, n_steps, start):
         offset = builder.mul(step, _i64(4))
         values = [_spread(builder, _load(builder, row, _f32, offset)) for row in rows]
         return [
-            [_fma(builder, c, x, s) for c, s in zip(columns, of_row, strict=True)]
+            [_fma(builder, c, x, s, path) for c, s in zip(columns, of_row, strict=True)]
             for x, of_row in zip(values, sums, strict=True)
         ]
 
@@ -142,7 +204,7 @@ def _keep_maxima(builder, cosines, tokens, columns, row):
         _save(builder, _greater(builder, greatest, _load(builder, row, _f32, place)), row, place)
 
 
-def make_dots(blocks: int) -> Any:
+def make_dots(blocks: int, path: Path | None = None) -> Any:
     """Return `dots(query, n_steps, pads, tokens, n_tokens, row, column)`: maxima of float32 products both ways.
 
     query    float32[width, 16 * blocks]
@@ -157,13 +219,14 @@ def make_dots(blocks: int) -> Any:
     def dots(typingctx, query, n_steps, pads, tokens, n_tokens, row, column):
         def code(context, builder, signature, values):
             query, n_steps, pads, tokens, n_tokens, row, column = values
+            of = path or _target.path()
             v16 = _vector(_f32)
             start = [_load(builder, pads, v16, 64 * i) for i in range(blocks)]
             columns = [cgutils.alloca_once_value(builder, _load(builder, column, v16, 64 * i)) for i in range(blocks)]
             width = builder.mul(n_steps, _i64(4))
-            for group in _groups(builder, n_tokens, _TOKENS[blocks]):
+            for group in _groups(builder, n_tokens, _at_once(of, blocks)):
                 at = [builder.add(tokens, builder.mul(t, width)) for t in group]
-                sums = _float_products(builder, query, at, n_steps, start)
+                sums = _float_products(builder, query, at, n_steps, start, of)
                 _keep_maxima(builder, sums, group, columns, row)
             for i in range(blocks):
                 _save(builder, builder.load(columns[i]), column, 64 * i)
@@ -180,6 +243,7 @@ def dot(typingctx, a, b, n):
 
     def code(context, builder, signature, values):
         a, b, n = values
+        of = _target.path()
         v16 = _vector(_f32)
         sums = [cgutils.alloca_once_value(builder, ir.Constant(v16, [0.0] * _STEP)) for _ in range(4)]
         steps = builder.udiv(n, _i64(4 * _STEP))
@@ -187,7 +251,7 @@ def dot(typingctx, a, b, n):
             for i, total in enumerate(sums):
                 offset = builder.add(builder.mul(step.index, _i64(256)), _i64(64 * i))
                 x, y = _load(builder, a, v16, offset), _load(builder, b, v16, offset)
-                builder.store(_fma(builder, x, y, builder.load(total)), total)
+                builder.store(_fma(builder, x, y, builder.load(total), of), total)
         w, x, y, z = (builder.load(total) for total in sums)
         four = builder.fadd(builder.fadd(w, x), builder.fadd(y, z))
         whole = cgutils.alloca_once_value(builder, _fold(builder, four, lambda builder, x, y: builder.fadd(x, y)))
@@ -200,7 +264,7 @@ def dot(typingctx, a, b, n):
     return types.float32(types.intp, types.intp, types.intp), code
 
 
-def make_products(blocks: int) -> Any:
+def make_products(blocks: int, path: Path | None = None) -> Any:
     """Return `products(codes, n_steps, queries, n_queries, out, stride, greatest)`: all products, and the greatest.
 
     codes     float32[width, 16 * blocks]
@@ -214,11 +278,12 @@ def make_products(blocks: int) -> Any:
     def products(typingctx, codes, n_steps, queries, n_queries, out, stride, greatest):
         def code(context, builder, signature, values):
             codes, n_steps, queries, n_queries, out, stride, greatest = values
+            of = path or _target.path()
             start = [ir.Constant(_vector(_f32), [0.0] * _STEP)] * blocks
             width = builder.mul(n_steps, _i64(4))
-            for group in _groups(builder, n_queries, _TOKENS[blocks]):
+            for group in _groups(builder, n_queries, _at_once(of, blocks)):
                 at = [builder.add(queries, builder.mul(q, width)) for q in group]
-                sums = _float_products(builder, codes, at, n_steps, start)
+                sums = _float_products(builder, codes, at, n_steps, start, of)
                 for q, row in zip(group, sums, strict=True):
                     place = builder.add(out, builder.mul(q, stride))
                     most = row[0]
@@ -233,7 +298,7 @@ def make_products(blocks: int) -> Any:
     return products
 
 
-def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
+def make_bounds(blocks: int, path: Path | None = None) -> Any:
     """Return a function that bounds the cosines of a report's tokens with those of a query.
 
     `bounds(query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)`
@@ -243,7 +308,8 @@ def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
 
     query    int8[width / 4, 16 * blocks, 4]
     n_steps  width / 4
-    lanes    int32[16 * blocks], minus 128 times the sum of a lane's codes; then float32[16 * blocks], rest of each lane
+    lanes    int32[16 * blocks], minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
+             bytes; then float32[16 * blocks], rest of each lane
     unit, slack  float32
     table    int16[cells, LANES]
     codes    uint8[n_tokens, width], 128 added
@@ -265,14 +331,15 @@ def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
             query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column = (
                 values
             )
-            is_fresh = builder.icmp_unsigned("!=", fresh, _i64(0))
+            of = path or _target.path()
+            is_old = builder.icmp_unsigned("==", fresh, _i64(0))
             total = cgutils.alloca_once_value(builder, ir.Constant(_vector(_f32), [0.0] * _STEP))
             v16 = _vector(_f32)
             start = [_load(builder, lanes, _vector(_i32), 64 * i) for i in range(blocks)]
             rest = [_load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
             columns = [cgutils.alloca_once_value(builder, _load(builder, column, v16, 64 * i)) for i in range(blocks)]
             width = builder.mul(n_steps, _i64(4))
-            for group in _groups(builder, n_tokens, _TOKENS[blocks]):
+            for group in _groups(builder, n_tokens, _at_once(of, blocks)):
                 at = [builder.add(codes, builder.mul(t, width)) for t in group]
 
                 def multiply(step, sums, at=at):
@@ -281,8 +348,7 @@ def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
                     offset = builder.mul(step, _i64(4))
                     c = [_spread(builder, _load(builder, a, _i32, offset)) for a in at]
                     return [
-                        [_add_products(builder, s, c[t], q[i], vnni) for i, s in enumerate(r)]
-                        for t, r in enumerate(sums)
+                        [_add_products(builder, s, c[t], q[i], of) for i, s in enumerate(r)] for t, r in enumerate(sums)
                     ]
 
                 sums = _sums(builder, [start] * len(group), n_steps, multiply)
@@ -297,15 +363,17 @@ def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
                     most = None
                     for i, s in enumerate(integers):
                         entry = builder.sitofp(_load(builder, line, _vector(_i16), 32 * i), v16)
-                        bound = _fma(builder, entry, along, constant)
-                        bound = _fma(builder, rest[i], tail, bound)
-                        bound = _fma(builder, builder.sitofp(s, v16), scale, bound)
+                        bound = _fma(builder, entry, along, constant, of)
+                        bound = _fma(builder, rest[i], tail, bound, of)
+                        bound = _fma(builder, builder.sitofp(s, v16), scale, bound, of)
                         builder.store(_greater(builder, bound, builder.load(columns[i])), columns[i])
                         most = bound if most is None else _greater(builder, bound, most)
                     greatest = builder.insert_element(greatest, _fold(builder, most, _greater), _i32(place))
                 at_row = builder.add(row, builder.add(builder.mul(group[0], _i64(4)), _i64(4)))
-                old = _load(builder, at_row, v16)
-                greatest = builder.select(is_fresh, greatest, _greater(builder, greatest, old))
+                merged = cgutils.alloca_once_value(builder, greatest)
+                with builder.if_then(is_old):  # a load of what was just stored in other pieces would stall
+                    builder.store(_greater(builder, greatest, _load(builder, at_row, v16)), merged)
+                greatest = builder.load(merged)
                 _save(builder, greatest, at_row)
                 # Lanes of repeated tokens, and those beyond the group, weigh nothing.
                 left = _spread(builder, builder.trunc(builder.sub(n_tokens, group[0]), _i32))
@@ -314,7 +382,7 @@ def make_bounds(blocks: int, vnni: bool = HAS_VNNI) -> Any:
                 weight = builder.select(
                     builder.icmp_signed("<", counted, left), weight, ir.Constant(v16, [0.0] * _STEP)
                 )
-                builder.store(_fma(builder, greatest, weight, builder.load(total)), total)
+                builder.store(_fma(builder, greatest, weight, builder.load(total), of), total)
             for i in range(blocks):
                 _save(builder, builder.load(columns[i]), column, 64 * i)
             _save(builder, _fold(builder, builder.load(total), lambda b, x, y: b.fadd(x, y)), row)
@@ -350,24 +418,56 @@ def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: 
     return types.void(*[types.intp] * 5), code
 
 
-@intrinsic
-def widen(typingctx: Any, source: Any, target: Any, n: Any) -> Any:
-    """Convert `n` float16 numbers to float32; Numba itself knows no float16 on a processor."""
+def _to_float(builder, bits, path):
+    """Convert a float16 number or vector, given as integers, to float32."""
+    n = bits.type.count if isinstance(bits.type, ir.VectorType) else 1
 
-    def code(context, builder, signature, values):
-        source, target, n = values
-        blocks = builder.udiv(n, _i64(_STEP))
-        with cgutils.for_range(builder, blocks) as block:
-            half = _load(builder, source, _vector(_f16), builder.mul(block.index, _i64(2 * _STEP)))
-            _save(builder, builder.fpext(half, _vector(_f32)), target, builder.mul(block.index, _i64(4 * _STEP)))
-        rest = builder.mul(blocks, _i64(_STEP))
-        with cgutils.for_range(builder, builder.sub(n, rest)) as one:
-            i = builder.add(rest, one.index)
-            half = _load(builder, source, _f16, builder.mul(i, _i64(2)))
-            _save(builder, builder.fpext(half, _f32), target, builder.mul(i, _i64(4)))
-        return context.get_dummy_value()
+    def of(kind):
+        return kind if n == 1 else _vector(kind, n)
 
-    return types.void(*[types.intp] * 3), code
+    def constant(kind, value):
+        return ir.Constant(of(kind), value if n == 1 else [value] * n)
+
+    if "f16c" in path.needs or "neon" in path.needs:
+        return builder.fpext(builder.bitcast(bits, of(_f16)), of(_f32))
+    wide = builder.zext(bits, of(_i32))
+    exponent = builder.and_(wide, constant(_i32, 0x7C00))
+    shifted = builder.shl(builder.and_(wide, constant(_i32, 0x7FFF)), constant(_i32, 13))
+    normal = builder.bitcast(builder.add(shifted, constant(_i32, 112 << 23)), of(_f32))
+    # Below 2^-14 it is a whole number of 2^-24; infinity keeps the greatest exponent.
+    small = builder.fmul(builder.uitofp(builder.and_(wide, constant(_i32, 0x3FF)), of(_f32)), constant(_f32, 2.0**-24))
+    infinite = builder.bitcast(builder.or_(shifted, constant(_i32, 0x7F800000)), of(_f32))
+    value = builder.select(builder.icmp_unsigned("==", exponent, constant(_i32, 0)), small, normal)
+    value = builder.select(builder.icmp_unsigned("==", exponent, constant(_i32, 0x7C00)), infinite, value)
+    sign = builder.shl(builder.and_(wide, constant(_i32, 0x8000)), constant(_i32, 16))
+    return builder.bitcast(builder.or_(builder.bitcast(value, of(_i32)), sign), of(_f32))
+
+
+def make_widen(path: Path | None = None) -> Any:
+    """Return `widen(source, target, n)`: it converts `n` float16 numbers to float32, which Numba itself does not."""
+
+    @intrinsic
+    def widen(typingctx, source, target, n):
+        def code(context, builder, signature, values):
+            source, target, n = values
+            of = path or _target.path()
+            blocks = builder.udiv(n, _i64(_STEP))
+            with cgutils.for_range(builder, blocks) as block:
+                half = _load(builder, source, _vector(_i16), builder.mul(block.index, _i64(2 * _STEP)))
+                _save(builder, _to_float(builder, half, of), target, builder.mul(block.index, _i64(4 * _STEP)))
+            rest = builder.mul(blocks, _i64(_STEP))
+            with cgutils.for_range(builder, builder.sub(n, rest)) as one:
+                i = builder.add(rest, one.index)
+                half = _load(builder, source, _i16, builder.mul(i, _i64(2)))
+                _save(builder, _to_float(builder, half, of), target, builder.mul(i, _i64(4)))
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 3), code
+
+    return widen
+
+
+widen = make_widen()
 
 
 @intrinsic

@@ -20,10 +20,10 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import canonical_ids, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.chexbert import EmbeddingIndex
+from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Attachment, Inputs
-from metric_oracle.kernels.chexbert import cpu as cosines
+from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric, get_metric
 from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.checks import encode_queries
@@ -206,7 +206,7 @@ def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
         for q, screened in zip(some, kernel.score_all(corpus, asked.batch, some), strict=True):
             finalists = np.flatnonzero(screened >= screened.max() - 4 * error)
             exact = np.empty(len(finalists))
-            cosines.score_units(finalists, asked.vectors[q], space.vectors, exact)
+            cosines.score_documents(finalists, asked.vectors[q], space.vectors, exact)
             rows[q] = lowest[finalists[exact == exact.max()]].min()
     return rows
 

@@ -12,7 +12,7 @@ from metric_oracle.metrics import BACKENDS, Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:
-    """Return the backend "cpu" or "cuda" of a metric, with the metric's options."""
+    """Return a backend of a metric, such as "cpu" or "cuda", with the metric's options."""
     return import_module(f"{_home(metric)}.{backend}").Backend(**metric.options)
 
 
@@ -26,16 +26,20 @@ def _home(metric: Metric) -> str:
 
 
 def check_backend(name: str, metric: Metric, function: str) -> str:
-    """Return the backend that is meant, "cpu", "cuda" or "reference", after a check that this machine has it."""
+    """Return the backend that is meant, after a check that the metric and this machine have it."""
     if name not in BACKENDS:
         msg = f"{function}: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
         raise InputError(msg)
-    if name == "cuda":
-        if find_spec(f"{_home(metric)}.cuda") is None:
-            msg = f'{function}: backend "cuda" is not usable: {metric.name} has no CUDA kernels. Use "cpu", or "auto".'
+    if name not in ("auto", "reference"):
+        if find_spec(f"{_home(metric)}.{name}") is None:
+            titled = {"cuda": "CUDA"}.get(name, name)
+            msg = (
+                f'{function}: backend "{name}" is not usable: {metric.name} has no {titled} kernels. '
+                'Use "cpu", or "auto".'
+            )
             raise BackendError(msg)
-        lacking = load_kernel(metric, "cuda").lacking()
+        lacking = load_kernel(metric, name).lacking()
         if lacking:
-            msg = f'{function}: backend "cuda" is not usable: {lacking}. Use "cpu", or "auto".'
+            msg = f'{function}: backend "{name}" is not usable: {lacking}. Use "cpu", or "auto".'
             raise BackendError(msg)
     return "cpu" if name == "auto" else name

@@ -99,10 +99,10 @@ def retrieve(
     backend = check_backend(backend, record, "retrieve")
     given = {"threads": threads, "max_memory": max_memory}
     ignored = [name for name, value in given.items() if value is not None]
-    if backend == "cuda" and load_kernel(record, backend).capabilities.batched and ignored:
+    if backend != "reference" and load_kernel(record, backend).capabilities.batched and ignored:
         msg = (
-            f"retrieve: {', '.join(ignored)} must be left out for {record.name} on backend 'cuda', which takes all "
-            "queries at once; got a value. Drop it."
+            f"retrieve: {', '.join(ignored)} must be left out for {record.name} on backend {backend!r}, which takes "
+            "all queries at once; got a value. Drop it."
         )
         raise InputError(msg)
     encoded = encode_queries(index, queries, record, settings)
@@ -192,7 +192,8 @@ def _search(
     else:
         run_blocks(run, range(0, n, size), n, threads, progress, n_queries)
     stages = kernel.stages(idle)
-    return {"stages": stages} if stages else {}
+    closest = stages.pop("closest_call", None)
+    return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}
 
 
 class _Reference(Kernel):

@@ -20,9 +20,10 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
 from metric_oracle.errors import BackendError, IndexFormatError, InputError
 from metric_oracle.indexes import bertscore
-from metric_oracle.indexes import index as index_module
+from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_encoding
+from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.metrics import get_metric
 
@@ -107,7 +108,7 @@ def test_save_and_load(built, tmp_path):
     index = opened(built)
     (tmp_path / "b").mkdir()
     index.save(tmp_path / "b")
-    again = TokenStateIndex.load(tmp_path / "b")
+    again = TokenStateIndex.load("bertscore", {path.name: map_file(path) for path in (tmp_path / "b").iterdir()})
     assert again.description == index.description
     for name in TokenStateIndex.__dataclass_fields__:
         one, two = getattr(index, name), getattr(again, name)
@@ -454,7 +455,10 @@ def test_idf_that_is_none(built, tmp_path):
     fails(InputError, match.replace("test'", r".*/no\.csv'"), built, "heart", idf=str(tmp_path / "no.csv"))
     fails(InputError, match.replace("'test'", repr(str(tmp_path))), built, "heart", idf=tmp_path)
     path = tmp_path / "idf.csv"
-    rule = rf"^retrieve: idf must have ids and finite weights of at least 0; got others in {path}\. Repair the table\.$"
+    rule = (
+        rf"^retrieve: idf must have ids and weights that are 0 or from 1e-30 to 1e30; got others in {path}\. "
+        r"Repair the table\.$"
+    )
     for rows in ("a,1\n", "2,\n", "2,x\n", "-1,1\n", "2,-0.5\n", "2,inf\n", "2,nan\n", "2.5,1\n"):
         path.write_text("token_id,idf\n" + rows)
         fails(InputError, rule, built, "heart", idf=path)
@@ -567,3 +571,44 @@ def test_published_baseline_is_known_by_name(fake_encoder):
     assert known.baseline == (0.84732, 0.84759504, 0.8473319)
     assert load_encoding("distilroberta-base", "build_index", layer=4).baseline is None
     assert load_encoding(Path("somewhere"), "build_index", layer=5).baseline is None
+
+
+# Weights as an array, sizes beyond the proof
+
+
+def test_an_array_of_weights_is_checked(built):
+    index = opened(built)
+    n = len(index.frequency)
+    rule = f"must be a one-dimensional array of at least {n:,} weights, each 0 or from 1e-30 to 1e30"
+    form = "^" + re.escape(f"retrieve: idf {rule}; got ")
+    good = np.ones(n)
+    for place, value in ((3, -1.0), (1, np.nan), (2, np.inf), (0, 1e-31), (4, 1e31)):
+        wrong = good.copy()
+        wrong[place] = value
+        got = rf"{re.escape(str(value))} for token {place}\. Repair it\.$"
+        fails(InputError, form + got, built, "heart", idf=wrong)
+    for wrong in (good[:-1], good[None], good.astype(str), good > 0):
+        got = rf"{re.escape(f'{wrong.dtype}{list(wrong.shape)}')}\. Give one weight for each token id\.$"
+        fails(InputError, form + got, built, "heart", idf=wrong)
+
+
+def test_arrays_of_weights_are_told_apart_in_the_signature(built):
+    index = opened(built)
+    one = np.linspace(0.5, 2, 5000)
+    other = one.copy()
+    other[2500] += 1e-9  # beyond what NumPy prints of it
+    names = [index.encode(queries("heart"), idf=idf).settings["idf"] for idf in (one, other, one.copy())]
+    assert names[0] == names[2] != names[1]
+    assert all(re.fullmatch("array [0-9a-f]{64}", name) for name in names)
+
+
+def test_states_beyond_the_proof_are_refused():
+    rule = (
+        r"^open_index: token states must have at most 8,192 components and a report at most 16,384 tokens; got 9,000 "
+        r"and 70\. Take another layer or encoder, or cut reports"
+    )
+    with pytest.raises(InputError, match=rule):
+        bertscore.check_size(9000, 70, "open_index")
+    with pytest.raises(InputError, match="got 8 and 16,385"):
+        bertscore.check_size(8, 16_385, "build_index")
+    bertscore.check_size(8192, 16_384, "build_index")

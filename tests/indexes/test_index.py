@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +18,15 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, IndexFormatError, InputError
-from metric_oracle.indexes import index as index_module
-from metric_oracle.indexes import manifest
+from metric_oracle.indexes import build as index_module
+from metric_oracle.indexes import features, manifest
 from metric_oracle.indexes.inputs import Attachment, Inputs, load_inputs
+from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
+from metric_oracle.indexes.store import Strings, read_arrays
 from metric_oracle.metrics import get_metric
 from support.inputs import changed
 
-PARTS = ["reports", "ngrams", "words", "radgraph", *(["chexbert"] if find_spec("faiss") else []), "labels"]
+PARTS = ["reports", "ngrams", "words", "radgraph", "chexbert", "labels"]
 
 
 @pytest.fixture(scope="module")
@@ -116,20 +117,80 @@ def test_chosen_metrics_only(inputs, tmp_path):
 
 
 def test_opening_reads_no_data_file(built, monkeypatch):
-    opened = []
-    real = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, *a, **k: opened.append(self.name) or real(self, *a, **k))
-    monkeypatch.setattr(manifest, "sha256", lambda path: pytest.fail("read"))
+    monkeypatch.setattr(manifest.Files, "_compare", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(index_module.Index, "_read", lambda *_: pytest.fail("read"))
     api.open_index(built.folder)
-    assert sorted(opened) == ["manifest.json", "stamps.json"]
 
 
 def test_a_copied_index_is_checked_once(copied, monkeypatch):
+    read, compare = [], manifest.Files._compare
+    monkeypatch.setattr(manifest.Files, "_compare", lambda self, name: read.append(name) or compare(self, name))
     for path in copied.rglob("*.arrow"):
         os.utime(path, ns=(1, 1))
-    api.open_index(copied)
-    monkeypatch.setattr(manifest, "sha256", lambda path: pytest.fail("read"))
-    api.open_index(copied)
+    for _ in range(2):
+        api.retrieve(api.open_index(copied), ["No effusion."], "bleu")
+        assert sorted(read) == ["ngrams/features.arrow", "reports.arrow"]  # what the search uses
+
+
+def test_index_that_another_takes_the_place_of(inputs, built, copied, tmp_path):
+    queries = ["No acute process.", *inputs.texts[:3]]
+    wanted = api.retrieve(built, queries, "bleu", k=5)
+    index = api.open_index(copied)
+    copied.rename(tmp_path / "old")
+    other = plain(inputs.ids, inputs.texts[::-1])
+    assert index_module.build_index(other, copied).fingerprint != built.fingerprint
+    shutil.rmtree(tmp_path / "old")
+    found = api.retrieve(index, queries, "bleu", k=5)
+    assert found.table.equals(wanted.table)
+    assert found.signature == wanted.signature
+    assert api.retrieve(copied, queries, "bleu", k=5).table["row"] != wanted.table["row"]
+
+
+def test_offsets_that_lead_out_of_their_arrays(copied):
+    # Damage that keeps size and time is seen by verify_files alone; what would crash a search is seen anyway.
+    seen = set()
+    for name, metric in (("words/features.arrow", "rouge-l"), ("radgraph/graphs.arrow", "radgraph")):
+        path = copied / name
+        stat, whole = path.stat(), path.read_bytes()
+        arrays = manifest.map_file(path)
+        for column, values in read_arrays(arrays).items():
+            if not column.endswith("ptr"):
+                continue
+            start = values.ctypes.data - np.frombuffer(arrays, np.uint8).ctypes.data
+            for place in (0, len(values) // 2, len(values) - 1):
+                damaged = bytearray(whole)
+                damaged[start + 8 * place + 6] ^= 0x10
+                path.write_bytes(damaged)
+                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+                match = rf"^open_index: {name.split('/')[0]} must hold the arrays that were written; got damaged ones"
+                with pytest.raises(IndexFormatError, match=match):
+                    api.open_index(copied).representation(get_metric(metric))
+                seen.add(column)
+        path.write_bytes(whole)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert {"post_ptr", "fwd_ptr", "row_ptr", "sequence_ptr", "family_ptr"} <= seen
+
+
+@pytest.mark.parametrize("name", ["reports.arrow", "words/features.arrow", "radgraph/graphs.arrow"])
+def test_bits_of_arrow_are_an_index_or_a_line(copied, name):
+    path = copied / name
+    stat = path.stat()
+    whole = path.read_bytes()
+    lines = 0
+    for place in [*range(0, 300, 3), *range(len(whole) - 300, len(whole), 3)]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        index = api.open_index(copied)
+        try:
+            if name == "reports.arrow":
+                index.reports["study_id"].to_pylist()
+            else:
+                index.representation(get_metric({"words": "rouge-l"}.get(name.split("/")[0], "radgraph")))
+        except IndexFormatError:
+            lines += 1
+        with pytest.raises(IndexFormatError, match="must have the checksum"):
+            index.verify_files()
+    assert lines > 20
 
 
 def test_read_only_folder_opens(built, open_folder, request):
@@ -145,6 +206,14 @@ def test_read_only_folder_opens(built, open_folder, request):
     index = api.open_index(folder)
     assert api.retrieve(index, ["No effusion."], "bleu").table.num_rows == 1
     assert everything(folder) == before
+
+
+def use_all(index):
+    """Use every file of an index that these tests build."""
+    assert index.reports.num_rows
+    assert index.distinct.num_rows
+    for name in index.metrics:
+        index.representation(get_metric(name))
 
 
 @pytest.mark.parametrize("name", ["reports.arrow", "distinct.arrow", "ngrams/features.arrow", "labels/labels.arrow"])
@@ -163,7 +232,7 @@ def test_damaged_files_are_named(copied, name):
         path.write_bytes(content)
         os.utime(path, ns=(1, 1))
         with pytest.raises(IndexFormatError, match="^open_index: " + re.escape(text)):
-            api.open_index(copied)
+            use_all(api.open_index(copied))
     path.unlink()
     with pytest.raises(IndexFormatError, match=rf"^open_index: {name} must be in the index; got no such file in"):
         api.open_index(copied)
@@ -192,17 +261,14 @@ def test_metric_that_the_index_lacks(inputs, tmp_path):
         index.representation(get_metric("bleu"))
 
 
-def test_faiss_absent(inputs, tmp_path, monkeypatch):
+def test_faiss_is_needed_by_those_alone_who_ask_for_it(inputs, tmp_path, monkeypatch):
     embeddings = np.eye(len(inputs.ids), dtype=np.float32)
     rows = np.arange(len(inputs.ids))
     given = Inputs(inputs.ids, inputs.texts, {"chexbert": Attachment(embeddings, rows)})
     monkeypatch.setitem(sys.modules, "faiss", None)
-    match = (
-        r'^build_index: metric "chexbert" must have FAISS installed; got no module faiss\. Install the extra: pip inst'
-    )
-    with pytest.raises(BackendError, match=match):
-        index_module.build_index(given, tmp_path / "I", metrics=["chexbert"])
-    assert not (tmp_path / "I").exists()
+    index = index_module.build_index(given, tmp_path / "I", metrics=["chexbert"])
+    with pytest.raises(BackendError, match=r"^Index\.faiss: FAISS must be installed; got no module faiss\. "):
+        index.part("chexbert").faiss()
 
 
 # Refusals
@@ -227,18 +293,65 @@ def test_out_exists(built, tmp_path, make):
     assert os.listdir(tmp_path) == ["I"]
 
 
-def test_foreign_folder_in_the_place_of_the_build(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("mine.arrow", "file"),
+        ("photo.jpg", "file"),
+        ("ngrams/mine", "file"),
+        ("ngrams/mine.arrow", "file"),
+        ("encoding/thesis.txt", "file"),
+        ("folder", "folder"),
+        ("ngrams/folder", "folder"),
+        ("ngrams", "link"),
+        ("encoding", "link"),
+        ("reports.arrow", "link"),
+        (".lock", "link"),
+        ("reports.arrow", "folder"),
+        ("build.json", "pipe"),
+    ],
+)
+@pytest.mark.parametrize("locked", [True, False])
+def test_foreign_files_in_the_place_of_the_build(tmp_path, name, make, locked):
     building = tmp_path / "I.building"
-    (building / "ngrams").mkdir(parents=True)
-    (building / "mine.arrow").write_text("mine")
-    (building / "ngrams/mine").write_text("mine")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/features.arrow").write_text("mine")
+    path = building / name
+    path.parent.mkdir(parents=True)
+    if locked and name != ".lock":
+        (building / ".lock").touch()
+    if make == "file":
+        path.write_text("mine")
+    elif make == "folder":
+        path.mkdir()
+    elif make == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(tmp_path / "precious", target_is_directory=True)
     before = everything(tmp_path)
     match = (
-        rf"^build_index: {building} must be what an earlier build left; got a folder with other files\. Move it, or na"
+        rf"^build_index: {building} must be what an earlier build left; got one with {name}\. Move it, or name anothe"
     )
     with pytest.raises(InputError, match=match):
         index_module.build_index(plain("ab", "cd"), tmp_path / "I")
     assert everything(tmp_path) == before
+    assert sorted(os.listdir(tmp_path)) == ["I.building", "precious"]
+
+
+def test_folder_of_parts_without_a_lock_in_the_place_of_the_build(tmp_path):
+    (tmp_path / "I.building/ngrams").mkdir(parents=True)
+    (tmp_path / "I.building/ngrams/features.arrow").write_text("mine")
+    with pytest.raises(InputError, match=r"what an earlier build left; got one without \.lock\. Move it, or name"):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "I")
+    assert (tmp_path / "I.building/ngrams/features.arrow").read_text() == "mine"
+
+
+def test_link_in_the_place_of_the_build(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "I.building").symlink_to(tmp_path / "precious", target_is_directory=True)
+    with pytest.raises(InputError, match=r"^build_index: .*I.building must be what an earlier .*; got a link\."):
+        index_module.build_index(plain("ab", "cd"), tmp_path / "I")
+    assert not os.listdir(tmp_path / "precious")
 
 
 def test_file_in_the_place_of_the_build(tmp_path):
@@ -360,6 +473,147 @@ def test_half_a_surrogate_pair(tmp_path):
         load_inputs(["1"], ["a"], "build_index", radgraph=graphs)
 
 
+# Identity
+
+
+def test_fingerprint_does_not_tell_the_container(corpus, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    reports = api.read_reports(corpus["train"])
+    table = pa.table({"study_id": reports.ids, "impression": reports.texts})
+    parquet.write_table(table, tmp_path / "train.parquet")
+    of_csv = api.build_index(corpus["train"], tmp_path / "csv")
+    of_parquet = api.build_index(tmp_path / "train.parquet", tmp_path / "parquet")
+    assert of_csv.content["source"] != of_parquet.content["source"]
+    assert of_csv.fingerprint == of_parquet.fingerprint
+
+
+def test_fingerprint_does_not_tell_what_follows_from_data(inputs, built, tmp_path):
+    fewer = index_module.build_index(plain(inputs.ids, inputs.texts), tmp_path / "bleu", metrics=["bleu"])
+    more = index_module.build_index(plain(inputs.ids, inputs.texts), tmp_path / "both", metrics=["bleu", "rouge-l"])
+    assert fewer.fingerprint == more.fingerprint
+    assert fewer.fingerprint != built.fingerprint  # which has graphs and labels
+
+
+@pytest.mark.skipif("chexbert" not in PARTS, reason="needs FAISS")
+def test_fingerprint_does_not_tell_the_library_that_made_codes(inputs, built, tmp_path, monkeypatch):
+    home = index_module.REPRESENTATIONS["chexbert"].load_class()
+    save = home.save
+
+    def other_library(self, folder):
+        save(self, folder)
+        for name in home.derived_files:
+            with (folder / name).open("ab") as file:
+                file.write(b"other bits")
+
+    monkeypatch.setattr(home, "save", other_library)
+    index = index_module.build_index(inputs, tmp_path / "I")
+    assert index.content["files"] != built.content["files"]
+    assert index.fingerprint == built.fingerprint
+
+
+def test_fingerprint_tells_all_data(inputs, built, tmp_path):
+    from dataclasses import replace
+
+    others = {
+        "text": replace(inputs, texts=["Changed.", *inputs.texts[1:]]),
+        "id": replace(inputs, ids=["1", *inputs.ids[1:]]),
+        "order": replace(inputs, ids=inputs.ids[::-1], texts=inputs.texts[::-1]),
+        "graph": changed(inputs, "radgraph", of_row=inputs.attached["radgraph"].of_row[::-1].copy()),
+        "label": changed(inputs, "labels", of_row=inputs.attached["labels"].of_row[::-1].copy()),
+        "uncertain": changed(inputs, "labels", settings={"uncertain": "blank"}),
+    }
+    if "chexbert" in PARTS:
+        of_row = inputs.attached["chexbert"].of_row[::-1].copy()
+        others["embedding"] = changed(inputs, "chexbert", of_row=of_row)
+    found = {name: index_module.build_index(other, tmp_path / name).fingerprint for name, other in others.items()}
+    assert len({built.fingerprint, *found.values()}) == len(others) + 1
+
+
+def test_lists_and_arrow_make_equal_indexes(inputs, tmp_path):
+    import pyarrow as pa
+
+    ids, texts = pa.chunked_array([inputs.ids[:7], inputs.ids[7:]]), pa.array(inputs.texts, pa.string())
+    of_lists = index_module.build_index(plain(inputs.ids, inputs.texts), tmp_path / "lists")
+    of_arrow = index_module.build_index(Inputs(Strings(ids), Strings(texts)), tmp_path / "arrow")
+    assert of_arrow.content == of_lists.content
+
+
+@pytest.mark.parametrize("name", ["ids", "texts"])
+def test_missing_strings(tmp_path, name):
+    import pyarrow as pa
+
+    given = {"ids": Strings(["a", "b"]), "texts": Strings(["c", "d"]), name: Strings(pa.array(["x", None]))}
+    match = rf"^build_index: {name} must be strings; got 1 missing\. Leave these reports out\.$"
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(Inputs(**given), tmp_path / "I")
+    assert not (tmp_path / "I").exists()
+
+
+# Features
+
+
+def features_of(texts, tokenize, max_order):
+    """Return the (n-gram, occurrence) pairs of each distinct token sequence, in text order, by the definition alone."""
+    found = {}
+    for text in texts:
+        tokens = tuple(tokenize(text))
+        grams = [tokens[i : i + n] for n in range(1, max_order + 1) for i in range(len(tokens) - n + 1)]
+        found[tokens] = [(gram, grams[:i].count(gram)) for i, gram in enumerate(grams)]
+    return dict(sorted(found.items(), key=lambda item: len(item[0])))  # stable: first appearance among equals
+
+
+@pytest.mark.parametrize(("kind", "max_order"), [("ngrams", 4), ("words", 1)])
+def test_features_are_those_of_the_definition(kind, max_order):
+    rng = np.random.default_rng(5)
+    texts = [" ".join(rng.choice(list("abcd."), n)) for n in rng.integers(0, 9, 300)]
+    texts = list(dict.fromkeys([*texts, "", "...", "a a a a a a a a a", "rare words here", "A"]))
+    index = build_ngrams(kind, texts, np.arange(len(texts)).repeat(2))
+    wanted = features_of(texts, TOKENIZERS[kind], max_order)
+    items = [index.item(u) for u in range(len(index.row_ptr) - 1)]
+    assert items == list(wanted)
+    names = {}  # feature id -> what it stands for
+    ptr, ids = index.features.fwd_ptr, index.features.fwd_id
+    for u, expected in enumerate(wanted.values()):
+        own = ids[ptr[u] : ptr[u + 1]].tolist()
+        assert [names.setdefault(f, e) for f, e in zip(own, expected, strict=True)] == expected
+    assert sorted(names) == list(range(len(index.features.post_ptr) - 1))
+    assert len(set(names.values())) == len(names)
+    of_order = [(f, len(gram)) for f, (gram, _) in sorted(names.items())]
+    assert of_order == sorted(of_order, key=lambda pair: pair[1])
+    for v in range(0, len(names), 7):
+        postings = index.features.post_unit[index.features.post_ptr[v] : index.features.post_ptr[v + 1]]
+        assert postings.tolist() == [u for u, expected in enumerate(wanted.values()) if names[v] in expected]
+    for u, item in enumerate(items):
+        rows = [r for i, text in enumerate(texts) if tuple(TOKENIZERS[kind](text)) == item for r in (2 * i, 2 * i + 1)]
+        assert index.row_id[index.row_ptr[u] : index.row_ptr[u + 1]].tolist() == rows
+
+
+@pytest.mark.parametrize("metric", ["rouge-l", "bleu", "radgraph"])
+@pytest.mark.parametrize("less", [0, 1, 5, 1000])
+def test_more_features_than_ids(inputs, built, tmp_path, monkeypatch, metric, less):
+    n = len(built.representation(get_metric(metric)).features.post_ptr) - 1
+    monkeypatch.setattr(features, "MOST_FEATURES", max(n - less, 3))
+    if less == 0:
+        assert index_module.build_index(inputs, tmp_path / "I", metrics=[metric]).metrics
+        return
+    match = (
+        rf"^build_index: reports must have at most {max(n - less, 3):,} distinct features \(n-grams, entities, relat"
+        r"ions\); got [\d,]+ or more\. Build several indexes of fewer reports\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        index_module.build_index(inputs, tmp_path / "I", metrics=[metric])
+
+
+def test_vocabulary_is_read_when_a_query_comes(built):
+    index = api.open_index(built.folder)
+    opened = index.representation(get_metric("bleu"))
+    assert "words" not in vars(opened)
+    api.retrieve(index, ["No effusion."], "bleu")
+    assert vars(opened)["words"] == sorted(opened.words)
+
+
 # Killed builds and full disks
 
 
@@ -435,6 +689,34 @@ def test_full_disk_at_every_write(inputs, built, tmp_path):
         shutil.rmtree(out)
         assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert n > 30
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file or directory", "/models/gone/model.safetensors"),
+        PermissionError(errno.EACCES, "Permission denied", "/data/train.csv"),
+        ConnectionError("no network"),
+        OSError(errno.EIO, "Input/output error"),
+    ],
+)
+def test_errors_of_other_causes_keep_their_names(tmp_path, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(index_module, "_write_representation", fail)
+    with pytest.raises(type(error)) as caught:
+        index_module.build_index(plain("ab", "cd"), tmp_path / "I")
+    assert caught.value is error
+
+
+def test_folder_without_permission(open_folder, request):
+    (open_folder / "closed").mkdir(0o555)
+    request.getfixturevalue("unprivileged")
+    for name in ("closed/I", "closed/a/I"):
+        match = rf"^build_index: out must be a place with room to write; got .*{name} \(Permission denied\)\. Repair it"
+        with pytest.raises(InputError, match=match):
+            index_module.build_index(plain("ab", "cd"), open_folder / name)
 
 
 def test_killed_at_many_writes(inputs, built, tmp_path):
@@ -593,6 +875,101 @@ def test_damaged_unfinished_build_starts_clean(inputs, built, tmp_path, damage):
         (building / "build.json").write_text(text)
     assert index_module.build_index(inputs, tmp_path / "I").fingerprint == built.fingerprint
     assert (tmp_path / "reports.arrow").read_text() == "mine"
+
+
+def test_build_killed_after_the_rename_is_cleaned(inputs, built, tmp_path, monkeypatch):
+    def die(out):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index_module, "_finish", die)
+        with pytest.raises(Killed):
+            index_module.build_index(inputs, tmp_path / "I")
+    assert {".lock", "build.json"} <= set(os.listdir(tmp_path / "I"))
+    assert api.open_index(tmp_path / "I").fingerprint == built.fingerprint
+    with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*I, which exists\."):
+        index_module.build_index(inputs, tmp_path / "I")
+    assert set(everything(tmp_path / "I")) == set(everything(built.folder))
+
+
+def test_finished_parts_survive_damage_of_others(inputs, built, tmp_path):
+    killed_build(inputs, tmp_path / "I")
+    (tmp_path / "I.building/ngrams/features.arrow").write_bytes(b"")
+    named = []
+    assert index_module.build_index(inputs, tmp_path / "I", progress=named.append).fingerprint == built.fingerprint
+    assert named == ["ngrams"]
+
+
+class Power:
+    """What a disk holds after a cut of the power, if it keeps nothing that was not synced.
+
+    A file holds the bytes of its last sync, none before it; a folder the names of its last sync. Files are known by
+    number, as the disk knows them.
+    """
+
+    def __init__(self, monkeypatch, root):
+        self.root = root
+        self.kept = {root.stat().st_ino: {}}
+        self.real = os.fsync
+        self.cuts = 0
+        monkeypatch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, descriptor):
+        self.real(descriptor)
+        status, path = os.fstat(descriptor), Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if path.is_dir():
+            self.kept[status.st_ino] = {name: (path / name).stat().st_ino for name in os.listdir(path)}
+        else:
+            self.kept[status.st_ino] = path.read_bytes()
+
+    def cut(self, to, kinds, names=None):
+        """Write what is left into a new folder; `names` are those of the root where they reached the disk early."""
+        to.mkdir()
+        self._write(self.root.stat().st_ino if names is None else names, to, kinds)
+
+    def _write(self, node, to, kinds):
+        for name, number in (node if isinstance(node, dict) else self.kept[node]).items():
+            kept = self.kept.get(number, b"" if kinds.get(number) != "folder" else {})
+            if isinstance(kept, dict):
+                (to / name).mkdir()
+                self._write(kept, to / name, kinds)
+            else:
+                (to / name).write_bytes(kept)
+
+
+def kinds_of(root):
+    """Return what each number of the disk stands for."""
+    return {path.stat().st_ino: "folder" if path.is_dir() else "file" for path in root.rglob("*")}
+
+
+def test_power_cut(inputs, built, tmp_path, monkeypatch):
+    root, cuts = tmp_path / "root", []
+    root.mkdir()
+    power = Power(monkeypatch, root)
+    rename = Path.rename
+
+    def renamed(self, target):
+        found = rename(self, target)
+        if Path(target) == root / "I":
+            # The new name may reach the disk at once, or not.
+            for names in (None, {"I": (root / "I").stat().st_ino}):
+                cuts.append(tmp_path / f"cut{len(cuts)}")
+                power.cut(cuts[-1], kinds_of(root), names)
+        return found
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    assert index_module.build_index(inputs, root / "I").fingerprint == built.fingerprint
+    cuts.append(tmp_path / "announced")
+    power.cut(cuts[-1], kinds_of(root))
+    monkeypatch.undo()
+    assert [os.listdir(cut) for cut in cuts] == [[], ["I"], ["I"]]
+    for cut in cuts[1:]:
+        index = api.open_index(cut / "I")
+        index.verify_files()
+        assert index.fingerprint == built.fingerprint
+        assert api.retrieve(index, ["No effusion."], "bleu").table.num_rows == 1
+    index = index_module.build_index(inputs, cuts[0] / "I")
+    assert index.fingerprint == built.fingerprint
 
 
 def test_two_builds_at_once(inputs, built, tmp_path):

@@ -3,42 +3,58 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.manifest import check_files, describe, fingerprint, read_manifest, write_json
+from metric_oracle.indexes.manifest import Files, checksum, describe, fingerprint, write_json, write_manifest
+from metric_oracle.indexes.store import write_arrays
 
 CONTENT = {"counts": {}, "representations": {}, "files": {}}
+
+
+@pytest.fixture(autouse=True)
+def notes(tmp_path, monkeypatch):
+    """Keep the notes on right files apart from those of the user, and return their folder."""
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(manifest, "_checked", lambda: folder)
+    return folder
 
 
 def folder_with(tmp_path, **changes):
     """Return a folder whose manifest is right but for the changes."""
     content = changes.pop("content", CONTENT)
+    folder = tmp_path / "I"
+    folder.mkdir()
     whole = {
         "format": manifest.FORMAT,
         "format_version": manifest.FORMAT_VERSION,
-        "fingerprint": fingerprint(content),
+        "fingerprint": checksum({}),
+        "checksum": checksum(content),
         "content": content,
         **changes,
     }
-    folder = tmp_path / "I"
-    folder.mkdir()
     (folder / "manifest.json").write_text(json.dumps(whole))
     return folder
 
 
-def files_of(folder, **contents):
-    """Write files and return their description."""
+def index_of(folder, stamped=True, **contents):
+    """Write an index of files, with stamps as a build leaves them."""
     folder.mkdir(exist_ok=True)
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-    return describe(folder, contents)
+    files = describe(folder, contents)
+    if stamped:
+        stamps = {name: [s.st_size, s.st_mtime_ns] for name in files for s in [(folder / name).stat()]}
+        write_json(folder / "stamps.json", stamps)
+    write_manifest(folder, {**CONTENT, "files": files})
+    return folder
 
 
 def test_round_trip(tmp_path):
     folder = folder_with(tmp_path)
-    assert read_manifest(folder)["content"] == CONTENT
+    assert Files(folder).manifest["content"] == CONTENT
 
 
 def test_a_json_file_is_whole_or_the_old_one(tmp_path, monkeypatch):
@@ -60,20 +76,20 @@ def test_folder_without_manifest(tmp_path):
     for folder in (tmp_path, tmp_path / "none"):
         match = rf"^open_index: index must be a folder with manifest.json; got {folder}\. Build one with"
         with pytest.raises(IndexFormatError, match=match):
-            read_manifest(folder)
+            Files(folder)
 
 
 def test_build_under_way(tmp_path):
     folder = folder_with(tmp_path)
     building = folder.rename(folder.with_name("I.building"))
     with pytest.raises(IndexFormatError, match=r"^open_index: index must be finished; got .*I.building, .* to resume"):
-        read_manifest(building)
+        Files(building)
 
 
 def test_name_that_is_not_utf_8(tmp_path):
     match = r"^open_index: index must be a name in UTF-8; got .*\. Rename the folder\.$"
     with pytest.raises(InputError, match=match):
-        read_manifest(tmp_path / "caf\udce9")
+        Files(tmp_path / "caf\udce9")
 
 
 @pytest.mark.parametrize(
@@ -83,32 +99,32 @@ def test_manifest_of_something_else(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     match = rf"^open_index: manifest.json must be that of a metric-oracle index; got something else in {tmp_path}\. Reb"
     with pytest.raises(IndexFormatError, match=match):
-        read_manifest(tmp_path)
+        Files(tmp_path)
 
 
 def test_manifest_that_is_binary(tmp_path):
     (tmp_path / "manifest.json").write_bytes(bytes(range(256)))
     with pytest.raises(IndexFormatError, match=r"must be that of a metric-oracle index"):
-        read_manifest(tmp_path)
+        Files(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("version", "step"), [(3, "Upgrade metric-oracle"), (1, "Rebuild it"), ("2", "Rebuild it"), (None, "Rebuild it")]
+    ("version", "step"),
+    [(4, "Upgrade metric-oracle"), (2, "Rebuild it"), (1, "Rebuild it"), ("3", "Rebuild it"), (None, "Rebuild it")],
 )
 def test_other_format_version(tmp_path, version, step):
     folder = folder_with(tmp_path, format_version=version)
-    match = rf"^open_index: format_version must be 2; got {version!r} in {folder}\. {step}\.$"
+    match = rf"^open_index: format_version must be 3; got {version!r} in {folder}\. {step}\.$"
     with pytest.raises(IndexFormatError, match=match):
-        read_manifest(folder)
+        Files(folder)
 
 
-def test_altered_manifest(tmp_path):
-    folder = folder_with(tmp_path, fingerprint=fingerprint({**CONTENT, "source": "x"}))
-    match = (
-        r"^open_index: manifest.json must match its own fingerprint; got an altered one in .*\. Rebuild the index\.$"
-    )
+@pytest.mark.parametrize(("key", "what"), [("checksum", "checksum"), ("fingerprint", "fingerprint")])
+def test_altered_manifest(tmp_path, key, what):
+    folder = folder_with(tmp_path, **{key: checksum({**CONTENT, "source": "x"})})
+    match = rf"^open_index: manifest.json must match its own {what}; got an altered one in .*\. Rebuild the index\.$"
     with pytest.raises(IndexFormatError, match=match):
-        read_manifest(folder)
+        Files(folder)
 
 
 @pytest.mark.parametrize(
@@ -121,44 +137,57 @@ def test_altered_manifest(tmp_path):
         {**CONTENT, "files": []},
         {**CONTENT, "files": {"a": 1}},
         {**CONTENT, "files": {"a": {"bytes": 1}}},
+        {**CONTENT, "files": {"a": {"bytes": "1", "sha256": "x"}}},
+        {**CONTENT, "files": {"a": {"bytes": 0, "sha256": "x"}}},
     ],
 )
 def test_manifest_with_other_parts(tmp_path, content):
     folder = folder_with(tmp_path, content=content)
     match = r"^open_index: manifest.json must describe counts, representations and files; got others in .*\. Rebuild it"
     with pytest.raises(IndexFormatError, match=match):
-        read_manifest(folder)
+        Files(folder)
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "sub/../../secret"])
 def test_paths_that_climb_out(tmp_path, name):
     (tmp_path / "secret").write_bytes(b"x")
-    folder = tmp_path / "I"
-    (folder / "sub").mkdir(parents=True)
     files = {name: {"bytes": 1, "sha256": manifest.sha256(tmp_path / "secret")}}
+    folder = folder_with(tmp_path, content={**CONTENT, "files": files})
+    (folder / "sub").mkdir()
     match = rf"^open_index: {re.escape(name)} must be in the index; got no such file in .*\. Rebuild the index\.$"
     with pytest.raises(IndexFormatError, match=match):
-        check_files(folder, files)
+        Files(folder)
 
 
-def test_missing_file(tmp_path):
-    files = files_of(tmp_path, a=b"1", b=b"2")
-    (tmp_path / "b").unlink()
+@pytest.mark.parametrize("make", ["nothing", "folder", "pipe"])
+def test_missing_file(tmp_path, make):
+    folder = index_of(tmp_path / "I", a=b"1", b=b"2")
+    (folder / "b").unlink()
+    if make == "folder":
+        (folder / "b").mkdir()
+    elif make == "pipe":
+        os.mkfifo(folder / "b")  # to open one would wait for its other end
     with pytest.raises(
         IndexFormatError, match=r"^open_index: b must be in the index; got no such file in .*\. Rebuild"
     ):
-        check_files(tmp_path, files)
+        Files(folder)
+
+
+def test_manifest_that_is_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(IndexFormatError, match=r"^open_index: index must be a folder with manifest.json; got"):
+        Files(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"12", b"1234"])
 def test_file_of_another_size(tmp_path, content):
-    files = files_of(tmp_path, a=b"123")
-    (tmp_path / "a").write_bytes(content)
+    folder = index_of(tmp_path / "I", a=b"123")
+    (folder / "a").write_bytes(content)
     match = (
         rf"^open_index: a must have 3 bytes; got {len(content)} in .*\. The file was cut or replaced: rebuild the in"
     )
     with pytest.raises(IndexFormatError, match=match):
-        check_files(tmp_path, files)
+        Files(folder)
 
 
 ALTERED = (
@@ -166,57 +195,129 @@ ALTERED = (
 )
 
 
-def test_altered_byte_with_another_time(tmp_path):
-    files = files_of(tmp_path, a=b"123")
-    check_files(tmp_path, files)
-    (tmp_path / "a").write_bytes(b"124")
-    os.utime(tmp_path / "a", ns=(1, 1))
-    with pytest.raises(IndexFormatError, match=ALTERED):
-        check_files(tmp_path, files)
+def test_altered_byte_with_another_time_is_found_at_first_use(tmp_path, notes):
+    folder = index_of(tmp_path / "I", a=b"123", b=b"4")
+    (folder / "a").write_bytes(b"124")
+    os.utime(folder / "a", ns=(1, 1))
+    files = Files(folder)
+    assert files["b"][:] == b"4"
+    for _ in range(2):
+        with pytest.raises(IndexFormatError, match=ALTERED):
+            files["a"]
+    assert not notes.exists()
 
 
 def test_altered_byte_with_the_old_time_needs_the_full_check(tmp_path):
-    files = files_of(tmp_path, a=b"123")
-    check_files(tmp_path, files)
-    stat = (tmp_path / "a").stat()
-    (tmp_path / "a").write_bytes(b"124")
-    os.utime(tmp_path / "a", ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    check_files(tmp_path, files)
+    folder = index_of(tmp_path / "I", a=b"123")
+    stat = (folder / "a").stat()
+    (folder / "a").write_bytes(b"124")
+    os.utime(folder / "a", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    files = Files(folder)
+    assert files["a"][:] == b"124"
     with pytest.raises(IndexFormatError, match=ALTERED):
-        check_files(tmp_path, files, full=True)
+        files.verify()
+
+
+def read_files(monkeypatch):
+    """Return a list that gets the name of each file that is compared with its checksum."""
+    read, compare = [], Files._compare
+    monkeypatch.setattr(Files, "_compare", lambda self, name: read.append(name) or compare(self, name))
+    return read
 
 
 def test_stamps_spare_the_reading(tmp_path, monkeypatch):
-    files = files_of(tmp_path, a=b"123", b=b"4")
-    read = []
-    checksum = manifest.sha256
-    monkeypatch.setattr(manifest, "sha256", lambda path: read.append(path.name) or checksum(path))
-    check_files(tmp_path, files)
+    folder = index_of(tmp_path / "I", a=b"123", b=b"4")
+    read = read_files(monkeypatch)
+    files = Files(folder)
+    assert [files["a"][:], files["b"][:]] == [b"123", b"4"]
+    assert read == []
+    files.verify()
     assert read == ["a", "b"]
-    check_files(tmp_path, files)
+
+
+def test_a_copy_is_read_once_for_each_user_and_written_never(tmp_path, monkeypatch, notes):
+    folder = index_of(tmp_path / "I", a=b"123", b=b"4")
+    for name in "ab":
+        os.utime(folder / name, ns=(1, 1))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    read = read_files(monkeypatch)
+    Files(folder)
+    assert read == []
+    for _ in range(3):
+        assert Files(folder)["a"][:] == b"123"
+        assert read == ["a"]
+    assert Files(folder)["b"][:] == b"4"
     assert read == ["a", "b"]
-    os.utime(tmp_path / "b", ns=(1, 1))  # as after a copy
-    check_files(tmp_path, files)
-    check_files(tmp_path, files)
-    assert read == ["a", "b", "b"]
-    check_files(tmp_path, files, full=True)
-    assert read == ["a", "b", "b", "a", "b"]
+    assert len(list(notes.iterdir())) == 2
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    # A file in its place is another file.
+    content = (folder / "a").read_bytes()
+    (folder / "a").rename(tmp_path / "old")
+    (folder / "a").write_bytes(content)
+    os.utime(folder / "a", ns=(2, 2))
+    assert Files(folder)["a"][:] == b"123"
+    assert read == ["a", "b", "a"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "[1]", "5", "null", '{"a": 5}', '{"a": [3]}', "{"])
-def test_damaged_stamps_are_made_anew(tmp_path, text):
-    files = files_of(tmp_path, a=b"123")
-    (tmp_path / "stamps.json").write_text(text)
-    check_files(tmp_path, files)
-    assert json.loads((tmp_path / "stamps.json").read_text())["a"][0] == 3
+def test_notes_that_find_no_room_do_not_stop_a_reader(tmp_path, monkeypatch, notes):
+    folder = index_of(tmp_path / "I", stamped=False, a=b"123")
+    notes.write_text("a file in the way")
+    read = read_files(monkeypatch)
+    assert Files(folder)["a"][:] == b"123"
+    assert Files(folder)["a"][:] == b"123"
+    assert read == ["a", "a"]
 
 
-def test_stamps_that_find_no_room_do_not_stop_a_reader(tmp_path, monkeypatch):
-    files = files_of(tmp_path, a=b"123")
+@pytest.mark.parametrize("text", ["", "[]", "[1]", "5", "null", '{"a": 5}', '{"a": [3]}', "{", "\x80"])
+def test_damaged_stamps_cost_a_reading(tmp_path, monkeypatch, text):
+    folder = index_of(tmp_path / "I", a=b"123")
+    (folder / "stamps.json").write_bytes(text.encode("latin-1"))
+    read = read_files(monkeypatch)
+    assert Files(folder)["a"][:] == b"123"
+    assert read == ["a"]
 
-    def full(self, *args, **kwargs):
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    check_files(tmp_path, files)
-    assert sorted(os.listdir(tmp_path)) == ["a"]
+def test_notes_of_a_manifest_stay_in_their_folder(tmp_path, notes):
+    folder = index_of(tmp_path / "I", stamped=False, a=b"123")
+    files = {"a": {"bytes": 3, "sha256": "../../mine"}}
+    write_manifest(folder, {**CONTENT, "files": files})
+    with pytest.raises(IndexFormatError, match=ALTERED):
+        Files(folder)["a"]
+    assert not (tmp_path / "mine").exists()
+
+
+def test_files_are_those_of_the_opening(tmp_path):
+    folder = index_of(tmp_path / "I", a=b"old")
+    files = Files(folder)
+    folder.rename(tmp_path / "gone")
+    index_of(tmp_path / "I", a=b"new")
+    assert files["a"][:] == b"old"
+    files.verify()
+    (tmp_path / "gone" / "a").unlink()
+    assert files["a"][:] == b"old"
+
+
+def test_no_descriptor_stays_open_but_those_of_maps(tmp_path):
+    folder = index_of(tmp_path / "I", a=b"1", b=b"2")
+    before = len(os.listdir("/proc/self/fd"))
+    files = Files(folder)
+    assert len(os.listdir("/proc/self/fd")) == before + 2
+    del files
+    assert len(os.listdir("/proc/self/fd")) == before
+    (folder / "b").unlink()
+    with pytest.raises(IndexFormatError, match="b must be in the index"):
+        Files(folder)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_fingerprint_is_that_of_the_data(tmp_path):
+    write_arrays(tmp_path / "data.arrow", {"x": np.arange(5)})
+    write_arrays(tmp_path / "codes.arrow", {"x": np.arange(5)})
+    content = {"source": "CSV", "files": describe(tmp_path, ["data.arrow", "codes.arrow"], ["data.arrow"])}
+    wanted = fingerprint(content)
+    write_arrays(tmp_path / "codes.arrow", {"x": np.arange(6)})
+    other = {"source": "Parquet", "files": describe(tmp_path, ["data.arrow", "codes.arrow"], ["data.arrow"])}
+    assert other["files"] != content["files"]
+    assert fingerprint(other) == wanted
+    write_arrays(tmp_path / "data.arrow", {"x": np.arange(6)})
+    assert fingerprint({"files": describe(tmp_path, ["data.arrow"], ["data.arrow"])}) != wanted

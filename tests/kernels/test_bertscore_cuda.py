@@ -437,7 +437,7 @@ def test_f1_lies_below_its_corner_where_the_sign_is_sure(p, r, dp, dr, e, spread
     value = f1(precision, recall)
     assert value <= upper + 1e-12 * (1 + abs(value))
     low, high = p + r - 2 * e - spread, p + r + 2 * e
-    assert np.isfinite(upper) == (low >= cpu.SLACK or high <= -cpu.SLACK) or min(abs(low), abs(high)) < 2e-5
+    assert np.isfinite(upper) == (low >= cuda.SLACK or high <= -cuda.SLACK) or min(abs(low), abs(high)) < 2e-5
 
 
 # ---- the device ------------------------------------------------------------------------------------------------------

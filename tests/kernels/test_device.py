@@ -2,6 +2,10 @@
 
 import ctypes
 import sys
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -9,11 +13,11 @@ import numpy as np
 import pytest
 
 from metric_oracle.kernels import _device
-from metric_oracle.kernels.chexbert import cpu as chexbert_cpu
-from metric_oracle.kernels.chexbert import cuda as chexbert_cuda
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels import cuda as labels_cuda
 from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.cosine import cpu as cosine_cpu
+from metric_oracle.kernels.cosine import cuda as cosine_cuda
 from metric_oracle.kernels.topk.reference import select
 
 WIDTH = 24
@@ -74,7 +78,7 @@ def test_libraries_are_asked(monkeypatch):
     assert _device.lacking("torch") == "this PyTorch, 2.13.0+cpu, was built without CUDA"
     monkeypatch.setitem(sys.modules, "torch", None)
     assert _device.lacking("torch") == 'PyTorch is not installed (pip install "metric-oracle[encoders]")'
-    assert not labels_cuda.is_usable()
+    assert labels_cuda.Backend().lacking()
 
 
 def test_a_device_that_stays_is_shared_out(monkeypatch):
@@ -105,8 +109,6 @@ class Vectors:
         unit = rng.permutation(np.r_[np.arange(n), rng.integers(0, n, n // 2)])
         self.row_ptr = np.r_[0, np.cumsum(np.bincount(unit, minlength=n))]
         self.row_id = np.argsort(unit, kind="stable").astype(np.int64)
-        self.faiss_index = None
-        self.code_error = 0.0
 
 
 def unit_vectors(rng, n, kind):
@@ -145,28 +147,28 @@ def embeddings(request):
 
 
 def test_chexbert(embeddings, cuda_lane, monkeypatch):
-    cuda_lane(chexbert_cuda)
+    cuda_lane(cosine_cuda)
     monkeypatch.setattr(_device, "faiss_on_gpu", lambda: None)
     index, queries = embeddings
     whole = Vectors(index.vectors)
     for k in (1, 5, 40, len(index.row_id)):
         expected = answers(by_brute_force, whole, queries, k)
-        assert_same(answers(chexbert_cuda.Backend().search, index, queries, k), expected)
+        assert_same(answers(cosine_cuda.Backend().search, index, queries, k), expected)
 
 
 def by_brute_force(index, encoded, first, last, k, found, work):
     """Leave nothing to a bound."""
     units, scores = np.arange(len(index.vectors)), np.empty(len(index.vectors))
     for q in range(first, last):
-        chexbert_cpu.score_units(units, encoded.vectors[q], index.vectors, scores)
+        cosine_cpu.score_documents(units, encoded.vectors[q], index.vectors, scores)
         found.rows[q], found.scores[q], found.ties[q] = select(units, scores, index.row_ptr, index.row_id, k)
 
 
 def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatch):
-    cuda_lane(chexbert_cuda)
+    cuda_lane(cosine_cuda)
     monkeypatch.setattr(_device, "faiss_on_gpu", lambda: None)
     index, queries = embeddings
-    expected = answers(chexbert_cuda.Backend().search, index, queries, 3)
+    expected = answers(cosine_cuda.Backend().search, index, queries, 3)
     topk, tried = torch.Tensor.topk, []
 
     def full(product, *args, **options):
@@ -176,12 +178,12 @@ def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatc
         return topk(product, *args, **options)
 
     monkeypatch.setattr(torch.Tensor, "topk", full)
-    assert_same(answers(chexbert_cuda.Backend().search, index, queries, 3), expected)
+    assert_same(answers(cosine_cuda.Backend().search, index, queries, 3), expected)
     assert tried[:3] == [10, 5, 2]
-    monkeypatch.setattr(chexbert_cuda, "_put", lambda array: exec("raise torch.OutOfMemoryError", {"torch": torch}))
+    monkeypatch.setattr(cosine_cuda, "_put", lambda array: exec("raise torch.OutOfMemoryError", {"torch": torch}))
     rule = r"^retrieve: the GPU must have room for the embeddings, 0\.00 GB, and one query; got too little\. "
     with pytest.raises(_device.DeviceError, match=rule):
-        answers(chexbert_cuda.Backend().search, Vectors(index.vectors), queries, 3)
+        answers(cosine_cuda.Backend().search, Vectors(index.vectors.copy()), queries, 3)
 
 
 def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
@@ -196,23 +198,24 @@ def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
     faiss = SimpleNamespace(
         StandardGpuResources=None,
         get_num_gpus=lambda: 1,
-        index_cpu_to_all_gpus=lambda _: copies.append(1) or SimpleNamespace(search=search),
+        IndexFlatIP=lambda width: ("empty", width),
+        index_cpu_to_all_gpus=lambda empty: SimpleNamespace(search=search, add=lambda x: copies.append((empty, x))),
     )
     monkeypatch.setitem(sys.modules, "faiss", faiss)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert not chexbert_cuda.Backend().lacking()
+    assert not cosine_cuda.Backend().lacking()
     expected = answers(by_brute_force, index, queries, 2)
-    assert_same(answers(chexbert_cuda.Backend().search, index, queries, 2), expected)
-    assert_same(answers(chexbert_cuda.Backend().search, index, queries, 2), expected)
+    assert_same(answers(cosine_cuda.Backend().search, index, queries, 2), expected)
+    assert_same(answers(cosine_cuda.Backend().search, index, queries, 2), expected)
     assert asked[0] == 32
-    assert copies == [1]
-    monkeypatch.setattr(chexbert_cuda, "FAISS_MOST", 31)
+    assert copies == [(("empty", WIDTH), index.vectors)]
+    monkeypatch.setattr(cosine_cuda, "FAISS_MOST", 31)
     rule = (
         r"^retrieve: PyTorch must be there for more than 31 neighbours on a GPU; got 32 and FAISS alone, PyTorch is "
         r'not installed .*\. Install it, ask for fewer with k, or use backend "cpu"\.$'
     )
     with pytest.raises(_device.DeviceError, match=rule):
-        answers(chexbert_cuda.Backend().search, index, queries, 2)
+        answers(cosine_cuda.Backend().search, index, queries, 2)
 
 
 def test_faiss_for_processors_is_left_alone():
@@ -262,3 +265,40 @@ def test_scores_are_halved_where_memory_ends(labels, cuda_lane, monkeypatch):
     rule = r"^retrieve: the GPU must have room for the scores of one query; got too little\. Free its memory, "
     with pytest.raises(_device.DeviceError, match=rule):
         answers(labels_cuda.Backend().search, index, queries, 3)
+
+
+# ---- what stays on a device ------------------------------------------------------------------------------------------
+
+
+def test_threads_that_want_the_same_thing_wait_for_the_one_that_makes_it():
+    class Owner:
+        pass
+
+    made, begin = [], threading.Barrier(8)
+
+    def make():
+        time.sleep(0.05)
+        made.append(1)
+        return object()
+
+    owner = Owner()
+
+    def ask(name):
+        begin.wait()
+        return _device.resident(weak(), name, make)
+
+    weak = weakref.ref(owner)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, ["a", "b"] * 4))
+    assert len(made) == 2
+    assert len(set(map(id, found))) == 2
+    key = id(owner), "a"
+    assert _device.is_resident(owner, "a")
+    del owner
+    assert key not in _device._RESIDENT
+    assert key not in _device._MAKING
+
+
+def test_no_faiss_is_no_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    assert _device.faiss_on_gpu() is None

@@ -28,7 +28,7 @@ def test_kept_code_of_a_caller_ends_with_the_source_that_it_inlines(tmp_path):
     home = Path(_jit.__file__).parent
     shutil.copytree(home.parent, tmp_path / "metric_oracle", ignore=shutil.ignore_patterns("__pycache__"))
     program = (
-        "import numpy as np; from metric_oracle.kernels.chexbert.cpu import score_units as score; "
+        "import numpy as np; from metric_oracle.kernels.cosine.cpu import score_documents as score; "
         "v = np.ones((1, 2), np.float32); out = np.empty(1); score(np.zeros(1, np.int64), v[0], v, out); "
         "print(out[0], sum(score.stats.cache_hits.values()))"
     )
@@ -41,8 +41,20 @@ def test_kept_code_of_a_caller_ends_with_the_source_that_it_inlines(tmp_path):
 
     assert run() == "1.0 0"
     assert run() == "1.0 1"
-    score = tmp_path / "metric_oracle" / home.name / "chexbert" / "score.py"
+    score = tmp_path / "metric_oracle" / home.name / "cosine" / "score.py"
     changed = score.read_text().replace("return dot / math", "return -dot / math")
     assert changed != score.read_text()
     score.write_text(changed)
     assert run() == "-1.0 0"
+
+
+def test_kept_code_for_a_class_that_is_gone_is_compiled_again():
+    """Numba unpickles the types of all kept versions before it looks whether they are of this source."""
+
+    def load():
+        msg = "Can't get attribute 'Scratch' on module 'metric_oracle.kernels._overlap'"
+        raise AttributeError(msg)
+
+    file = SimpleNamespace(_source_stamp=(1, 2), _load_index=load)
+    _jit._keyed(SimpleNamespace(_cache=SimpleNamespace(_cache_file=file)))
+    assert file._load_index() == {}

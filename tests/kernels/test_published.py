@@ -109,6 +109,21 @@ def test_rouge_l_equals_rouge_score(pairs):
         assert components == {"precision": expected.precision, "recall": expected.recall}
 
 
+def test_coco_rouge_l_equals_pycocoevalcap(tokens):
+    """On BLEU's tokens joined by blanks, which is what a caller of pycocoevalcap hands over in this field."""
+    scorer = pytest.importorskip("pycocoevalcap.rouge.rouge").Rouge()
+    for candidate, reference in tokens:
+        expected = scorer.calc_score([" ".join(candidate)], [" ".join(reference)])
+        ours, components = rouge_l(candidate, reference, coco=True)
+        if candidate or reference:
+            assert ours == pytest.approx(expected, abs=1e-12, rel=0)
+        else:  # the documented difference: it takes nothing for a word
+            assert (ours, expected) == (0.0, 1.0)
+        if ours:
+            p, r = components["precision"], components["recall"]
+            assert ours == pytest.approx(2.44 * p * r / (r + 1.44 * p), rel=1e-14)
+
+
 def test_radgraph_variants_equal_the_package(tmp_path):
     """Values of radgraph 0.1.18 (`rewards.compute_reward`), made by `tests/golden/make_radgraph_rewards.py`."""
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from metric_oracle.kernels.bleu.reference import score as bleu_of_tokens
-from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
-from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.bleu.score import EXACT_LENGTH, bleu, brevity, geometric_mean, precision
+from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 from metric_oracle.kernels.rouge_l.reference import score as rouge_of_tokens
-from metric_oracle.kernels.rouge_l.score import rouge_l
+from metric_oracle.kernels.rouge_l.score import common, rouge_l
 
 FORMS = [pytest.param(False, id="fast_bleu"), pytest.param(True, id="coco")]
 
@@ -47,6 +47,47 @@ def test_bleu_by_hand(matches, length, reference_length, order, expected):
     # coco: 1e-15 instead of 0.1 for "none", so only pairs without a smoothed order agree
     if all(matches[:order]) or not matches[0]:
         assert bleu(*matches, length, reference_length, order, True) == pytest.approx(expected, rel=1e-8)
+
+
+def test_equal_means_of_precisions_are_equal_floats():
+    """3/7 x .1/6 = 4/8 x .1/7: products of rounded precisions told them apart and broke true ties."""
+    query = ("a", "b", "c", "d")
+    rows = [tuple(row.split()) for row in ("a x d x b b d", "d d d a c b d x")]
+    assert [bleu_of_tokens(row, query, order=2, coco=False)[0] for row in rows] == [math.sqrt(1 / 140)] * 2
+    means: dict[tuple[int, Fraction], set[float]] = {}
+    for length in range(1, 13):
+        totals = [max(length - n, 1) for n in range(4)]
+        for m in itertools.product(*(range(n == 0, total + 1) for n, total in enumerate(totals))):
+            if all(after <= max(before - 1, 0) or not after for before, after in itertools.pairwise(m)):
+                exact = Fraction(1)
+                for order in (1, 2, 3, 4):
+                    exact *= Fraction(10 * m[order - 1] or 1, 10 * totals[order - 1])
+                    means.setdefault((order, exact), set()).add(geometric_mean(*m, length, order, False))
+    assert len(means) > 1000
+    assert all(len(floats) == 1 for floats in means.values())
+    ties = [(m2, m1) for m1, m2 in itertools.product(range(1, 40), repeat=2)]
+    for m1, m2 in ties:  # of one length, of the other form too
+        assert bleu(m1, m2, 0, 0, 50, 60, 4, True) == bleu(m2, m1, 0, 0, 50, 60, 4, True)
+
+
+@pytest.mark.parametrize(("order", "length"), list(enumerate(EXACT_LENGTH, 1)))
+def test_products_are_exact_up_to_the_stated_length(order, length):
+    def denominator(length: int) -> int:
+        return math.prod((length - n) * (10 if n else 1) for n in range(order))
+
+    assert denominator(length) <= 2**53 < denominator(length + 1)
+    if order > 1:  # then a mean is the root of the one nearest float to the exact fraction
+        root = {2: math.sqrt, 3: lambda x: x ** (1 / 3), 4: lambda x: math.sqrt(math.sqrt(x))}[order]
+        for m1 in (1, 2, 3, 7, length // 3, length):
+            assert geometric_mean(m1, 0, 0, 0, length, order, False) == root(m1 / denominator(length))
+    # beyond it products are rounded, alike in compiled and plain Python, and nothing overflows
+    lengths = np.array([[length + 1, 9], [2**31 - 5, 2**31 - 1]]) if order > 1 else np.array([[2**31 - 5, 2**31 - 1]])
+    matches = np.array([[c - 1, c // 2, c // 3, 0] for c in lengths[:, 0]])
+    out = np.empty(len(matches))
+    _compiled_bleu(matches, lengths, order, False, out)
+    plain = [bleu(*m, *both, order, False) for m, both in zip(matches.tolist(), lengths.tolist(), strict=True)]
+    assert out.tolist() == plain
+    assert all(0 < value < 1 for value in plain)
 
 
 def test_bleu_of_an_identical_pair():
@@ -173,6 +214,14 @@ def test_rouge_l_by_hand():
     assert rouge_of_tokens(lin[2], lin[0])[0] == 0.5
     assert rouge_of_tokens(("a", "b", "c"), ("b", "x", "c", "a", "y")) == (0.5, {"precision": 2 / 3, "recall": 2 / 5})
     assert rouge_of_tokens((), ("a",)) == (0.0, {"precision": 0.0, "recall": 0.0})
+
+
+def test_rouge_l_of_coco_by_hand():
+    assert rouge_l(0, 0, 0, True) == rouge_l(0, 3, 4, True) == 0.0
+    assert rouge_l(5, 5, 5, True) == 1.0
+    assert rouge_l(3, 4, 8, True) == 183 / 388  # 2.44 x 3 / (4 + 1.44 x 8)
+    assert rouge_l(3, 8, 4, True) == 183 / 344
+    assert common(rouge_l(7, 9, 11, True), 9, 11, True) == pytest.approx(7)
 
 
 def test_f1_by_hand():

@@ -77,7 +77,7 @@ def make_graph(rng: random.Random, tokens: list[str]) -> dict:
 
 def make_items(rng: random.Random, n: int, known: str, pool: list[Item], bare_every: int | None) -> list[Item]:
     """Draw reports: new ones, repeated ones, and new pairings of the parts of old ones."""
-    words = [*(f"w{i}" for i in range(4)), f"only-{known}", "."]
+    words = ["w0", "w1", "new", "stable", f"only-{known}", "."]
     tokens = ["a", "A", "b", "c d", f"only-{known}"]
     gold = [{"entities": report.graph["entities"]} for report in synthesize(60, seed=5)]
     noise = np.random.default_rng(rng.randrange(2**32))
@@ -230,8 +230,9 @@ def test_the_corpus_is_as_awkward_as_promised(world):
     for metric in METRICS.values():  # three blocks of queries for three threads; FAISS has something to leave out
         representation = representation_of(world.index, metric)
         encoded = representation.encode(asked(world.queries, metric.name))
-        assert "labels" in metric.representations or encoded.which.max() >= 64
-        assert len(getattr(representation, "features", representation).row_ptr) > 40
+        few = {"labels", "temporal"} & set(metric.representations)
+        assert few or encoded.which.max() >= 64
+        assert metric.name == "temporal" or len(getattr(representation, "features", representation).row_ptr) > 40
 
 
 @every_backend
@@ -304,6 +305,8 @@ def own_score(metric: str, item: Item) -> float:
         length = len(item.text.replace(".", " .").split())
         lacking = max(order - length, 0)
         return (1e-6 if variant else 0.1) ** (lacking / order) if length else 0.0
+    if metric == "rouge-l:coco":  # of BLEU's tokens
+        return 1.0 if item.text.split() else 0.0
     if name == "rouge-l":
         return 1.0 if any(c.isalnum() for c in item.text) else 0.0
     if name == "radgraph":

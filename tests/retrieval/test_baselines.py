@@ -13,7 +13,7 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.indexes.index import build_index
+from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.inputs import load_encoding, load_inputs
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval import baselines

@@ -10,7 +10,7 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import ExactnessError
-from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.retrieval import baselines, pool
 
 WORDS = [

@@ -30,7 +30,6 @@ def reports(*texts):
 @pytest.fixture(scope="module")
 def files(corpus):
     """Return the keyword arguments that name the files of each side."""
-    pytest.importorskip("faiss")
     return {
         side: {
             "radgraph": corpus[f"{side}_graphs"],
@@ -62,6 +61,7 @@ def test_every_metric_equals_the_reference_backend(index, queries, metric):
     slow = api.retrieve(index, queries, metric, k=7, backend="reference")
     assert fast.table.equals(slow.table)
     shares = fast.signature.pop("stages", {"scored": 1.0})
+    fast.signature.pop("closest_call", None)
     assert sum(shares.values()) == pytest.approx(1)
     assert fast.signature == {**slow.signature, "backend": "cpu"}
 
@@ -374,13 +374,12 @@ def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
         api.retrieve(index, corpus["test"], "chexbert", chexbert=path)
 
 
-def test_faiss_absent(index, queries, monkeypatch):
+def test_faiss_is_not_needed(index, queries, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "faiss", None)
     fresh = api.open_index(index.folder)
-    with pytest.raises(BackendError, match=r'^open_index: metric "chexbert" must have FAISS installed; got no module'):
-        api.retrieve(fresh, queries, "chexbert")
+    assert api.retrieve(fresh, queries, "chexbert").table.num_rows == 12
     assert api.retrieve(fresh, queries, "bleu").table.num_rows == 12
 
 

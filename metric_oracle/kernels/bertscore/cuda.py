@@ -14,17 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.kernels import _device
+from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
-from metric_oracle.kernels.bertscore.cpu import (
-    SLACK,
-    Items,
-    _room,
-    final_scores,
-    finish_in_order,
-    pack,
-    taken,
-)
+from metric_oracle.kernels.bertscore.bounds import margins_of
+from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
+from metric_oracle.kernels.bertscore.cpu import final_scores, line_of, pack, room, taken
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.topk.reference import select
@@ -39,6 +34,7 @@ COLUMNS = 32  # query tokens of a product; a query's codes are filled up to a mu
 LISTED = 256  # items of a query that the host gets at first
 MORE = 16  # times as many where they were too few
 STAGES = ("projection", "float32")
+SLACK = 1e-5  # for sums of float64 numbers: far above them
 
 
 @dataclass
@@ -136,27 +132,29 @@ def find(corpus, batch, places, k, items, work, part, scored):
     list of (int64[n], float64[n], float64[n])
     """
     n_items = len(items[0].unit)
-    scratch, answers = _room(work, corpus, n_items, len(corpus.centers), batch.longest, k)
+    stacked, (answers,) = room(work, corpus, n_items, len(corpus.centers), batch.longest, k)
+    scratch = line_of(stacked, 0)
+    margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     done: dict[int, Any] = {}
     listed = max(LISTED, 4 * k)
     while len(done) < len(places):
         left = [i for i in range(len(places)) if i not in done]
         asked = [(places[i], items[i]) for i in left]
         for i, (item, bound) in zip(left, _listed(corpus, batch, asked, min(listed, n_items), part), strict=True):
-            scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, -(bound + SLACK)
+            scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, bound + SLACK
             query, _ = pack(corpus, batch, places[i])
-            if _finish(len(item), n_items, part, k, items[i], corpus, query, scratch, answers):
+            if _finish(len(item), n_items, part, k, items[i], corpus, query, margins, scratch, answers):
                 done[i] = taken(scored, places[i], items[i], answers)
         listed *= MORE
+    check_bounds({name: x for name, x in zip(("float32",), work["closest"][2:], strict=True) if x < np.inf})
     return [done[i] for i in range(len(places))]
 
 
 @jit
-def _finish(n_listed, n_items, part, k, items, corpus, query, work, found):
+def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, found):
     """Score the listed items; tell whether those that are not listed cannot be among the best."""
-    found.state[:] = 0
-    found.threshold[0] = -np.inf
-    n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, work, found)
+    reset(found)
+    n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, found)
     if n_seen == n_listed and n_listed < n_items:
         return False
     found.counts[0] += n_items - n_seen
@@ -167,7 +165,7 @@ def _finish(n_listed, n_items, part, k, items, corpus, query, work, found):
 
 def stages(works):
     """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
-    counts = sum((work["answers"].counts for work in works if work), np.zeros(4, np.int64))
+    counts = sum((work["counts"] for work in works if work), np.zeros(5, np.int64))
     total = max(int(counts.sum()), 1)
     return {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
 

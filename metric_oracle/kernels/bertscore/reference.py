@@ -3,7 +3,7 @@
 import numpy as np
 
 from metric_oracle.kernels.bertscore.score import F1, f1, rescale
-from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.cosine.score import cosine
 
 
 def score(candidate, reference, part=F1):

@@ -10,11 +10,21 @@ Two published forms:
     0.99999999923.
 
 Both are 0 when no unigram matches (pycocoevalcap's own value there is rounding noise of its constants).
+
+The precisions are multiplied as one fraction and divided once: numerators and denominators are integers (a smoothed
+precision of 0.1 / n is 1 / 10 n), so that equal means are equal floats whatever precisions they come from. The products
+are float64: exact up to `EXACT_LENGTH` tokens of a candidate, rounded like any other product beyond, and alike in every
+backend. pycocoevalcap's 1e-15 is left out of the numerators that it does not keep from zero, which moves a score by
+less than 1e-14 of it, and its 1e-9 stays: its scores are equal where the lengths are.
 """
 
 import math
 
 from metric_oracle.kernels._jit import scalar
+
+# Of the orders 1 to 4: the most tokens of a candidate for which the denominator, 10 for each order from the second on
+# at worst, is an integer of at most 53 bits.
+EXACT_LENGTH = (2**53, 30_011_996, 44_826, 1_733)
 
 
 @scalar
@@ -28,26 +38,40 @@ def brevity(length, reference_length, coco):
 
 @scalar
 def precision(matched, total, coco):
-    """Return the smoothed precision of one n-gram order."""
+    """Return the smoothed precision of one n-gram order, as the published tools print it."""
     if coco:
         return (matched + 1e-15) / (total + 1e-9)
     return (matched if matched > 0 else 0.1) / max(total, 1)
 
 
 @scalar
+def _numerator(matched, coco):
+    return max(matched, 1) * (1e-15 if coco and matched == 0 else 1.0)
+
+
+@scalar
+def _denominator(matched, total, coco):
+    return total + 1e-9 if coco else max(total, 1) * (1.0 if matched > 0 else 10.0)
+
+
+@scalar
 def geometric_mean(m1, m2, m3, m4, length, order, coco):
     """Return the geometric mean of the precisions of orders 1 to `order` for a candidate of `length` tokens."""
-    product = precision(m1, length, coco)
+    above = _numerator(m1, coco)
+    below = _denominator(m1, length, coco)
     if order == 1:
-        return product
-    product *= precision(m2, max(length - 1, 0), coco)
+        return above / below
+    above *= _numerator(m2, coco)
+    below *= _denominator(m2, max(length - 1, 0), coco)
     if order == 2:
-        return math.sqrt(product)
-    product *= precision(m3, max(length - 2, 0), coco)
+        return math.sqrt(above / below)
+    above *= _numerator(m3, coco)
+    below *= _denominator(m3, max(length - 2, 0), coco)
     if order == 3:
-        return product ** (1.0 / 3.0)
-    product *= precision(m4, max(length - 3, 0), coco)
-    return math.sqrt(math.sqrt(product))
+        return (above / below) ** (1.0 / 3.0)
+    above *= _numerator(m4, coco)
+    below *= _denominator(m4, max(length - 3, 0), coco)
+    return math.sqrt(math.sqrt(above / below))
 
 
 @scalar

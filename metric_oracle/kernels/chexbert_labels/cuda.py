@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.kernels import _device
+from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.chexbert_labels import cpu
 from metric_oracle.kernels.chexbert_labels.cpu import cosines
 from metric_oracle.kernels.contract import Capabilities
@@ -15,7 +16,7 @@ from metric_oracle.kernels.topk.reference import select
 LIBRARY = "torch"
 DEVICE = "cuda"
 CELLS = 1 << 28  # float64 scores at once, 2 GB; halved where the device has no room
-SLACK = 1e-9  # far above the rounding of a division and a root in float64, far below two different cosines
+SLACK = 2 * gamma(6, FLOAT64)  # a division, a root and products of theirs, on both sides; cosines are at most 1
 
 
 def _candidates(corpus, queries, first, last, k):

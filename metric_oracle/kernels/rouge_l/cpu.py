@@ -1,31 +1,28 @@
-"""ROUGE-L search with Numba: word-overlap screen, bit-parallel longest common subsequence, one thread a call."""
+"""ROUGE-L search with Numba: bounds by shared words for the shared driver, bit-parallel longest common subsequence."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
-from metric_oracle.kernels._overlap import (
-    FIRST_SEED,
-    FULL,
-    MAX_SEEDS,
-    SEED_GROWTH,
-    SLACK,
-    by_rarity,
-    close_cells,
-    contains,
-    deepen,
-    new_scratch,
-    next_at_least,
-    outward,
-    postings,
-    promising,
-    read,
+from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._overlap import by_rarity
+from metric_oracle.kernels._overlap_counts import OneFamily, bound
+from metric_oracle.kernels._overlap_search import (
+    Visits,
+    Workspace,
+    by_size_difference,
+    check_dropped,
+    find_best,
+    is_excluded,
+    new_workspace,
+    require_bounds,
+    score,
+    stages,
 )
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.kernels.rouge_l.score import rouge_l
-from metric_oracle.kernels.topk.cpu import expand, new_best, offer, reset, threshold
+from metric_oracle.kernels.rouge_l.score import common, rouge_l
+from metric_oracle.kernels.topk.cpu import expand, reset
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -170,129 +167,146 @@ def _ripple(state, carry, j, end):
     return carry
 
 
-@jit
-def _raise_need(theta, reference_length, known, cells, need):
-    """Raise, for each length, the least number of shared words with which a unit reaches theta; known + 1 for never."""
-    limit = theta * SLACK
-    for i in range(len(cells)):
-        while need[i] <= known and rouge_l(min(need[i], cells[i, 2]), cells[i, 2], reference_length) < limit:
-            need[i] += 1
+class Sequences(NamedTuple):
+    """Token sequences, one behind another.
+
+    Attributes
+    ----------
+    word : integers[...]
+        Word ids in order, -1 for words that the corpus lacks.
+    ptr : int64[n + 1]
+    """
+
+    word: np.ndarray
+    ptr: np.ndarray
+
+
+class Words(NamedTuple):
+    """Work space of one thread.
+
+    Attributes
+    ----------
+    shared : Workspace
+    slot : int32[V]
+        All zero between queries.
+    """
+
+    shared: Workspace
+    slot: np.ndarray
+
+
+class RougeL(NamedTuple):
+    """The policy: ROUGE-L against one query.
+
+    Attributes
+    ----------
+    coco : bool
+        Which published form, see `score.py`.
+    reference_length : int
+    sequences : Sequences
+        Of the documents.
+    buckets : int64[C, 8]
+        Of documents of equal length, see :func:`metric_oracle.kernels._overlap_search.find_best`.
+    slot, positions, state
+        Of the query, see :func:`count_lcs`.
+    """
+
+    coco: bool
+    reference_length: int | np.integer
+    sequences: Sequences
+    buckets: np.ndarray
+    slot: np.ndarray
+    positions: Positions
+    state: np.ndarray
+
+
+@compiled_for(bound, RougeL)
+def _(policy, j, a, b):
+    length = policy.buckets[j, 2]
+    return rouge_l(min(a, length), length, policy.reference_length, policy.coco)
+
+
+@compiled_for(score, RougeL)
+def _(policy, d, j):
+    length = policy.buckets[j, 2]  # all documents of a bucket are equally long
+    begin = policy.sequences.ptr[policy.buckets[j, 0]] + (d - policy.buckets[j, 0]) * length
+    lcs = count_lcs(policy.sequences.word, begin, begin + length, policy.slot, policy.positions, policy.state)
+    return rouge_l(lcs, length, policy.reference_length, policy.coco)
+
+
+@compiled_for(is_excluded, RougeL)
+def _(policy, d):
+    return False
 
 
 @jit
-def search_rouge_l(
-    queries, words, words_ptr, first, last, index, sequence, sequence_ptr, cells, k, scratch, slot, best, rows, scores,
-    ties,
-):  # fmt: skip
+def search_rouge_l(coco, queries, texts, first, last, corpus, k, words, answers):
     """Find the k best rows of the corpus for the queries first .. last - 1.
 
     Parameters
     ----------
+    coco : bool
     queries : Queries
-        One family: words (with occurrence).
-    words, words_ptr : int64[...], int64[Q + 1]
-        Word ids of the queries in order, -1 for words that the corpus lacks.
+        The first family holds words (with occurrence).
+    texts : Sequences
+        Of the queries.
     first, last : int
         Block of queries.
-    index : Features
-        Units by ascending length.
-    sequence, sequence_ptr : int32[...], int64[D + 1]
-        Word ids of the units in order.
-    cells : int64[C, 8]
-        Runs of units of equal length: first and end unit, then the length.
+    corpus : (Features, int64[C, 8], Sequences)
+        Documents by ascending length: features, buckets of equal lengths, words in order.
     k : int
-    scratch, slot, best : Scratch, int32[V], Best
-        Work space of this thread; `slot` all zero.
+    words : Words
+        Work space of this thread.
 
     Writes
     ------
-    rows, scores, ties : int64[Q, k], float64[Q, k], int64[Q, k], rows first .. last - 1
+    answers : Answers
+        Rows first .. last - 1.
 
     Exactness
     ---------
-    The screen bounds the common subsequence by the clipped word matches; finalists get the true length.
+    The common subsequence is bounded by the clipped word matches; what is left gets the true length.
 
     Source
     ------
-    Lin, ROUGE (2004), as computed by the rouge-score package.
+    Lin, ROUGE (2004), as computed by the rouge-score package or by pycocoevalcap.
     """
-    need = np.empty(len(cells), np.int64)
-    stop = np.empty(len(cells), np.int64)
-    nearest = np.empty(len(cells), np.int64)
-    lengths = cells[:, 2].copy()
-    count = scratch.counts[0]
+    index, buckets, sequences = corpus
+    work = words.shared
+    lengths = buckets[:, 2].copy()
+    ascending = np.arange(len(buckets))
+    visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
+    minimum = np.empty(len(buckets), np.int64)
+    n_families = queries.sizes.shape[1]
     for q in range(first, last):
-        reset(best)
+        reset(work.best)
         reference_length = np.int64(queries.sizes[q, 0])
-        ids = by_rarity(queries.id[queries.ptr[q] : queries.ptr[q + 1]], index.post_ptr)
-        known = len(ids)
-        text = words[words_ptr[q] : words_ptr[q + 1]]
-        positions = find_positions(text, slot)
+        ids = by_rarity(queries.id[queries.ptr[q * n_families] : queries.ptr[q * n_families + 1]], index.post_ptr)
+        text = texts.word[texts.ptr[q] : texts.ptr[q + 1]]
+        positions = find_positions(text, words.slot)
         state = np.empty((len(text) + 63) // 64, np.uint64)
-        lo, hi = 0, len(cells)
-        theta = 0.0
-        need[:] = 1
-        n_read = np.int64(0)
-        next_seed = np.int64(FIRST_SEED)
-        seeds = np.full(MAX_SEEDS, -1, np.int64)
-        n_seeds = 0
-        for i in range(known + 1):
-            if i == known or n_read + index.post_ptr[ids[i] + 1] - index.post_ptr[ids[i]] > next_seed:
-                # Score the most promising unit, so that theta rises before the long lists are reached.
-                u = promising(count, cells, lo, hi, reference_length)
-                if u >= 0 and n_seeds < MAX_SEEDS:
-                    if not contains(seeds, u):  # later lists may make a scored unit the most promising one again
-                        lcs = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, positions, state)
-                        offer(u, rouge_l(lcs, np.int64(index.sizes[0, u]), reference_length), index.row_ptr, k, best)
-                    seeds[n_seeds] = u
-                    n_seeds += 1
-                    count[u] = 0
-                    if threshold(best, k) > theta:
-                        theta = threshold(best, k)
-                        _raise_need(theta, reference_length, known, cells, need)
-                next_seed = max(next_seed, n_read) * SEED_GROWTH
-            lo, hi = close_cells(need, stop, known, i, lo, hi)
-            if lo == hi or i == known:
-                break
-            begin, end = postings(ids[i], cells, lo, hi, index)
-            read(begin, end, index, count, known > FULL)
-            n_read += end - begin
-        stop[lo:hi] = known
-        outward(lengths, reference_length, nearest)
-        for j in nearest:
-            if need[j] > known:
-                continue
-            least = deepen(j, ids, need, stop, cells, index, count)
-            first_word = sequence_ptr[cells[j, 0]]
-            u = cells[j, 0]
-            while need[j] <= known:
-                u = next_at_least(count, u, cells[j, 1], min(max(need[j] - (known - stop[j]), least), FULL))
-                if u == cells[j, 1]:
-                    break
-                if not contains(seeds, u):
-                    begin = first_word + (u - cells[j, 0]) * cells[j, 2]  # all units of a cell are equally long
-                    lcs = count_lcs(sequence, begin, begin + cells[j, 2], slot, positions, state)
-                    offer(u, rouge_l(lcs, cells[j, 2], reference_length), index.row_ptr, k, best)
-                    if threshold(best, k) > theta:
-                        theta = threshold(best, k)
-                        _raise_need(theta, reference_length, known, cells, need)
-                u += 1
-        count[:] = 0
+        by_size_difference(lengths, ascending, reference_length, visits.order)
+        minimum[:] = 1
+        policy = RougeL(coco, reference_length, sequences, buckets, words.slot, positions, state)
+        counts = OneFamily(work.counts[0], minimum, len(ids), reference_length)
+        find_best(policy, counts, ids, visits, index, buckets, k, work)
+        check_dropped(policy, q, ids, index, buckets, k, work)
+        work.counts[0] = 0
         for i in range(len(text)):
             if text[i] >= 0:
-                slot[text[i]] = 0
-        expand(best, index.row_ptr, index.row_id, k, rows[q], scores[q], ties[q])
+                words.slot[text[i]] = 0
+        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
 @jit
-def _count_short(words, sequence, cells, mask, out):
-    """Write the common subsequence of every unit with a query of at most 64 words, in the manner of `count_lcs`.
+def _count_short(words, sequence, buckets, mask, out):
+    """Write the common subsequence of every document with a query of at most 64 words, in the manner of `count_lcs`.
 
     Parameters
     ----------
     words : int64[n]
-    cells : int64[C, 8]
-        First unit, end unit, length, and in the fourth column the first word of a cell in `sequence`.
+    buckets : int64[C, 8]
+        First and end document, length, and in the fourth column the first word of a bucket in `sequence`.
     mask : uint64[V]
         All zero before and after; holds the positions of each word of the query.
 
@@ -302,16 +316,17 @@ def _count_short(words, sequence, cells, mask, out):
 
     Cost
     ----
-    Two loads and four operations a word of the corpus, without a branch; four units side by side hide their latency.
+    Two loads and four operations a word of the corpus, without a branch; four documents side by side hide
+    their latency.
     """
     for i in range(len(words)):
         if words[i] >= 0:
             mask[words[i]] |= np.uint64(1) << np.uint64(i)
-    for j in range(len(cells)):
-        u = np.uint64(cells[j, 0])
-        end = np.uint64(cells[j, 1])
-        length = np.uint64(cells[j, 2])
-        a = np.uint64(cells[j, 3])
+    for j in range(len(buckets)):
+        u = np.uint64(buckets[j, 0])
+        end = np.uint64(buckets[j, 1])
+        length = np.uint64(buckets[j, 2])
+        a = np.uint64(buckets[j, 3])
         while u + np.uint64(4) <= end:
             b, c, d = a + length, a + length + length, a + length + length + length
             s0 = s1 = s2 = s3 = ONES
@@ -344,32 +359,32 @@ def _count_short(words, sequence, cells, mask, out):
 
 
 @jit
-def _score_all(words, sequence, sequence_ptr, cells, slot, mask, out):
+def _score_all(coco, words, documents, buckets, slot, mask, out):
     n = len(words)
     if n <= 64:
-        _count_short(words, sequence, cells, mask, out)
+        _count_short(words, documents.word, buckets, mask, out)
     else:
         positions = find_positions(words, slot)
         state = np.empty((n + 63) // 64, np.uint64)
-        for u in range(len(out)):
-            out[u] = count_lcs(sequence, sequence_ptr[u], sequence_ptr[u + 1], slot, positions, state)
+        for d in range(len(out)):
+            out[d] = count_lcs(documents.word, documents.ptr[d], documents.ptr[d + 1], slot, positions, state)
         for i in range(n):
             if words[i] >= 0:
                 slot[words[i]] = 0
-    for j in range(len(cells)):
-        for u in range(cells[j, 0], cells[j, 1]):
-            out[u] = rouge_l(np.int64(out[u]), cells[j, 2], np.int64(n))
+    for j in range(len(buckets)):
+        for d in range(buckets[j, 0], buckets[j, 1]):
+            out[d] = rouge_l(np.int64(out[d]), buckets[j, 2], np.int64(n), coco)
 
 
 @jit
-def _score_pairs(query, unit, words, words_ptr, sequence, sequence_ptr, slot, out):
+def _score_pairs(coco, query, unit, texts, documents, slot, out):
     for i in range(len(query)):
-        text = words[words_ptr[query[i]] : words_ptr[query[i] + 1]]
+        text = texts.word[texts.ptr[query[i]] : texts.ptr[query[i] + 1]]
         positions = find_positions(text, slot)
         state = np.empty((len(text) + 63) // 64, np.uint64)
-        begin, end = sequence_ptr[unit[i]], sequence_ptr[unit[i] + 1]
-        lcs = count_lcs(sequence, begin, end, slot, positions, state)
-        out[i] = rouge_l(lcs, np.int64(end - begin), np.int64(len(text)))
+        begin, end = documents.ptr[unit[i]], documents.ptr[unit[i] + 1]
+        lcs = count_lcs(documents.word, begin, end, slot, positions, state)
+        out[i] = rouge_l(lcs, np.int64(end - begin), np.int64(len(text)), coco)
         for w in text:
             if w >= 0:
                 slot[w] = 0
@@ -379,35 +394,36 @@ def _score_pairs(query, unit, words, words_ptr, sequence, sequence_ptr, slot, ou
 class Backend(Kernel):
     """ROUGE-L on CPUs."""
 
+    coco: bool = False
+
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
-        search_rouge_l(
-            batch.queries, batch.words, batch.words_ptr, first, last, corpus.features, corpus.sequence,
-            corpus.sequence_ptr, corpus.cells, k, *workspace, answers.rows, answers.scores, answers.ties,
-        )  # fmt: skip
+        texts = Sequences(batch.words, batch.words_ptr)
+        documents = corpus.features, corpus.cells, Sequences(corpus.sequence, corpus.sequence_ptr)
+        search_rouge_l(self.coco, batch.queries, texts, first, last, documents, k, workspace, answers)
+        require_bounds(workspace.shared)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield ROUGE-L of every unit against each of some distinct queries: float64[D], overwritten by the next."""
+        """Yield ROUGE-L of every document for each of some distinct queries: float64[D], overwritten by the next."""
         out = np.empty(len(corpus.features.fwd_ptr) - 1)
         slot, mask = np.zeros(corpus.n_words, np.int32), np.zeros(corpus.n_words, np.uint64)
-        cells = corpus.cells.copy()
-        cells[:, 3] = corpus.sequence_ptr[cells[:, 0]]
+        documents = Sequences(corpus.sequence, corpus.sequence_ptr)
+        buckets = corpus.cells.copy()
+        buckets[:, 3] = corpus.sequence_ptr[buckets[:, 0]]
         for q in chosen:
             words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
-            _score_all(words, corpus.sequence, corpus.sequence_ptr, cells, slot, mask, out)
+            _score_all(self.coco, words, documents, buckets, slot, mask, out)
             yield out
 
     def score_pairs(self, corpus, batch, query, unit):
-        """Return the score of pairs of a distinct query and a unit, float64[n], and their components."""
+        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
         scores = np.empty(len(query))
-        slot = np.zeros(corpus.n_words, np.int32)
-        _score_pairs(
-            query, unit, batch.words, batch.words_ptr, corpus.sequence, corpus.sequence_ptr, slot, scores
-        )  # fmt: skip
+        texts, documents = Sequences(batch.words, batch.words_ptr), Sequences(corpus.sequence, corpus.sequence_ptr)
+        _score_pairs(self.coco, query, unit, texts, documents, np.zeros(corpus.n_words, np.int32), scores)
         return scores, self.components(corpus, batch, query, unit, scores)
 
     def components(self, corpus, batch, query, unit, scores):
-        """Return precision and recall of pairs of a distinct query and a unit; the score gives the subsequence back.
+        """Return precision and recall of pairs of a distinct query and a document, from the subsequence of the score.
 
         Parameters
         ----------
@@ -420,10 +436,13 @@ class Backend(Kernel):
         """
         length = corpus.features.sizes[0, unit].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
-        lcs = np.rint(scores * (length + reference_length) / 2.0)
+        lcs = np.rint(common(scores, length, reference_length, self.coco))
         return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
 
     def new_workspace(self, corpus):
         """Allocate the work space of one thread."""
-        slot = np.zeros(corpus.n_words, np.int32)
-        return new_scratch(corpus.features), slot, new_best(len(corpus.features.fwd_ptr) - 1)
+        return Words(new_workspace(corpus.features), np.zeros(corpus.n_words, np.int32))
+
+    def stages(self, workspaces):
+        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
+        return stages([words.shared for words in workspaces])

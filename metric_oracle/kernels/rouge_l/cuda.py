@@ -148,7 +148,7 @@ def _count_long(words, start, length, queries, base, size, n_blocks, me):
 
 
 @kernel
-def scan_rouge_l(corpus, queries, selection, collect):
+def scan_rouge_l(corpus, queries, coco, selection, collect):
     """Score all units for one query a block; see `_scan.py`.
 
     Parameters
@@ -157,6 +157,8 @@ def scan_rouge_l(corpus, queries, selection, collect):
         Units by ascending length, so that the threads of a warp end together.
     queries : Texts
         Those of this launch; block (q, s) does every s-th tile of query q.
+    coco : bool
+        Which published form, see `score.py`.
     selection : Selection
     collect : bool
         First run or second.
@@ -211,7 +213,7 @@ def scan_rouge_l(corpus, queries, selection, collect):
             else:
                 lcs = _count_long(corpus.word, start, length, queries, base, size, n_blocks, me)
             if lcs > 0:
-                score = rouge_l(lcs, length, queries.length[q])
+                score = rouge_l(lcs, length, queries.length[q], coco)
                 if collect:
                     if bin_of(score * MARGIN) >= selection.least[q]:
                         place = cuda.atomic.add(selection.n_records, 0, 1)
@@ -240,8 +242,8 @@ class SequenceScan(Scan):
     name = "sequences"
     n_counts = 1
 
-    def __init__(self, corpus, batch):
-        self.corpus, self.batch, self.tile = corpus, batch, TILE
+    def __init__(self, corpus, batch, coco=False):
+        self.corpus, self.batch, self.coco, self.tile = corpus, batch, coco, TILE
         known = np.zeros(len(batch.words) + 1, np.int64)
         np.cumsum(batch.words >= 0, out=known[1:])
         self.n_known = known[batch.words_ptr[1:]] - known[batch.words_ptr[:-1]]
@@ -284,11 +286,11 @@ class SequenceScan(Scan):
 
     def run(self, grid, corpus, queries, selection, collect):
         """Launch the kernel."""
-        _device.launch(scan_rouge_l, grid, corpus, queries, selection, collect)
+        _device.launch(scan_rouge_l, grid, corpus, queries, self.coco, selection, collect)
 
     def score(self, queries, record):
         """Return the exact scores of records."""
-        return _score(record, self.batch.queries.sizes[queries, 0], self.corpus.features.sizes[0])
+        return _score(record, self.batch.queries.sizes[queries, 0], self.corpus.features.sizes[0], self.coco)
 
 
 @jit
@@ -347,11 +349,11 @@ def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
 
 
 @jit
-def _score(record, reference_length, length):
+def _score(record, reference_length, length, coco):
     out = np.empty(len(record))
     for i in range(len(record)):
         lcs = np.int64(record[i, 2])
-        out[i] = rouge_l(lcs, np.int64(length[record[i, 1]]), np.int64(reference_length[record[i, 0]]))
+        out[i] = rouge_l(lcs, np.int64(length[record[i, 1]]), np.int64(reference_length[record[i, 0]]), coco)
     return out
 
 
@@ -371,7 +373,7 @@ class Backend(cpu.Backend):
         """
 
         def make():
-            return SequenceScan(corpus, batch)
+            return SequenceScan(corpus, batch, self.coco)
 
         queries = np.arange(first, last)
         is_long = make().n_known[first:last] > BITS

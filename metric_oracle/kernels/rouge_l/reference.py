@@ -3,20 +3,22 @@
 from metric_oracle.kernels.rouge_l.score import rouge_l
 
 
-def score(candidate, reference):
+def score(candidate, reference, *, coco=False):
     """Return ROUGE-L (F-measure) of a candidate against one reference, and its components.
 
     Parameters
     ----------
     candidate, reference : tuple of str
         Tokens.
+    coco : bool
+        pycocoevalcap's form instead of rouge-score's.
     """
     lcs = _lcs(candidate, reference)
     components = {
         "precision": lcs / len(candidate) if candidate else 0.0,
         "recall": lcs / len(reference) if reference else 0.0,
     }
-    return rouge_l(lcs, len(candidate), len(reference)), components
+    return rouge_l(lcs, len(candidate), len(reference), coco), components
 
 
 def _lcs(a, b):

@@ -1,7 +1,7 @@
-"""Keep the best units of one query and turn them into corpus rows; the only home of the tie rule.
+"""Keep the best documents of one query and turn them into corpus rows; the only home of the tie rule.
 
 Order: best score first, then row ascending. Equal scores are never dropped before the rows are known, because any of
-the tied units may hold the lowest row.
+the tied documents may hold the lowest row.
 """
 
 from typing import NamedTuple
@@ -12,14 +12,16 @@ from metric_oracle.kernels._jit import jit
 
 
 class Best(NamedTuple):
-    """The units kept for one query, best score first.
+    """The documents kept for one query: a binary heap, the worst score first.
 
     Attributes
     ----------
     unit : int32[D]
+        Documents.
     score : float64[D]
-    state : int64[4]
-        Number of kept units; rows that they stand for; start and rows of the last group of equal scores.
+        ``score[0]`` is the least; ``score[i]`` is at most those of its children 2 i + 1 and 2 i + 2.
+    state : int64[3]
+        Number of kept documents; corpus rows that they stand for; rows of those with the least score.
     """
 
     unit: np.ndarray
@@ -28,89 +30,103 @@ class Best(NamedTuple):
 
 
 def new_best(n_units: int) -> Best:
-    """Allocate room for every unit (all of a corpus may tie)."""
-    return Best(np.empty(n_units, np.int32), np.empty(n_units, np.float64), np.zeros(4, np.int64))
+    """Allocate room for every document (all of a corpus may tie)."""
+    return Best(np.empty(n_units, np.int32), np.empty(n_units, np.float64), np.zeros(3, np.int64))
 
 
 @jit
 def reset(best):
-    """Forget all units."""
+    """Forget all documents."""
     best.state[:] = 0
 
 
 @jit
 def threshold(best, k):
-    """Return the score that a unit must reach to be listed: the k-th best row's, 0 while there are fewer rows."""
-    if best.state[0] > 0 and best.state[1] >= k:
-        return best.score[best.state[0] - 1]
-    return 0.0
+    """Return the score that a document must reach to be listed: the k-th best row's, -inf while there are fewer."""
+    return best.score[0] if best.state[1] >= k else -np.inf
 
 
 @jit
-def push(unit, score, n_rows, k, best):
-    """Offer a unit with a positive score; keep it unless k rows are better.
+def insert(unit, score, row_ptr, k, best):
+    """Keep a document unless k rows are better.
 
     Parameters
     ----------
     unit : int
-    score : float64, greater than 0
-    n_rows : int
-        Corpus rows of the unit.
+    score : float64
+    row_ptr : int64[D + 1]
+        Offsets of the corpus rows of each document.
     k : int
     best : Best
         Changed in place.
+
+    Cost
+    ----
+    O(log n) for n kept documents, each of which leaves once; ties are counted once.
     """
-    n, rows, tail, tail_rows = best.state[0], best.state[1], best.state[2], best.state[3]
-    if rows >= k and score < best.score[n - 1]:
+    if score < threshold(best, k):
         return
-    i = n
-    while i > 0 and best.score[i - 1] < score:
-        best.score[i] = best.score[i - 1]
-        best.unit[i] = best.unit[i - 1]
-        i -= 1
-    best.score[i] = score
-    best.unit[i] = unit
-    n += 1
-    rows += n_rows
-    if n == 1 or (i == n - 1 and score < best.score[n - 2]):
-        tail = n - 1
-        tail_rows = n_rows
-    elif i == n - 1:
-        tail_rows += n_rows
-    else:
-        tail += 1
-    if rows - tail_rows >= k:  # the last group of equal scores is no longer needed
-        n = tail
-        rows -= tail_rows
-        tail_rows = -1
-    best.state[0], best.state[1], best.state[2], best.state[3] = n, rows, tail, tail_rows
-
-
-@jit
-def regroup(best, row_ptr):
-    """Find the last group of equal scores again after :func:`push` cut one off."""
-    if best.state[3] >= 0:
-        return
+    n_rows = row_ptr[unit + 1] - row_ptr[unit]
     n = best.state[0]
-    i = n
-    rows = 0
-    while i > 0 and best.score[i - 1] == best.score[n - 1]:
-        i -= 1
-        rows += row_ptr[best.unit[i] + 1] - row_ptr[best.unit[i]]
-    best.state[2] = i
-    best.state[3] = rows
+    if n == 0 or score < best.score[0]:
+        best.state[2] = n_rows
+    elif score == best.score[0]:
+        best.state[2] += n_rows
+    best.state[0] += 1
+    best.state[1] += n_rows
+    _sift_up(unit, score, n, best)
+    # The documents with the least score leave together, once the others hold k rows.
+    while best.state[1] - best.state[2] >= k:
+        least = best.score[0]
+        best.state[1] -= best.state[2]
+        while best.score[0] == least:  # never all: k rows are left
+            best.state[0] -= 1
+            last = best.state[0]
+            _sift_down(best.unit[last], best.score[last], best)
+        best.state[2] = _rows_of_least(best, row_ptr)
 
 
 @jit
-def offer(unit, score, row_ptr, k, best):
-    """Push a unit and keep the groups right, cutting as many groups as k allows."""
-    push(unit, score, row_ptr[unit + 1] - row_ptr[unit], k, best)
-    while best.state[3] < 0:
-        regroup(best, row_ptr)
-        if best.state[1] - best.state[3] >= k:
-            best.state[0] = best.state[2]
-            best.state[1] -= best.state[3]
-            best.state[3] = -1
+def _sift_up(unit, score, i, best):
+    """Put a document into the free place i at the end of the heap."""
+    while i > 0 and score < best.score[(i - 1) >> 1]:
+        parent = (i - 1) >> 1
+        best.score[i], best.unit[i] = best.score[parent], best.unit[parent]
+        i = parent
+    best.score[i], best.unit[i] = score, unit
+
+
+@jit
+def _sift_down(unit, score, best):
+    """Put a document in the place of the first."""
+    n = best.state[0]
+    i = 0
+    while 2 * i + 1 < n:
+        child = 2 * i + 1
+        if child + 1 < n and best.score[child + 1] < best.score[child]:
+            child += 1
+        if score <= best.score[child]:
+            break
+        best.score[i], best.unit[i] = best.score[child], best.unit[child]
+        i = child
+    best.score[i], best.unit[i] = score, unit
+
+
+@jit
+def _rows_of_least(best, row_ptr):
+    """Return how many rows the documents with the least score hold: in a heap they hang together from the root."""
+    n, least, rows = best.state[0], best.score[0], 0
+    i = 0
+    while True:
+        if i < n and best.score[i] == least:
+            rows += row_ptr[best.unit[i] + 1] - row_ptr[best.unit[i]]
+            i = 2 * i + 1
+            continue
+        while i & 1 == 0 and i > 0:  # a right child, or beyond the end: both sides of the parent are done
+            i = (i - 1) >> 1
+        if i == 0:
+            return rows
+        i += 1
 
 
 @jit
@@ -121,40 +137,47 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
     ----------
     best : Best
     row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each unit, ascending.
+        Rows of each document, ascending.
     k : int
 
     Writes
     ------
-    out_row : int64[k], -1 where there is no further row with a positive score
+    out_row : int64[k], -1 where there is no further row
     out_score : float64[k]
     out_ties : int64[k], number of corpus rows with that very score
+
+    Cost
+    ----
+    O(n log n) for n kept documents and the rows that may be listed.
     """
     n = best.state[0]
+    order = np.argsort(best.score[:n])[::-1]
     filled = 0
     begin = 0
-    while begin < n:
+    while begin < n and filled < k:
+        score = best.score[order[begin]]
         end = begin
-        rows = 0
-        while end < n and best.score[end] == best.score[begin]:
-            rows += row_ptr[best.unit[end] + 1] - row_ptr[best.unit[end]]
+        rows = n_gathered = 0
+        while end < n and best.score[order[end]] == score:
+            unit = best.unit[order[end]]
+            n_rows = row_ptr[unit + 1] - row_ptr[unit]
+            rows += n_rows
+            n_gathered += min(n_rows, k - filled)
             end += 1
-        # The lowest rows of the group, by insertion: rows ascend within a unit, so a unit ends at its first loser.
-        first = filled
+        # Rows ascend within a document: of each only the first ones can be among the lowest.
+        gathered = np.empty(n_gathered, np.int64)
+        n_gathered = 0
         for i in range(begin, end):
-            for p in range(row_ptr[best.unit[i]], row_ptr[best.unit[i] + 1]):
-                row = row_id[p]
-                if filled == k and (filled == first or row > out_row[filled - 1]):
-                    break
-                j = filled if filled < k else filled - 1
-                while j > first and out_row[j - 1] > row:
-                    out_row[j] = out_row[j - 1]
-                    j -= 1
-                out_row[j] = row
-                filled = min(filled + 1, k)
-        for i in range(first, filled):
-            out_score[i] = best.score[begin]
-            out_ties[i] = rows
+            first = row_ptr[best.unit[order[i]]]
+            for p in range(first, min(row_ptr[best.unit[order[i]] + 1], first + k - filled)):
+                gathered[n_gathered] = row_id[p]
+                n_gathered += 1
+        gathered.sort()
+        for row in gathered[: k - filled]:
+            out_row[filled] = row
+            out_score[filled] = score
+            out_ties[filled] = rows
+            filled += 1
         begin = end
     for i in range(filled, k):
         out_row[i] = -1

@@ -13,8 +13,8 @@ import numpy as np
 
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bertscore.score import F1
-from metric_oracle.kernels.chexbert.cpu import screen_error
 from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.cosine.cpu import screen_error
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Term
 from metric_oracle.retrieval.composite.score import composite, term
@@ -22,7 +22,7 @@ from metric_oracle.retrieval.kernels import load_kernel
 
 ROUNDING = 1e-12  # of sums of a handful of float64 numbers, relative to the largest
 STEEPEST = 1e30  # composites over slope beyond which a bonus would leave float32's range
-COSINE, BERTSCORE = "chexbert", "bertscore"  # kernels of the parts that are not cheap
+COSINE, BERTSCORE = "cosine", "bertscore"  # kernels of the parts that are not cheap
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cuda as bertscore
 from metric_oracle.kernels.bertscore.cpu import final_scores
 from metric_oracle.kernels.bertscore.score import F1
-from metric_oracle.kernels.chexbert import cuda as chexbert
 from metric_oracle.kernels.contract import Capabilities
+from metric_oracle.kernels.cosine import cuda as cosine_kernel
 from metric_oracle.retrieval.composite import cpu
 from metric_oracle.retrieval.composite.cpu import BERTSCORE, COSINE
 
@@ -31,7 +31,7 @@ class Backend(cpu.Backend):
         if cosine is not None:
             kind = self.terms[cosine].metric.representation
             which = [batch.of(q, kind) for q in range(first, last)]
-            similar = chexbert.products(corpus.parts[cosine], batch.parts[kind].vectors[which])
+            similar = cosine_kernel.products(corpus.parts[cosine], batch.parts[kind].vectors[which])
         values, items = [], []
         for q in range(first, last):
             values.append(self.known_values(corpus, batch, q, None if similar is None else similar[q - first]))

@@ -14,3 +14,15 @@ def cosine(dot, square_a, square_b):
     if square_a == 0 or square_b == 0:
         return 0.0
     return dot / math.sqrt(square_a * square_b)
+
+
+@scalar
+def integer_cosine(dot, square_a, square_b):
+    """Return the cosine of two vectors of integers; 0 where a vector is zero.
+
+    One division of integers, so that equal cosines are equal numbers: 3 / sqrt(27) is 1 / sqrt(3).
+    """
+    if square_a == 0 or square_b == 0:
+        return 0.0
+    root = math.sqrt(dot * dot / (square_a * square_b))
+    return -root if dot < 0 else root

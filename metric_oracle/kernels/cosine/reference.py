@@ -1,6 +1,6 @@
-"""CheXbert vector similarity, slow and obvious: float64 sums in index order."""
+"""Cosine of two vectors, slow and obvious: float64 sums in index order."""
 
-from metric_oracle.kernels.chexbert.score import cosine
+from metric_oracle.kernels.cosine.score import cosine
 
 
 def score(candidate, reference):

@@ -1,0 +1,155 @@
+"""Texts -> sets of keywords of change, for Temporal F1: a bit for each keyword."""
+
+import mmap
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus
+from metric_oracle.metrics import Metric
+
+# Bannur et al., CVPR 2023, as Libra and RadEval have them. The place in this order is the bit.
+KEYWORDS = [
+    "bigger",
+    "change",
+    "cleared",
+    "constant",
+    "decrease",
+    "decreased",
+    "decreasing",
+    "elevated",
+    "elevation",
+    "enlarged",
+    "enlargement",
+    "enlarging",
+    "expanded",
+    "greater",
+    "growing",
+    "improved",
+    "improvement",
+    "improving",
+    "increase",
+    "increased",
+    "increasing",
+    "larger",
+    "new",
+    "persistence",
+    "persistent",
+    "persisting",
+    "progression",
+    "progressive",
+    "reduced",
+    "removal",
+    "resolution",
+    "resolved",
+    "resolving",
+    "smaller",
+    "stability",
+    "stable",
+    "stably",
+    "unaltered",
+    "unchanged",
+    "unfolded",
+    "worse",
+    "worsen",
+    "worsened",
+    "worsening",
+]
+_BIT = {word: np.uint64(1 << place) for place, word in enumerate(KEYWORDS)}
+_APART = re.compile(r"[\n_-]+")  # what the published cleaning turns into blanks
+_DROPPED = re.compile(r"[^\w\s.,:;()]")  # and what it takes away, so that "worse/new" is one word
+_WORD = re.compile(r"\w+")
+
+
+def mask_of(text: str) -> np.uint64:
+    """Return the keywords of a text, a bit each; whole words, whatever their case."""
+    mask = np.uint64(0)
+    for word in _WORD.findall(_DROPPED.sub("", _APART.sub(" ", text)).lower()):
+        mask |= _BIT.get(word, np.uint64(0))
+    return mask
+
+
+def _distinct(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct sets of some texts, uint64[n], and each text's: int64[N]."""
+    masks, which = np.unique(np.fromiter(map(mask_of, texts), np.uint64, len(texts)), return_inverse=True)
+    return masks, which.reshape(-1)
+
+
+def _words(mask: np.uint64) -> frozenset[str]:
+    return frozenset(word for word, bit in _BIT.items() if mask & bit)
+
+
+@dataclass(frozen=True)
+class KeywordIndex(Units):
+    """Distinct sets of keywords of a corpus.
+
+    Attributes
+    ----------
+    masks : uint64[D]
+    row_ptr, row_id : int64[D + 1], int64[N]
+    """
+
+    masks: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+    data_files: ClassVar[tuple[str, ...]] = ()
+    derived_files: ClassVar[tuple[str, ...]] = ("masks.arrow",)
+
+    @classmethod
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "KeywordIndex":
+        """Find the keywords of the distinct texts of a corpus."""
+        masks, which = _distinct(texts)
+        return cls(masks, *group_rows(which[row_text], len(masks)))
+
+    def encode(self, inputs: Inputs) -> "KeywordQueries":
+        """Find the keywords of the queries."""
+        masks, which = _distinct(inputs.texts)
+        return KeywordQueries(which, masks)
+
+    def corpus(self, metric: Metric, encoded: "KeywordQueries") -> MaskCorpus:
+        """Return what the kernel takes."""
+        return MaskCorpus(self.masks, self.row_ptr, self.row_id)
+
+    def item(self, unit: int) -> frozenset[str]:
+        """Return the keywords of a document."""
+        return _words(self.masks[unit])
+
+    def save(self, folder: Path) -> None:
+        """Write the representation into a folder."""
+        arrays = {"masks": self.masks, "row_ptr": self.row_ptr, "row_id": self.row_id}
+        write_arrays(folder / "masks.arrow", arrays)
+
+    @classmethod
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "KeywordIndex":
+        """Open a saved representation."""
+        return cls(**read_arrays(files["masks.arrow"]))
+
+
+@dataclass(frozen=True)
+class KeywordQueries(Encoded):
+    """Distinct sets of keywords of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+    masks : uint64[n]
+    """
+
+    which: np.ndarray
+    masks: np.ndarray
+
+    @property
+    def batch(self) -> MaskBatch:
+        """What the kernel takes."""
+        return MaskBatch(self.masks)
+
+    def item(self, q: int) -> frozenset[str]:
+        """Return the keywords of a distinct query."""
+        return _words(self.masks[q])

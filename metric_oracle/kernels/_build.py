@@ -1,0 +1,261 @@
+"""What an index of features is built with: lists of integers, hashed, put in order, inverted; the n-grams of texts."""
+
+import numpy as np
+
+from metric_oracle.kernels._jit import jit
+
+_MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
+
+
+@jit
+def reorder(fwd_ptr, fwd_id, order):
+    """Return the lists `order` of ragged values, in that order: offsets int64[n + 1] and values."""
+    new_ptr = np.zeros(len(order) + 1, np.int64)
+    for i in range(len(order)):
+        new_ptr[i + 1] = new_ptr[i] + fwd_ptr[order[i] + 1] - fwd_ptr[order[i]]
+    out = np.empty(new_ptr[-1], fwd_id.dtype)
+    for i in range(len(order)):
+        source = fwd_ptr[order[i]]
+        for p in range(new_ptr[i], new_ptr[i + 1]):
+            out[p] = fwd_id[source + p - new_ptr[i]]
+    return new_ptr, out
+
+
+@jit
+def distinct_lists(ptr, values):
+    """Find equal lists of integers by hashing; equal hashes are compared.
+
+    Parameters
+    ----------
+    ptr : int64[n + 1]
+    values : int32[...]
+
+    Returns
+    -------
+    which : int64[n]
+        Number of each list, by first appearance.
+    first : int64[m]
+        First list with each number.
+    """
+    n, n_distinct = len(ptr) - 1, 0
+    table = np.full(table_size(n), -1, np.int64)
+    which, first = np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(n):
+        mixed = np.uint64(ptr[i + 1] - ptr[i])
+        for p in range(ptr[i], ptr[i + 1]):
+            mixed = (mixed ^ np.uint64(values[p])) * np.uint64(_MIX)
+            mixed ^= mixed >> np.uint64(29)
+        slot = np.int64(mixed & np.uint64(len(table) - 1))
+        while table[slot] >= 0 and not _same_list(ptr, values, i, first[table[slot]]):
+            slot = (slot + 1) & (len(table) - 1)
+        if table[slot] < 0:
+            table[slot] = n_distinct
+            first[n_distinct] = i
+            n_distinct += 1
+        which[i] = table[slot]
+    return which, first[:n_distinct].copy()
+
+
+@jit
+def _same_list(ptr, values, i, j):
+    n = ptr[i + 1] - ptr[i]
+    p = 0
+    while p < n and ptr[j + 1] - ptr[j] == n and values[ptr[i] + p] == values[ptr[j] + p]:
+        p += 1
+    return p == n and ptr[j + 1] - ptr[j] == n
+
+
+@jit
+def table_size(n):
+    """Return the slots of a hash table, a power of two, at most half of which `n` keys fill."""
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    return size
+
+
+@jit
+def find_key(table, keys, key):
+    """Return the slot of a key in a hash table of places in `keys`: its own, or the empty one where it belongs."""
+    mixed = np.uint64(key) * np.uint64(_MIX)
+    slot = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
+    while table[slot] >= 0 and keys[table[slot]] != key:
+        slot = (slot + 1) & (len(table) - 1)
+    return slot
+
+
+@jit
+def grow(keys):
+    """Return keys with as much room again, 8 at least, and their hash table: int64[2 n], int32[...]."""
+    more = np.empty(max(2 * len(keys), 8), np.int64)
+    more[: len(keys)] = keys
+    table = np.full(table_size(len(more)), -1, np.int32)
+    for i in range(len(keys)):
+        table[find_key(table, keys, keys[i])] = i
+    return more, table
+
+
+@jit
+def invert_lists(fwd_ptr, fwd_id, n_features):
+    """Turn forward lists into posting lists by counting sort; units ascend within a list."""
+    post_ptr = np.zeros(n_features + 1, np.int64)
+    for p in range(len(fwd_id)):
+        post_ptr[fwd_id[p] + 1] += 1
+    for v in range(n_features):
+        post_ptr[v + 1] += post_ptr[v]
+    cursor = post_ptr[:-1].copy()
+    post_unit = np.empty(len(fwd_id), np.int32)
+    for u in range(len(fwd_ptr) - 1):
+        for p in range(fwd_ptr[u], fwd_ptr[u + 1]):
+            v = fwd_id[p]
+            post_unit[cursor[v]] = u
+            cursor[v] += 1
+    return post_ptr, post_unit
+
+
+@jit
+def skip_table(post_ptr, post_unit, cell_of_unit, n_cells, shortest):
+    """Find where each cell begins within the lists of at least `shortest` postings."""
+    slot = np.full(len(post_ptr) - 1, -1, np.int32)
+    n_slots = 0
+    for v in range(len(slot)):
+        if post_ptr[v + 1] - post_ptr[v] >= shortest:
+            slot[v] = n_slots
+            n_slots += 1
+    skip = np.zeros((n_slots, n_cells + 1), np.int32)
+    for v in range(len(slot)):
+        if slot[v] >= 0:
+            cell = 0
+            for p in range(post_ptr[v], post_ptr[v + 1]):
+                while cell <= cell_of_unit[post_unit[p]]:
+                    skip[slot[v], cell] = p - post_ptr[v]
+                    cell += 1
+            skip[slot[v], cell:] = post_ptr[v + 1] - post_ptr[v]
+    return slot, skip
+
+
+@jit
+def renumber(ids, number):
+    for p in range(len(ids)):
+        ids[p] = number[ids[p]]
+
+
+@jit
+def number_grams(ptr, words, gram, order, n_words, most):
+    """Replace the number of each (n - 1)-gram by that of the n-gram that begins there, by first appearance.
+
+    Parameters
+    ----------
+    ptr : int64[D + 1]
+    words : int32[T]
+    gram : int32[T], overwritten
+    order : int
+        n, at least 2.
+    n_words, most : int
+        Vocabulary; n-grams after which to stop.
+
+    Returns
+    -------
+    int64[...]
+        Key of each number: (n - 1)-gram * vocabulary + last word.
+    """
+    keys, table = grow(np.empty(0, np.int64))
+    n = 0
+    for u in range(len(ptr) - 1):
+        for p in range(ptr[u], ptr[u + 1] - order + 1):
+            key = np.int64(gram[p]) * n_words + words[p + order - 1]
+            slot = find_key(table, keys, key)
+            if table[slot] < 0:
+                if n == most:
+                    return keys[:n].copy()
+                if n == len(keys):
+                    keys, table = grow(keys)
+                    slot = find_key(table, keys, key)
+                keys[n] = key
+                table[slot] = n
+                n += 1
+            gram[p] = table[slot]
+    return keys[:n].copy()
+
+
+@jit
+def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
+    """Write the features of an order into the forward lists; n-grams are numbered by the rank of their keys.
+
+    Orders lie behind one another in a list, n-grams in text order. The second and later occurrences of an n-gram become
+    features behind the n-grams, by first appearance.
+
+    Parameters
+    ----------
+    ptr, fwd_ptr : int64[D + 1]
+    gram : int32[T], overwritten
+    rank : int32[n-grams]
+    order, first, most : int
+        n; the first feature id of the order; features after which to stop.
+    fwd_id : int32[P], overwritten
+
+    Returns
+    -------
+    int64[...]
+        Key of each repeat: n-gram << 32 | occurrence.
+    """
+    keys, table = grow(np.empty(0, np.int64))
+    n = 0
+    seen_in, times = np.full(len(rank), -1, np.int32), np.zeros(len(rank), np.int32)
+    for u in range(len(ptr) - 1):
+        place = fwd_ptr[u]
+        for shorter in range(1, order):
+            place += max(ptr[u + 1] - ptr[u] - shorter + 1, 0)
+        for p in range(ptr[u], ptr[u + 1] - order + 1):
+            g = rank[gram[p]]
+            gram[p] = g
+            times[g] = times[g] + 1 if seen_in[g] == u else 0
+            seen_in[g] = u
+            feature = first + np.int64(g)
+            if times[g] > 0:
+                key = np.int64(g) << 32 | np.int64(times[g])
+                slot = find_key(table, keys, key)
+                if table[slot] < 0:
+                    if n == most:
+                        return keys[:n].copy()
+                    if n == len(keys):
+                        keys, table = grow(keys)
+                        slot = find_key(table, keys, key)
+                    keys[n] = key
+                    table[slot] = n
+                    n += 1
+                feature = first + len(rank) + table[slot]
+            fwd_id[place] = feature
+            place += 1
+    return keys[:n].copy()
+
+
+@jit
+def rank_features(fwd_id, first, rank):
+    """Renumber the features from `first` on."""
+    for p in range(len(fwd_id)):
+        if fwd_id[p] >= first:
+            fwd_id[p] = first + rank[fwd_id[p] - first]
+
+
+@jit
+def occurrences(text, gram, n_grams):
+    """Return how often the same n-gram stood earlier in the same text; 0 for unknown n-grams (-1).
+
+    Parameters
+    ----------
+    text : int64[P]
+        Ascending.
+    gram : int64[P]
+        -1 to n_grams - 1.
+    """
+    out = np.zeros(len(gram), np.int64)
+    seen_in = np.full(n_grams, -1, np.int64)
+    times = np.zeros(n_grams, np.int64)
+    for p in range(len(gram)):
+        g = gram[p]
+        if g >= 0:
+            times[g] = times[g] + 1 if seen_in[g] == text[p] else 0
+            seen_in[g] = text[p]
+            out[p] = times[g]
+    return out

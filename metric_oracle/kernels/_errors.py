@@ -1,0 +1,133 @@
+"""The one model of rounding errors: every margin of a screen is made of these functions, none is a constant.
+
+Standard model of floating-point arithmetic: fl(x op y) = (x op y)(1 + d) with |d| <= u, the unit roundoff, for + - * /,
+square root and a fused multiply-add. All bounds hold in any order of summation, with or without FMA, in lanes or on a
+GPU. They come from Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, named as (section).
+
+The functions take numbers and return float64. Their own few roundings, 2**-53 each, lie far below what they bound: each
+result is enlarged by 2**-40 of itself. Where the analysis ends (n u >= 1) a bound is infinite, so that a screen drops
+nothing.
+"""
+
+import math
+from collections.abc import Mapping
+
+from metric_oracle.errors import ExactnessError
+
+FLOAT16, FLOAT32, FLOAT64 = 2.0**-11, 2.0**-24, 2.0**-53  # unit roundoffs (2.1, table 2.1)
+_LEAST = {
+    FLOAT16: 2.0**-14,
+    FLOAT32: 2.0**-126,
+    FLOAT64: 2.0**-1022,
+}  # normal; a GPU may flush lesser ones
+_OWN = 1.0 + 2.0**-40
+
+
+def gamma(n: int, u: float = FLOAT32) -> float:
+    """Bound |(1 + d1) ... (1 + dn) - 1| for n roundings, each a factor or a divisor: n u / (1 - n u) (lemma 3.1).
+
+    Parameters
+    ----------
+    n : int
+        Roundings that a term meets at most.
+    u : float
+        Unit roundoff: `FLOAT16`, `FLOAT32` or `FLOAT64`.
+    """
+    return n * u / (1.0 - n * u) * _OWN if n * u < 1.0 else math.inf
+
+
+def underflow(n: int, u: float = FLOAT32) -> float:
+    """Bound what n results lose because they fall below the least normal number, even if flushed to zero (2.1)."""
+    return n * _LEAST[u]
+
+
+def product_error(n: int, lengths: float = 1.0, u: float = FLOAT32) -> float:
+    """Bound the error of a computed x'y of n terms: gamma_n |x|'|y| (3.1, equation 3.5), and underflow.
+
+    Parameters
+    ----------
+    n : int
+        Width of the vectors. Their numbers count as exact: what rounding them cost is to be added by :func:`rounding`.
+    lengths : float
+        The product of the vectors' Euclidean lengths at most; |x|'|y| is no greater (Cauchy and Schwarz).
+    """
+    return gamma(n, u) * lengths * _OWN + underflow(2 * n, u)
+
+
+def sum_error(n: int, absolute: float, u: float = FLOAT32) -> float:
+    """Bound the error of a computed sum of n numbers: gamma_(n-1) times the sum of their absolute values (4.2).
+
+    Parameters
+    ----------
+    n : int
+    absolute : float
+        The sum of the absolute values at most. Their own errors are to be added by the caller.
+    """
+    return gamma(max(n - 1, 0), u) * absolute * _OWN
+
+
+def length_error(n: int, u: float = FLOAT64) -> float:
+    """Bound the relative error of a computed Euclidean length of n numbers: n roundings in its square, one of the root.
+
+    A length below the square root of n least normal numbers (1e-19 in float32, 1e-154 in float64) is not covered.
+    """
+    return gamma(n + 1, u)
+
+
+def rounding(length: float, n: int, u: float = FLOAT32) -> float:
+    """Bound the length of what is lost when a vector of n numbers is rounded to a narrower format (theorem 2.2).
+
+    Parameters
+    ----------
+    length : float
+        The vector's Euclidean length at most.
+    n : int
+    u : float
+        Unit roundoff of the narrower format. A number below its least normal one loses up to that one.
+    """
+    return (u * length + math.sqrt(n) * _LEAST[u]) * _OWN
+
+
+def int8_error(step: float, greatest: int = 127, u: float = FLOAT32) -> float:
+    """Bound |x - step * rint(x / step)|: half a step, and the rounding of the quotient.
+
+    Parameters
+    ----------
+    step : float
+        Of the quantiser, above 0.
+    greatest : int
+        Absolute value of the codes at most; a number beyond `greatest` steps, which would be clipped, is not covered.
+    u : float
+        Unit roundoff of the division.
+    """
+    return step * (0.5 + (greatest + 0.5) * gamma(1, u)) * _OWN
+
+
+def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str = "retrieve") -> None:
+    """Raise where a search found one of its bounds broken.
+
+    Parameters
+    ----------
+    closest : mapping of str to float
+        Stage of a search -> the least distance of its bounds from the scores that became known: never below 0.
+    n_missed : int
+        Candidates of the sample that were dropped and would have been listed.
+    function : str
+        For the message.
+
+    Raises
+    ------
+    ExactnessError
+        There is no answer then.
+    """
+    advice = "This is a defect: please report it with the index fingerprint."
+    for stage, distance in closest.items():
+        if not distance >= 0.0:
+            msg = (
+                f"{function}: the bound of stage {stage!r} must not lie below a score; got one {-distance:.3g} below. "
+                f"{advice}"
+            )
+            raise ExactnessError(msg)
+    if n_missed:
+        msg = f"{function}: no dropped candidate must score among the best; got {n_missed} of a sample. {advice}"
+        raise ExactnessError(msg)

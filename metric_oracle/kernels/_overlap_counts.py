@@ -1,0 +1,366 @@
+"""What a search over sets of features counts: matches in one family or in two, a byte for each document.
+
+The driver in `_overlap_search.py` is compiled for either kind of counts; the functions below stand in it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._overlap import FULL, SLACK
+
+ONE = 1 << 16  # fixed-point one: weighted counts stay within int32
+BLOCK = 64  # one AVX-512 register of counts
+
+
+class OneFamily(NamedTuple):
+    """Counts of one family.
+
+    Attributes
+    ----------
+    matched : uint8[D]
+        Matches so far, a row of `Workspace.counts`.
+    minimum : int64[C]
+        Minimum overlap: the least number of matches with which a document of each bucket reaches the threshold,
+        ``n_lists + 1`` where none does. Comparing counts with integers drops most documents.
+    n_lists : int
+    size : int
+        Of the query; the warm start looks for many matches relative to the summed sizes.
+    """
+
+    matched: np.ndarray
+    minimum: np.ndarray
+    n_lists: int
+    size: int | np.integer
+
+
+class TwoFamilies(NamedTuple):
+    """Counts of two families, whose lists are read in one order.
+
+    Attributes
+    ----------
+    matched : uint8[2, D]
+    second : int
+        First feature id of the second family.
+    unread : int64[2, n_lists + 1]
+        Lists of each family that are unread after the first i.
+    hidden : int64[2]
+        Matches beyond `FULL` that a saturated count may hide.
+    weight : int32[2, C]
+        What a match of each family adds to the score of a document of each bucket, at most, in 1 / ONE.
+    """
+
+    matched: np.ndarray
+    second: int | np.integer
+    unread: np.ndarray
+    hidden: np.ndarray
+    weight: np.ndarray
+
+
+def bound(policy: Any, j: int, a: int, b: int) -> float:
+    """Return the most that a document of bucket j can score with a and b matches; see the head of the module."""
+    raise NotImplementedError
+
+
+# ---- vectorised passes over bytes ------------------------------------------------------------------------------------
+
+
+@jit
+def _read(begin, end, index, count, saturate):
+    """Count one more match for the documents of ``post_unit[begin:end]``.
+
+    A plain increment is three times as fast; only queries of more than `FULL` features can pass a byte's range and have
+    to `saturate`. Unsigned indices spare a test for negative ones.
+    """
+    if saturate:
+        for p in range(np.uint64(begin), np.uint64(end)):
+            d = np.uint32(index.post_unit[p])
+            c = count[d]
+            count[d] = c + np.uint8(c < FULL)
+    else:
+        for p in range(np.uint64(begin), np.uint64(end)):
+            count[np.uint32(index.post_unit[p])] += np.uint8(1)
+
+
+@jit
+def _count_at_least(count, begin, end, least):
+    """Return how many documents of ``[begin, end)`` have a count of at least `least` (1 to 255)."""
+    limit = np.uint8(least)
+    n = np.int64(0)
+    for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
+        n += count[d] >= limit
+    return n
+
+
+@jit
+def _next_at_least(count, begin, end, least):
+    """Return the first document of ``[begin, end)`` whose count is at least `least` (1 to 255), else `end`."""
+    limit = np.uint8(least)
+    while begin + BLOCK <= end:
+        block = count[begin : begin + BLOCK]
+        hit = np.uint8(0)
+        for i in range(BLOCK):  # vectorised: one comparison for the whole block
+            hit |= np.uint8(block[i] >= limit)
+        if hit:
+            break
+        begin += BLOCK
+    while begin < end and count[begin] < limit:
+        begin += 1
+    return begin
+
+
+@jit
+def _largest(count, begin, end):
+    """Return the largest count of ``[begin, end)``."""
+    top = np.uint8(0)
+    for d in range(np.uint64(begin), np.uint64(end)):  # unsigned index and plain choice: LLVM vectorises this form
+        c = count[d]
+        top = c if c > top else top
+    return top
+
+
+@jit
+def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
+    """Return how many documents of ``[begin, end)`` have a weighted count of at least `least`."""
+    n = np.int64(0)
+    for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
+        n += np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b >= least
+    return n
+
+
+@jit
+def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
+    """Return the first document of ``[begin, end)`` whose weighted count is at least `least`, else `end`."""
+    while begin + BLOCK <= end:
+        block_a, block_b = count_a[begin : begin + BLOCK], count_b[begin : begin + BLOCK]
+        hit = np.uint8(0)
+        for i in range(BLOCK):  # vectorised
+            hit |= np.uint8(np.int32(block_a[i]) * weight_a + np.int32(block_b[i]) * weight_b >= least)
+        if hit:
+            break
+        begin += BLOCK
+    while begin < end and np.int32(count_a[begin]) * weight_a + np.int32(count_b[begin]) * weight_b < least:
+        begin += 1
+    return begin
+
+
+@jit
+def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
+    """Return the largest weighted count of ``[begin, end)``."""
+    top = np.int32(0)
+    for d in range(np.uint64(begin), np.uint64(end)):
+        value = np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b
+        top = value if value > top else top
+    return top
+
+
+@jit
+def _most(count, n_lists, i):
+    """Return the matches that a document with a count may have in all after i of the lists were read."""
+    return np.int64(count) + n_lists - i if count < FULL else n_lists
+
+
+@jit
+def _best_ratio(count, buckets, lo, hi, query_size):
+    """Return the document of the buckets [lo, hi) with the most matches for the summed sizes, and its bucket."""
+    bucket, matched, size = np.int64(-1), np.int64(0), np.int64(1)
+    for j in range(lo, hi):
+        c = np.int64(_largest(count, buckets[j, 0], buckets[j, 1]))
+        if c * size > matched * (buckets[j, 2] + query_size):
+            bucket, matched, size = np.int64(j), c, buckets[j, 2] + query_size
+    if bucket < 0:
+        return bucket, bucket
+    return np.int64(_next_at_least(count, buckets[bucket, 0], buckets[bucket, 1], matched)), bucket
+
+
+@jit
+def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
+    """Return the document of the buckets [lo, hi) with the largest weighted count, and its bucket."""
+    bucket, value = np.int64(-1), np.int32(0)
+    for j in range(lo, hi):
+        v = _largest_weighted(count_a, count_b, buckets[j, 0], buckets[j, 1], weight[0, j], weight[1, j])
+        if v > value:
+            bucket, value = np.int64(j), v
+    if bucket < 0:
+        return bucket, bucket
+    begin, end = buckets[bucket, 0], buckets[bucket, 1]
+    d = _next_weighted(count_a, count_b, begin, end, weight[0, bucket], weight[1, bucket], value)
+    return np.int64(d), bucket
+
+
+# ---- counts of one family and of two ---------------------------------------------------------------------------------
+# Each function once for either kind of counts. j is a bucket, i the number of lists that were read for it.
+
+
+def raise_minimum(counts, policy, theta):
+    """Take notice of a higher threshold."""
+    raise NotImplementedError
+
+
+def is_out_of_reach(counts, policy, j, i, theta):
+    """Return whether no document of bucket j that lies in none of the first i lists can reach the threshold."""
+    raise NotImplementedError
+
+
+def reach(counts, policy, d, j, i):
+    """Return the bound of document d by its count."""
+    raise NotImplementedError
+
+
+def bucket_weights(counts, j):
+    """Return what makes up the weighted count of a document of bucket j."""
+    raise NotImplementedError
+
+
+def filter_reach(counts, policy, d, j, i, of_bucket):
+    """Return the bound by which :func:`next_passing` lets document d pass."""
+    raise NotImplementedError
+
+
+def least_passing(counts, j, i, of_bucket, theta):
+    """Return the least weighted count, 1 at least, with which a document of bucket j may reach the threshold."""
+    raise NotImplementedError
+
+
+def n_passing(counts, begin, end, of_bucket, least):
+    """Return how many documents of ``[begin, end)`` have a weighted count of at least `least`."""
+    raise NotImplementedError
+
+
+def next_passing(counts, begin, end, of_bucket, least):
+    """Return the first document of ``[begin, end)`` whose weighted count is at least `least`, else `end`."""
+    raise NotImplementedError
+
+
+def most_promising(counts, buckets, lo, hi):
+    """Return the document of the buckets [lo, hi) with the best score by its count, and its bucket; -1 without any."""
+    raise NotImplementedError
+
+
+def set_count(counts, d, value):
+    """Set what was counted for a document."""
+    raise NotImplementedError
+
+
+def read_postings(counts, feature, begin, end, index, saturate):
+    """Count one more match for the documents of ``post_unit[begin:end]``, postings of a feature."""
+    raise NotImplementedError
+
+
+@compiled_for(raise_minimum, OneFamily)
+def _(counts, policy, theta):
+    for j in range(len(counts.minimum)):
+        while counts.minimum[j] <= counts.n_lists and bound(policy, j, counts.minimum[j], 0) < theta * SLACK:
+            counts.minimum[j] += 1
+
+
+@compiled_for(raise_minimum, TwoFamilies)
+def _(counts, policy, theta):
+    pass
+
+
+@compiled_for(is_out_of_reach, OneFamily)
+def _(counts, policy, j, i, theta):
+    return counts.minimum[j] > counts.n_lists - i
+
+
+@compiled_for(is_out_of_reach, TwoFamilies)
+def _(counts, policy, j, i, theta):
+    return bound(policy, j, counts.unread[0, i], counts.unread[1, i]) < theta * SLACK
+
+
+@compiled_for(reach, OneFamily)
+def _(counts, policy, d, j, i):
+    return bound(policy, j, _most(counts.matched[d], counts.n_lists, i), 0)
+
+
+@compiled_for(reach, TwoFamilies)
+def _(counts, policy, d, j, i):
+    a = counts.unread[0, i] + counts.hidden[0] + np.int64(counts.matched[0, d])
+    return bound(policy, j, a, counts.unread[1, i] + counts.hidden[1] + np.int64(counts.matched[1, d]))
+
+
+@compiled_for(bucket_weights, OneFamily)
+def _(counts, j):
+    return np.int32(1), np.int32(0)
+
+
+@compiled_for(bucket_weights, TwoFamilies)
+def _(counts, j):
+    return counts.weight[0, j], counts.weight[1, j]
+
+
+@compiled_for(filter_reach, OneFamily)
+def _(counts, policy, d, j, i, of_bucket):
+    return reach(counts, policy, d, j, i)
+
+
+@compiled_for(filter_reach, TwoFamilies)
+def _(counts, policy, d, j, i, of_bucket):
+    a = counts.unread[0, i] + counts.hidden[0] + np.int64(counts.matched[0, d])
+    b = counts.unread[1, i] + counts.hidden[1] + np.int64(counts.matched[1, d])
+    return (a * of_bucket[0] + b * of_bucket[1]) * (1.0 / ONE)
+
+
+@compiled_for(least_passing, OneFamily)
+def _(counts, j, i, of_bucket, theta):
+    return min(max(counts.minimum[j] - (counts.n_lists - i), 1), FULL)
+
+
+@compiled_for(least_passing, TwoFamilies)
+def _(counts, j, i, of_bucket, theta):
+    to_come = (counts.unread[0, i] + counts.hidden[0]) * of_bucket[0]
+    to_come += (counts.unread[1, i] + counts.hidden[1]) * of_bucket[1]
+    return np.int32(max(np.int64(theta * SLACK * ONE) - to_come, 1))
+
+
+@compiled_for(n_passing, OneFamily)
+def _(counts, begin, end, of_bucket, least):
+    return _count_at_least(counts.matched, begin, end, least)
+
+
+@compiled_for(n_passing, TwoFamilies)
+def _(counts, begin, end, of_bucket, least):
+    return _count_weighted(counts.matched[0], counts.matched[1], begin, end, of_bucket[0], of_bucket[1], least)
+
+
+@compiled_for(next_passing, OneFamily)
+def _(counts, begin, end, of_bucket, least):
+    return _next_at_least(counts.matched, begin, end, least)
+
+
+@compiled_for(next_passing, TwoFamilies)
+def _(counts, begin, end, of_bucket, least):
+    return _next_weighted(counts.matched[0], counts.matched[1], begin, end, of_bucket[0], of_bucket[1], least)
+
+
+@compiled_for(most_promising, OneFamily)
+def _(counts, buckets, lo, hi):
+    return _best_ratio(counts.matched, buckets, lo, hi, counts.size)
+
+
+@compiled_for(most_promising, TwoFamilies)
+def _(counts, buckets, lo, hi):
+    return _best_weighted(counts.matched[0], counts.matched[1], buckets, lo, hi, counts.weight)
+
+
+@compiled_for(set_count, OneFamily)
+def _(counts, d, value):
+    counts.matched[d] = value
+
+
+@compiled_for(set_count, TwoFamilies)
+def _(counts, d, value):
+    counts.matched[0, d] = value
+    counts.matched[1, d] = value
+
+
+@compiled_for(read_postings, OneFamily)
+def _(counts, feature, begin, end, index, saturate):
+    _read(begin, end, index, counts.matched, saturate)
+
+
+@compiled_for(read_postings, TwoFamilies)
+def _(counts, feature, begin, end, index, saturate):
+    _read(begin, end, index, counts.matched[np.int64(feature >= counts.second)], saturate)

@@ -1,0 +1,154 @@
+"""Cells and codes of token states: what bounds cosines with them.
+
+For a token's unit vector c, the centre m of its cell and a basis B of nearly orthonormal columns,
+c = v m + s B b + e with v = max(c . m, 0) and bytes b, so that for any unit vector q and p = B'q
+q . c = v (q . m) + s p . b + (q - B p) . (e - B B'e) + (p + (I - B'B) p) . B'e.
+`terms` of a token holds v / UNIT, s, |e - B B'e|, |B'e| (with the basis's loss of orthonormality) and |s b|: what the
+kernel needs to bound the last two products and the rounding of p to bytes. All of it is computed in float64 from the
+numbers that are stored, and rounded up. The README of this folder has the proof.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.kernels._errors import FLOAT64, gamma, length_error
+from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
+from metric_oracle.kernels.bertscore.query import up
+
+CODE = 64  # bytes of a token's code: one cache line
+SAMPLE = 1 << 17  # tokens that centres and basis are made from
+TOKENS_A_CELL = 512
+MOST_CELLS = 1 << 14
+ROUNDS = 4  # of k-means
+BLOCK = 1 << 14  # tokens at once
+
+
+def n_cells(n_tokens: int) -> int:
+    """Return how many cells a corpus of so many tokens gets."""
+    return int(np.clip(1 << int(np.log2(max(n_tokens // TOKENS_A_CELL, 1))), 1, MOST_CELLS))
+
+
+def screen(
+    states: np.ndarray, ptr: np.ndarray, at_once: int = BLOCK, seed: int = 0, *,
+    release: Callable[[], Any] = lambda: None,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Make the cells and codes of token states.
+
+    Parameters
+    ----------
+    states : float16 or float32[T, d]
+    ptr : int64[D + 1]
+    at_once : int
+        Tokens of a block.
+    seed : int
+    release : function
+        Called after each block: the states are read once, in order.
+
+    Returns
+    -------
+    dict
+        The arrays of `indexes.bertscore.TokenStateIndex` from `centers` to `norm_error`.
+    """
+    n_tokens = len(states)
+    rng = np.random.default_rng(seed)
+    sample = _unit(states[np.sort(rng.permutation(n_tokens)[:SAMPLE])]).astype(np.float32)
+    leading = np.linalg.eigh((sample.T @ sample).astype(np.float64))[1][:, ::-1][:, :CODE]
+    narrow = np.ascontiguousarray(leading).astype(np.float32)
+    centers = _centers(sample, narrow, n_cells(n_tokens), at_once, rng)
+    direction = sample.mean(axis=0, dtype=np.float64)
+    direction = (direction / max(float(np.linalg.norm(direction)), 1e-12)).astype(np.float32)
+    del sample
+    out = {
+        "centers": centers, "basis": narrow, "direction": direction,
+        "cell": np.empty(n_tokens, np.uint16), "radius": np.empty(n_tokens, np.uint8),
+        "codes": np.full((n_tokens, -(-narrow.shape[1] // 4) * 4), 128, np.uint8),
+        "terms": np.empty((n_tokens, 5), np.float32),
+    }  # fmt: skip
+    norm_error = 0.0
+    narrow_centers = centers @ narrow
+    for first in range(0, n_tokens, at_once):
+        block = slice(first, first + at_once)
+        lengths = np.linalg.norm(states[block].astype(np.float64), axis=1)
+        norm_error = max(norm_error, float(np.abs(lengths - 1).max()))
+        c = _unit(states[block])
+        nearest = np.argmax((c.astype(np.float32) @ narrow) @ narrow_centers.T, axis=1)
+        _encode(c, nearest, block, out)
+        release()
+    out["mean_along"], out["mean_off"] = _means(states, ptr, direction)
+    lost = length_error(states.shape[1])
+    return {**out, "norm_error": np.array([norm_error * (1 + lost) + 2 * lost])}
+
+
+def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.ndarray]) -> None:
+    """Write cell, radius, code and terms of some tokens, unit vectors float64[n, d]."""
+    width = c.shape[1]
+    basis = out["basis"].astype(np.float64)
+    m = out["centers"][nearest].astype(np.float64)
+    cosine = np.einsum("td,td->t", c, m)
+    # Of the angle, the centre's length is divided out; what float64 does to a cosine is taken off.
+    lengths = np.maximum(np.linalg.norm(m, axis=1), 1e-300)
+    angle = np.arccos(np.clip(cosine / lengths - gamma(2 * width + 8, FLOAT64), -1, 1))
+    along = (np.clip(cosine, 0, 1) / UNIT).astype(np.float32)
+    rest = c - along.astype(np.float64)[:, None] * UNIT * m
+    inside = rest @ basis
+    scale = np.maximum(np.abs(inside).max(axis=1) / 127, 1e-12).astype(np.float32)
+    steps = scale.astype(np.float64)[:, None]
+    code = np.clip(np.rint(inside / steps), -127, 127)
+    coded = steps * code
+    tail = rest - coded @ basis.T
+    tail_inside = tail @ basis
+    skew = float(np.linalg.norm(np.eye(basis.shape[1]) - basis.T @ basis))
+    lost = gamma(4 * width, FLOAT64)  # of vectors no longer than 4, in every step above
+    out["cell"][block] = nearest
+    out["radius"][block] = np.minimum(np.ceil(angle / STEP), STEPS)
+    out["codes"][block, : basis.shape[1]] = code + 128
+    terms = out["terms"][block]
+    terms[:, 0] = along
+    terms[:, 1] = scale
+    terms[:, 2] = up(np.linalg.norm(tail - tail_inside @ basis.T, axis=1) + lost)
+    terms[:, 3] = up(np.linalg.norm(tail_inside, axis=1) * (1.0 + 2.0 * skew) + lost)
+    terms[:, 4] = up(np.linalg.norm(coded, axis=1) + lost)
+
+
+def _unit(states: np.ndarray) -> np.ndarray:
+    """Return unit vectors, float64[n, d]."""
+    wide = states.astype(np.float64)
+    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
+
+
+def _centers(
+    sample: np.ndarray, narrow: np.ndarray, n_centers: int, at_once: int, rng: np.random.Generator
+) -> np.ndarray:
+    """K-means over directions, in the first dimensions of the basis."""
+    low = sample @ narrow
+    centers = low[rng.permutation(len(low))[:n_centers]]
+    for _ in range(ROUNDS):
+        nearest = np.concatenate(
+            [np.argmax(x @ centers.T, axis=1) for x in np.array_split(low, max(len(low) // at_once, 1))]
+        )
+        order = np.argsort(nearest, kind="stable")
+        used, start = np.unique(nearest[order], return_index=True)
+        sums = np.add.reduceat(low[order], start)
+        centers = centers.copy()
+        centers[used] = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+    full = np.add.reduceat(sample[order], start).astype(np.float64)
+    return (full / np.maximum(np.linalg.norm(full, axis=1, keepdims=True), 1e-12)).astype(np.float32)
+
+
+def _means(states: np.ndarray, ptr: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of each unit's mean state along a direction, and the length of what is left: float32[D] each."""
+    along = np.empty(len(ptr) - 1, np.float32)
+    off = np.empty(len(ptr) - 1, np.float32)
+    wide = direction.astype(np.float64)
+    u = 0
+    while u < len(ptr) - 1:
+        end = max(int(np.searchsorted(ptr, ptr[u] + BLOCK, side="right")) - 1, u + 1)
+        c = _unit(states[ptr[u] : ptr[end]])
+        mean = np.add.reduceat(c, ptr[u:end] - ptr[u]) / np.diff(ptr[u : end + 1])[:, None]
+        part = mean @ wide
+        along[u:end] = part
+        off[u:end] = up(np.linalg.norm(mean - part[:, None] * wide, axis=1))
+        u = end
+    return along, off

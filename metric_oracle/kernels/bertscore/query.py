@@ -1,0 +1,196 @@
+"""What the inner loops read: the corpus as it lies in its files, and one query laid out in lanes."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels import _target
+from metric_oracle.kernels._errors import FLOAT32
+from metric_oracle.kernels._jit import scalar
+from metric_oracle.kernels._simd import LANES
+
+
+class Corpus(NamedTuple):
+    """Token states of the corpus and what bounds them; T tokens, D units, M cells, width d, codes of K bytes.
+
+    Attributes
+    ----------
+    states : float32[T, d], or float16 seen as uint16
+    ptr : int64[D + 1]
+    weights : float32[T + 16], weight of each token, and room that is read and not used
+    unit_weight : float64[D], sums of a unit's weights
+    weight_of_id : float64[ids], for the exact score
+    ids : int32[T]
+    cell : uint16[T]
+    radius : uint8[T], angle to the centre of the cell in half degrees, rounded up
+    codes : uint8[T, K]
+    terms : float32[T, 5], see `codec.py`
+    mean_along, mean_off : float32[D]
+        Of the unweighted mean of a unit's states: part along `direction`, length of the rest.
+    norm_error : float64, how far the length of a stored state is from 1 at most
+    row_ptr, row_id : int64[D + 1], int64[...]
+    centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
+        What queries are coded with.
+    """
+
+    states: np.ndarray
+    ptr: np.ndarray
+    weights: np.ndarray
+    unit_weight: np.ndarray
+    weight_of_id: np.ndarray
+    ids: np.ndarray
+    cell: np.ndarray
+    radius: np.ndarray
+    codes: np.ndarray
+    terms: np.ndarray
+    mean_along: np.ndarray
+    mean_off: np.ndarray
+    norm_error: float
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+    centers: np.ndarray
+    basis: np.ndarray
+    direction: np.ndarray
+
+
+class TokenBatch(NamedTuple):
+    """Distinct token sequences of a batch of queries.
+
+    Attributes
+    ----------
+    states : float16 or float32[T, d]
+    ptr : int64[Q + 1]
+    weights : float64[T]
+    baseline : (precision, recall, f1) that scores are relative to, or None
+    """
+
+    states: np.ndarray
+    ptr: np.ndarray
+    weights: np.ndarray
+    baseline: tuple[float, float, float] | None
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest query."""
+        return int(np.diff(self.ptr).max(initial=1))
+
+    def states_of(self, q: int) -> np.ndarray:
+        """Return the states of a query, float16 or float32[n, d]."""
+        return self.states[self.ptr[q] : self.ptr[q + 1]]
+
+    def weights_of(self, q: int) -> np.ndarray:
+        """Return the weights of a query's tokens, float64[n]."""
+        return self.weights[self.ptr[q] : self.ptr[q + 1]]
+
+
+class Coded(NamedTuple):
+    """The codes of one query, or with one more axis in front those of several; n tokens in passes of LANES.
+
+    Attributes
+    ----------
+    weights : float64[n]
+    codes : int8[passes, K / 4 * LANES * 4]
+        A pass of 32 lanes packs its 32 columns tightly.
+    lanes, lanes_below : float32[passes, 2 LANES]
+        Integers and floats, see `_simd.make_bounds`; for bounds from above and from below.
+    scalars : float32[4]
+        Unit of the codes, slack of the codes, mean of the states along `direction`, length of its rest.
+    """
+
+    weights: np.ndarray
+    codes: np.ndarray
+    lanes: np.ndarray
+    lanes_below: np.ndarray
+    scalars: np.ndarray
+
+
+class Query(NamedTuple):
+    """One query, packed for the inner loops; n tokens in ceil(n / LANES) passes of LANES.
+
+    Attributes
+    ----------
+    states : float64[d, n]
+    squares : float64[n]
+    weights : float64[n]
+    packed : float32[passes, d * LANES]
+        Unit vectors; a pass of 32 lanes packs its 32 columns tightly.
+    pads : float32[passes, LANES]
+    coded : Coded
+    """
+
+    states: np.ndarray
+    squares: np.ndarray
+    weights: np.ndarray
+    packed: np.ndarray
+    pads: np.ndarray
+    coded: Coded
+
+
+@scalar
+def lanes_of(n, p):
+    """Return how many lanes pass `p` of `n` query tokens takes."""
+    return 32 if n - p * LANES <= 32 else LANES
+
+
+def up(x):
+    """Round what float64 has computed to float32, and not below it: its own error is far below a step of float32."""
+    return (x * (1.0 + 4.0 * FLOAT32) + 1e-30).astype(np.float32)
+
+
+def pack_query(states, weights, basis, direction):
+    """Lay out one query for the inner loops.
+
+    Parameters
+    ----------
+    states : float16 or float32[n, d]
+    weights : float64[n]
+    basis : float32[d, K]
+    direction : float32[d]
+
+    Returns
+    -------
+    Query
+    unit : float32[n, d]
+        Unit vectors.
+    """
+    n, width = states.shape
+    path = _target.path()
+    wide = states.astype(np.float64)
+    squares = np.cumsum(wide * wide, axis=1)[:, -1]  # in the order of the reference
+    unit = wide / np.sqrt(squares)[:, None]
+    wide_basis = basis.astype(np.float64)
+    inside = unit @ wide_basis
+    # The codes stand for what the rounded step makes of them.
+    step = float(np.float32(max(float(np.abs(inside).max()) / path.query_range, 1e-12)))
+    code = np.clip(np.rint(inside / step), -path.query_range, path.query_range)
+    slack = np.linalg.norm(inside - step * code, axis=1).max()
+    rest = up(np.linalg.norm(unit - inside @ wide_basis.T, axis=1))
+    code = np.pad(code, ((0, 0), (0, -code.shape[1] % 4)))
+    steps = code.shape[1] // 4
+    passes = -(-n // LANES)
+    packed = np.zeros((passes, width * LANES), np.float32)
+    codes = np.zeros((passes, steps * LANES * 4), np.int8)
+    pads = np.full((passes, LANES), -1e30, np.float32)
+    lanes = np.zeros((2, passes, 2 * LANES), np.int32)
+    for p in range(passes):
+        some = slice(p * LANES, min((p + 1) * LANES, n))
+        m = some.stop - some.start
+        used = lanes_of(n, p)
+        packed[p, : width * used].reshape(width, used)[:, :m] = unit[some].T
+        codes[p, : steps * used * 4].reshape(steps, used, 4)[:, :m] = code[some].reshape(m, steps, 4).swapaxes(0, 1)
+        pads[p, :m] = 0
+        lanes[:, p, :used] = -(1 << 29)  # no token: far below any sum
+        lanes[:, p, :m] = 0 if path.is_signed else -128 * code[some].sum(axis=1)
+        lanes[0, p, used : used + m] = rest[some].view(np.int32)
+        lanes[1, p, used : used + m] = (-rest[some]).view(np.int32)
+        lanes[:, p, used + m : 2 * used] = np.float32(-1e30).view(np.int32)  # where codes are tiny, sums weigh nothing
+    total = weights.sum()
+    mean = weights @ unit / total if total else np.zeros(width)
+    along = float(mean @ direction.astype(np.float64))
+    off = np.linalg.norm(mean - along * direction.astype(np.float64))
+    scalars = np.array([step, up(slack), along, up(off)], np.float32)
+    above, below = lanes.view(np.float32)
+    query = Query(
+        np.ascontiguousarray(wide.T), squares, weights, packed, pads, Coded(weights, codes, above, below, scalars)
+    )
+    return query, unit.astype(np.float32)

@@ -1,1 +1,0 @@
-"""CheXbert vector similarity."""

@@ -1,0 +1,1 @@
+"""Cosine of report vectors: CheXbert similarity, or that of any other embedding."""

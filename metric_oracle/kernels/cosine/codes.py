@@ -1,0 +1,138 @@
+"""Short codes of unit vectors, whose products bound cosines; README.md proves it.
+
+A code is the vector's coordinates along the corpus's principal directions, and the length of its residual, what they
+leave out. What the directions lack to be orthonormal is measured in float64 when the codes are made, and so is what the
+roundings cost; the errors of these measurements come from `_errors`.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, length_error, product_error, rounding
+from metric_oracle.kernels._simd import LANES
+
+BLOCK = LANES  # documents whose codes lie together, each coordinate side by side
+WIDTH = 64  # numbers of a code
+SAMPLE = 1 << 14  # vectors that the directions are made from
+FEW, WIDE = 1 << 11, 1 << 11  # of wide vectors fewer, because their Gram matrix is the smaller problem
+CHUNK = 1 << 14  # vectors that are widened at once: 96 MiB at 768 dimensions; whole blocks
+WIDEST = 1 << 16  # numbers of a vector: the float32 bound is 0.004 there, and of no more use far beyond
+
+
+class Measured(NamedTuple):
+    """What codes were found to be, from above.
+
+    Attributes
+    ----------
+    leak : float
+        Length of a residual's own coordinates along the directions, which exact arithmetic would make 0.
+    length : float
+        Length of a code.
+    """
+
+    leak: float
+    length: float
+
+
+def unit_vectors(values: np.ndarray) -> np.ndarray:
+    """Return the directions of the rows in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes."""
+    out = np.empty(values.shape, np.float32)
+    for first in range(0, len(values), CHUNK):
+        some = slice(first, first + CHUNK)
+        wide = values[some].astype(np.float64)
+        wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+        out[some] = wide
+        out[some] += np.float32(0)
+    return out
+
+
+def off_unit(width: int) -> float:
+    """Bound how far the length of a row of :func:`unit_vectors` is from 1: d + 3 roundings, one to float32."""
+    computed = gamma(width + 3, FLOAT64)
+    return computed + rounding(1.0 + computed, width, FLOAT32)
+
+
+def principal_directions(vectors: np.ndarray) -> np.ndarray:
+    """Return the leading eigenvectors of the second moments of unit vectors: float32[d, m], nearly orthonormal.
+
+    Any directions give right answers; these leave the shortest residuals.
+    """
+    n, width = vectors.shape
+    sample = vectors[np.linspace(0, n - 1, min(SAMPLE if width <= WIDE else FEW, n)).astype(np.int64)]
+    sample = sample.astype(np.float64)
+    if len(sample) >= width:
+        return np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, : WIDTH - 1].astype(np.float32)
+    leading = np.linalg.eigh(sample @ sample.T)[1][:, ::-1][:, : WIDTH - 1]
+    return np.linalg.qr(sample.T @ leading)[0].astype(np.float32)
+
+
+def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
+    """Return the codes of unit vectors.
+
+    Parameters
+    ----------
+    vectors : float32[n, d]
+    basis : float32[d, m]
+
+    Returns
+    -------
+    codes : float32[n, m + 1]
+        Coordinates, and the length of the residual, rounded up.
+    measured : Measured
+    """
+    codes = np.empty((len(vectors), basis.shape[1] + 1), np.float32)
+    measured = [Measured(0.0, 0.0)]
+    for first in range(0, len(vectors), CHUNK):
+        codes[first : first + CHUNK], found = _codes_of(vectors[first : first + CHUNK], basis)
+        measured.append(found)
+    return codes, Measured(*map(max, zip(*measured, strict=True)))
+
+
+def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
+    """Return the same codes by blocks of documents: float32[C, m + 1, BLOCK], zeros at the end."""
+    packed = np.zeros((-(-len(vectors) // BLOCK), basis.shape[1] + 1, BLOCK), np.float32)
+    measured = [Measured(0.0, 0.0)]
+    for first in range(0, len(vectors), CHUNK):
+        codes, found = _codes_of(vectors[first : first + CHUNK], basis)
+        measured.append(found)
+        n_whole = len(codes) // BLOCK * BLOCK
+        block = first // BLOCK
+        packed[block : block + n_whole // BLOCK] = codes[:n_whole].reshape(-1, BLOCK, codes.shape[1]).transpose(0, 2, 1)
+        if n_whole < len(codes):
+            packed[-1, :, : len(codes) - n_whole] = codes[n_whole:].T
+    return packed, Measured(*map(max, zip(*measured, strict=True)))
+
+
+def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
+    width, n = basis.shape
+    wide, wide_basis = vectors.astype(np.float64), basis.astype(np.float64)
+    codes = np.empty((len(vectors), n + 1), np.float32)
+    codes[:, :n] = wide @ wide_basis
+    residual = wide - codes[:, :n].astype(np.float64) @ wide_basis.T
+    # Each number of the computed residual errs by gamma of (the vector's own + its share of basis and code). The
+    # lengths of vector and code are below 1.01, that of the basis, all columns together, below 1.01 times root n.
+    away = 1.1 * gamma(n + 2, FLOAT64) * (1.0 + math.sqrt(n))
+    length = np.linalg.norm(residual, axis=1) * (1.0 + length_error(width)) + away
+    codes[:, n] = np.nextafter(length.astype(np.float32), np.float32(np.inf))
+    leak = np.linalg.norm(residual @ wide_basis, axis=1).max(initial=0.0)
+    leak = leak * (1.0 + length_error(n)) + math.sqrt(n) * product_error(width, 1.1 * length.max(initial=0.0), FLOAT64)
+    longest = np.linalg.norm(codes.astype(np.float64), axis=1).max(initial=0.0) * (1.0 + length_error(n + 1))
+    return codes, Measured(float(leak + 1.1 * away), float(longest))
+
+
+def skew_of(basis: np.ndarray) -> float:
+    """Bound the norm of B'B - I: 0 for orthonormal directions, which rounding to float32 makes nearly so."""
+    width, n = basis.shape
+    wide = basis.astype(np.float64)
+    skew = np.linalg.norm(wide.T @ wide - np.eye(n)) * (1.0 + length_error(n * n))
+    return float(skew + n * product_error(width + 1, 1.1, FLOAT64))
+
+
+def code_error(skew: float, corpus: Measured, queries: Measured) -> float:
+    """Bound how far the exact product of two codes may lie below the product of their vectors.
+
+    It is p'(B'B - I)c + p'B's + c'B'r with codes (p, |r|) and (c, |s|); see README.md.
+    """
+    return skew * corpus.length * queries.length + queries.length * corpus.leak + corpus.length * queries.leak

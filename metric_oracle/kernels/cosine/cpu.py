@@ -1,0 +1,460 @@
+"""Cosine search: products of short codes bound every cosine, what is left is scored in float64 in index order.
+
+The memory of a thread is that of one tile of documents for a block of queries, whatever the size of the corpus; only
+documents that are listed take more.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._simd import dot, make_products, prefetch
+from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_error, off_unit
+from metric_oracle.kernels.cosine.score import cosine
+from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
+
+QUERIES = 32  # that share one pass over the codes
+TILE = 64  # blocks of codes, and of their products, that stay in the cache
+WAITING = 1 << 10  # candidates of a query that are scored at once, greatest bounds first
+AT_ONCE = 16  # documents that are asked of memory together
+STAGES = ("codes", "float32", "scored")
+PAIRS = 1 << 18  # pairs of a query and a document of which one that was dropped is scored all the same
+FIRST_SAMPLED = 8  # documents of the first query, so that no search goes unchecked
+CELLS = 1 << 23  # float64 scores that `score_all` makes at once: 64 MiB
+LEAST_AT_ONCE, MOST_AT_ONCE = 8, 128  # queries that share the widening of all vectors
+
+_products = make_products(BLOCK // 16)
+
+
+def _not_unit(width: int) -> float:
+    """Bound |c - x'y| for a cosine c and the exact product of two unit vectors, c as it is scored in float64.
+
+    The lengths are 1 within `off_unit`; 2 d + 4 roundings make the score, four more compare it with a bound.
+    """
+    return (1.0 + off_unit(width)) ** 2 - 1.0 + gamma(2 * width + 8, FLOAT64)
+
+
+def screen_error(width: int) -> float:
+    """Bound how far a float32 product of unit vectors, summed in any order, is from the cosine that is scored."""
+    return product_error(width, (1.0 + off_unit(width)) ** 2) + _not_unit(width)
+
+
+def screen_errors(corpus, queries):
+    """Return how far the products of codes, and float32 products, may lie below the scores: float64[2]."""
+    skew, *measured = corpus.measured.tolist()
+    of_corpus, of_queries = Measured(*measured), Measured(*queries.measured.tolist())
+    n = corpus.codes.shape[1]
+    width = corpus.vectors.shape[1]
+    of_codes = code_error(skew, of_corpus, of_queries) + product_error(n, of_corpus.length * of_queries.length)
+    return np.array([of_codes + _not_unit(width), screen_error(width)])
+
+
+class Corpus(NamedTuple):
+    """Distinct vectors of a corpus.
+
+    Attributes
+    ----------
+    vectors : float32[D, d]
+        Unit vectors.
+    codes : float32[C, K, BLOCK]
+        Of blocks of documents, zeros at the end; see :mod:`metric_oracle.kernels.cosine.codes`.
+    measured : float64[3]
+        Skew of the codes' directions, and :class:`Measured` of the codes.
+    row_ptr, row_id : int64[D + 1], int64[N]
+        Rows of each document, ascending.
+    """
+
+    vectors: np.ndarray
+    codes: np.ndarray
+    measured: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+
+
+class Batch(NamedTuple):
+    """Distinct vectors of a batch of queries.
+
+    Attributes
+    ----------
+    vectors : float32[Q, d]
+        Unit vectors.
+    codes : float32[Q, K]
+    measured : float64[2]
+        :class:`Measured` of the codes.
+    """
+
+    vectors: np.ndarray
+    codes: np.ndarray
+    measured: np.ndarray
+
+
+class Workspace(NamedTuple):
+    """Workspace of one thread, for a tile of documents and the queries of a block.
+
+    Attributes
+    ----------
+    bounds : float32[QUERIES, T, BLOCK]
+        Products of codes.
+    greatest : float32[T, QUERIES]
+        The greatest of each block.
+    most : float32[QUERIES]
+        The greatest in the tile.
+    top : float32[QUERIES]
+        The greatest in all tiles so far.
+    least : float64[QUERIES]
+        The score of the k-th best row so far.
+    document : int64[QUERIES, W + BLOCK]
+        Candidates that wait to be scored.
+    bound : float32[QUERIES, W + BLOCK]
+        Their products of codes.
+    n_waiting : int64[QUERIES]
+    dropped : int64[QUERIES, 2]
+        How many candidates float32 products dropped, and one of them.
+    counts : int64[3]
+        Pairs in all, those that were multiplied in float32, and those that were scored.
+    closest : float64[2]
+        The least distance of a bound, by codes and in float32, from a score that became known; below 0 it is broken.
+    missed : int64[1]
+        Documents that were dropped and would have been listed.
+    """
+
+    bounds: np.ndarray
+    greatest: np.ndarray
+    most: np.ndarray
+    top: np.ndarray
+    least: np.ndarray
+    document: np.ndarray
+    bound: np.ndarray
+    n_waiting: np.ndarray
+    dropped: np.ndarray
+    counts: np.ndarray
+    closest: np.ndarray
+    missed: np.ndarray
+
+
+def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) -> tuple[Workspace, tuple[Best, ...]]:
+    """Allocate the workspace of one thread, and lists of the best documents, which take memory as they grow.
+
+    Parameters
+    ----------
+    n_documents : int
+        Of the corpus.
+    tile : int
+        Blocks that are multiplied at once.
+    waiting : int
+        Candidates of a query that are scored at once.
+    """
+    workspace = Workspace(
+        np.empty((QUERIES, tile, BLOCK), np.float32), np.empty((tile, QUERIES), np.float32),
+        np.empty(QUERIES, np.float32), np.empty(QUERIES, np.float32), np.empty(QUERIES),
+        np.empty((QUERIES, waiting + BLOCK), np.int64), np.empty((QUERIES, waiting + BLOCK), np.float32),
+        np.empty(QUERIES, np.int64), np.empty((QUERIES, 2), np.int64), np.zeros(3, np.int64), np.full(2, np.inf),
+        np.zeros(1, np.int64),
+    )  # fmt: skip
+    return workspace, tuple(new_best(n_documents) for _ in range(QUERIES))
+
+
+@jit
+def exact_cosine(document, query, vectors):
+    """Return the cosine of a document, by its place in float32[D, d], and a query, float32[d]: the reference's."""
+    total = 0.0
+    square_a = 0.0
+    square_b = 0.0
+    for j in range(len(query)):
+        x = np.float64(vectors[document, j])
+        y = np.float64(query[j])
+        total += x * y
+        square_a += x * x
+        square_b += y * y
+    return cosine(total, square_a, square_b)
+
+
+@jit
+def score_documents(documents, query, vectors, out):
+    """Write the exact cosine of the query and each of the documents.
+
+    Parameters
+    ----------
+    documents : int64[n]
+    query : float32[d]
+    vectors : float32[D, d]
+
+    Writes
+    ------
+    out : float64[n]
+    """
+    for i in range(len(documents)):
+        out[i] = exact_cosine(documents[i], query, vectors)
+
+
+@jit
+def multiply_codes(codes, queries, bounds, greatest):
+    """Multiply the codes of some blocks of documents with those of some queries.
+
+    Parameters
+    ----------
+    codes : float32[C, K, BLOCK]
+    queries : float32[Q, K]
+
+    Writes
+    ------
+    bounds : float32[>= Q, T, BLOCK], T >= C
+    greatest : float32[>= C, >= Q]
+        The greatest of each block.
+    """
+    stride = 4 * BLOCK * bounds.shape[1]
+    for c in range(len(codes)):
+        _products(
+            codes[c].ctypes.data, codes.shape[1], queries.ctypes.data, len(queries), bounds[0, c].ctypes.data, stride,
+            greatest[c].ctypes.data,
+        )  # fmt: skip
+
+
+@jit
+def search_cosine(corpus, queries, codes, error, first, k, workspace, best, out):
+    """Find the k best rows for some queries.
+
+    Nothing is lost: a document is left unscored only while k rows are known to score higher than its bound, and the
+    k-th best score never falls.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    queries : float32[Q, d], Q <= QUERIES
+    codes : float32[Q, K]
+    error : float64[2]
+        See :func:`screen_errors`.
+    first : int
+        Number of the first query, which seeds the sample of dropped documents.
+    k : int
+    workspace : Workspace
+    best : tuple of Best, QUERIES of them
+
+    Writes
+    ------
+    out : int64[Q, k], float64[Q, k], int64[Q, k]
+        Rows, scores and ties.
+    workspace.counts, workspace.closest, workspace.missed
+    """
+    workspace.counts[0] += len(queries) * len(corpus.vectors)
+    for i in range(len(queries)):
+        reset(best[i])
+        workspace.n_waiting[i] = 0
+        workspace.top[i] = -np.inf
+        workspace.least[i] = -np.inf
+        workspace.dropped[i] = 0
+    most, least = workspace.most, workspace.least
+    n_blocks = workspace.bounds.shape[1]
+    for begin in range(0, len(corpus.codes), n_blocks):
+        tile = corpus.codes[begin : begin + n_blocks]
+        multiply_codes(tile, codes, workspace.bounds, workspace.greatest)
+        _greatest_of_all(workspace.greatest[: len(tile)], most)
+        for i in range(len(queries)):
+            if most[i] + error[0] >= least[i]:
+                _screen_tile(i, begin, len(tile), corpus, queries[i], error, k, workspace, best[i])
+    for i in range(len(queries)):
+        best_of = best[i]
+        _score_waiting(i, corpus, queries[i], error, k, workspace, best_of)
+        _check_dropped(i, first + i, corpus, queries[i], codes[i], error, workspace, best_of)
+        expand(best_of, corpus.row_ptr, corpus.row_id, k, out[0][i], out[1][i], out[2][i])
+
+
+@jit
+def _greatest_of_all(greatest, most):
+    """Write the greatest bound in all blocks of a tile for each query."""
+    most[:] = greatest[0]
+    for c in range(1, len(greatest)):
+        for i in range(len(most)):
+            most[i] = max(most[i], greatest[c, i])
+
+
+@jit
+def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
+    """Let the documents of a tile wait whose bounds reach the k-th best row."""
+    greatest, least = workspace.greatest[:n_blocks, i], workspace.least
+    first = -1
+    if workspace.most[i] > workspace.top[i]:  # the block raises the threshold, which leaves most others out
+        workspace.top[i] = workspace.most[i]
+        first = int(np.argmax(greatest))
+        _let_wait(i, first, begin, corpus, error, workspace)
+        _score_waiting(i, corpus, query, error, k, workspace, best)
+    for c in range(n_blocks):
+        if greatest[c] + error[0] >= least[i] and c != first:
+            _let_wait(i, c, begin, corpus, error, workspace)
+            if workspace.n_waiting[i] > workspace.document.shape[1] - BLOCK:
+                _score_waiting(i, corpus, query, error, k, workspace, best)
+
+
+@jit
+def _let_wait(i, c, begin, corpus, error, workspace):
+    """Let the documents of a block wait whose bounds reach the k-th best row."""
+    bounds, document, bound = workspace.bounds[i, c], workspace.document[i], workspace.bound[i]
+    n = workspace.n_waiting[i]
+    first = (begin + c) * BLOCK
+    least = workspace.least[i]
+    for j in range(min(BLOCK, len(corpus.vectors) - first)):
+        if bounds[j] + error[0] >= least:
+            document[n] = first + j
+            bound[n] = bounds[j]
+            n += 1
+    workspace.n_waiting[i] = n
+
+
+@jit
+def _score_waiting(i, corpus, query, error, k, workspace, best):
+    """Score the waiting documents, greatest bounds first, until none reaches the k-th best row."""
+    n = workspace.n_waiting[i]
+    workspace.n_waiting[i] = 0
+    bound, document, least = workspace.bound[i], workspace.document[i], workspace.least
+    address = corpus.vectors.ctypes.data
+    order = np.argsort(-bound[:n])
+    size = 4 * len(query)
+    for begin in range(0, n, AT_ONCE):
+        some = order[begin : begin + AT_ONCE]
+        n_left = 0
+        for p in some:
+            if bound[p] + error[0] < least[i]:
+                break
+            prefetch(address + size * document[p], size)
+            n_left += 1
+        for p in some[:n_left]:
+            _score(i, document[p], bound[p], corpus, query, error, k, workspace, best)
+        if n_left < len(some):
+            break
+
+
+@jit
+def _score(i, document, bound, corpus, query, error, k, workspace, best):
+    """Score a document by a float32 product, and in float64 where that may be among the best."""
+    workspace.counts[1] += 1
+    product = dot(corpus.vectors.ctypes.data + 4 * len(query) * document, query.ctypes.data, len(query))
+    if product + error[1] < workspace.least[i]:
+        workspace.dropped[i, 0] += 1
+        if workspace.dropped[i, 0] == 1 or _random(document) % 8 == 0:
+            workspace.dropped[i, 1] = document
+        return
+    workspace.counts[2] += 1
+    exact = exact_cosine(document, query, corpus.vectors)
+    _compare(bound, product, exact, error, workspace.closest)
+    insert(document, exact, corpus.row_ptr, k, best)
+    workspace.least[i] = threshold(best, k)
+
+
+@jit
+def _check_dropped(i, q, corpus, query, code, error, workspace, best):
+    """Score a sample of the documents: those that were dropped must not reach the k-th best row.
+
+    One for each `PAIRS` pairs, drawn from the number of the query; with them one that a float32 product dropped.
+    """
+    n_documents = len(corpus.vectors)
+    n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + (FIRST_SAMPLED if q == 0 else 0)
+    least = workspace.least[i]
+    for s in range(n):
+        document = _random(q * (PAIRS + 1) + s) % n_documents
+        bound = _multiply_code(corpus.codes, document, code)
+        product = dot(corpus.vectors.ctypes.data + 4 * len(query) * document, query.ctypes.data, len(query))
+        exact = exact_cosine(document, query, corpus.vectors)
+        _compare(bound, product, exact, error, workspace.closest)
+        if exact >= least and not _is_kept(document, best):
+            workspace.missed[0] += 1
+    if n > 0 and workspace.dropped[i, 0] > 0 and exact_cosine(workspace.dropped[i, 1], query, corpus.vectors) >= least:
+        workspace.missed[0] += 1
+
+
+@jit
+def _compare(bound, product, exact, error, closest):
+    """Keep the least distance of both bounds from a score."""
+    closest[0] = min(closest[0], bound + error[0] - exact)
+    closest[1] = min(closest[1], product + error[1] - exact)
+
+
+@jit
+def _multiply_code(codes, document, code):
+    """Return the product of a document's code with another."""
+    total = np.float32(0)
+    for j in range(len(code)):
+        total += codes[document // BLOCK, j, document % BLOCK] * code[j]
+    return total
+
+
+@jit
+def _random(seed):
+    """Return a number from 0 to 2**63 - 1 that looks drawn."""
+    x = (np.uint64(seed) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return np.int64((x ^ (x >> np.uint64(32))) >> np.uint64(1))
+
+
+@jit
+def _is_kept(document, best):
+    """Return whether a document is among the best."""
+    return np.any(best.unit[: best.state[0]] == document)
+
+
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """Cosine of embeddings on CPUs."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=MOST_AT_ONCE)
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_cosine`.
+
+        Raises
+        ------
+        ExactnessError
+            If a bound lies below a score that became known.
+        """
+        error = screen_errors(corpus, batch)
+        for begin in range(first, last, QUERIES):
+            some = slice(begin, min(begin + QUERIES, last))
+            out = answers.rows[some], answers.scores[some], answers.ties[some]
+            search_cosine(corpus, batch.vectors[some], batch.codes[some], error, begin, k, *workspace, out)
+        check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
+
+    def stages(self, workspaces):
+        """Return the share of pairs that each stage dropped, that of scored ones, and each bound's closest call."""
+        counts = sum((workspace.counts for workspace, _ in workspaces), np.zeros(3, np.int64))
+        total, multiplied, scored = counts.tolist()
+        shares = zip(STAGES, (total - multiplied, multiplied - scored, scored), strict=True)
+        return {**{name: n / max(total, 1) for name, n in shares}, "closest_call": _closest(workspaces)}
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield the cosine of every document with each of some distinct queries: float64[D], within `score_error`."""
+        vectors = corpus.vectors
+        size = min(max(CELLS // max(len(vectors), 1), LEAST_AT_ONCE), MOST_AT_ONCE)
+        for begin in range(0, len(chosen), size):
+            wide = batch.vectors[chosen[begin : begin + size]].astype(np.float64)
+            wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+            out = np.empty((len(wide), len(vectors)))
+            for first in range(0, len(vectors), CHUNK):
+                some = vectors[first : first + CHUNK].astype(np.float64)
+                np.divide(wide @ some.T, np.linalg.norm(some, axis=1), out=out[:, first : first + CHUNK])
+            yield from out
+
+    def score_error(self, corpus, batch):
+        """Bound how far what :meth:`score_all` yields is from the reference's scores.
+
+        Two lengths of d + 1 roundings, two divisions and a product of d terms in float64; 2 d + 4 roundings of the
+        reference.
+        """
+        return gamma(5 * corpus.vectors.shape[1] + 8, FLOAT64)
+
+    def score_pairs(self, corpus, batch, query, document):
+        """Return the score of pairs of a distinct query and a document, float64[n]; a cosine has no components."""
+        pairs = zip(query, document, strict=True)
+        return np.array([exact_cosine(d, batch.vectors[q], corpus.vectors) for q, d in pairs], np.float64), {}
+
+    def new_workspace(self, corpus):
+        """Allocate the workspace of one thread."""
+        return new_workspace(len(corpus.vectors))
+
+
+def _closest(workspaces):
+    """Return the least distance of the bound of each stage from a score that became known."""
+    least = np.min(np.reshape([workspace.closest for workspace, _ in workspaces], (-1, 2)), axis=0, initial=np.inf)
+    return {name: float(x) for name, x in zip(STAGES, least, strict=False) if x < np.inf}

@@ -1,0 +1,161 @@
+"""Cosine search on a GPU: float32 products screen, by torch or by FAISS; what may be listed is scored on the host."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from metric_oracle.kernels import _device
+from metric_oracle.kernels._errors import check_bounds
+from metric_oracle.kernels.contract import Capabilities
+from metric_oracle.kernels.cosine import cpu
+from metric_oracle.kernels.topk.reference import select
+
+FIRST_CANDIDATES = 32
+SAMPLED = 8  # documents of a query that are scored although they were dropped
+LIBRARY = "torch"
+DEVICE = "cuda"
+CELLS = 1 << 30  # products at once, 4 GB; halved where the device has no room
+FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
+
+
+def _check_dropped(corpus, query, q, documents, least):
+    """Score a sample of the documents, drawn from the number of the query: what was dropped must not reach `least`."""
+    drawn = np.setdiff1d(np.random.default_rng(q).integers(len(corpus.vectors), size=SAMPLED), documents)
+    exact = np.empty(len(drawn))
+    cpu.score_documents(drawn, query, corpus.vectors, exact)
+    check_bounds({}, int(np.count_nonzero(exact >= least)))
+
+
+def nearest(corpus, queries, n):
+    """Return the n greatest float32 products of each query with the documents: float32[Q, n], int64[Q, n]."""
+    faiss = _device.faiss_on_gpu()
+    if faiss is not None and n <= FAISS_MOST:
+        with _device.in_one_line():
+            on_device = _device.resident(corpus.vectors, "faiss", lambda: _put_in_faiss(faiss, corpus.vectors))
+            return on_device.search(queries, n)
+    reason = _device.lacking(LIBRARY)
+    if reason:
+        msg = (
+            f"retrieve: PyTorch must be there for more than {FAISS_MOST} neighbours on a GPU; got {n} and FAISS alone, "
+            f'{reason}. Install it, ask for fewer with k, or use backend "cpu".'
+        )
+        raise _device.DeviceError(msg)
+    product, document = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int64)
+
+    def keep(first, last, products):
+        best = products.topk(n, dim=1)
+        product[first:last], document[first:last] = best.values.cpu().numpy(), best.indices.cpu().numpy()
+
+    _multiply(corpus, queries, keep)
+    return product, document
+
+
+def _put_in_faiss(faiss, vectors):
+    """Return an index on the GPUs; the vectors go there without a copy in FAISS's own memory on the host."""
+    on_device = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(vectors.shape[1]))
+    on_device.add(vectors)
+    return on_device
+
+
+def products(corpus, queries):
+    """Return the float32 product of each query with every document: float32[Q, D]."""
+    out = np.empty((len(queries), len(corpus.vectors)), np.float32)
+
+    def keep(first, last, products):
+        out[first:last] = products.cpu().numpy()
+
+    _multiply(corpus, queries, keep)
+    return out
+
+
+def _multiply(corpus, queries, keep):
+    """Let the GPUs multiply queries and documents by torch and call `keep(first, last, products)` for batches."""
+
+    def work(device, first, last):
+        _multiply_on(device, corpus.vectors, queries, first, last, keep)
+
+    _device.share("torch", len(queries), work)
+
+
+def _multiply_on(device, corpus, queries, first, end, keep):
+    """Do it on torch's current device for some queries, as many at a time as it has room for."""
+    import torch
+
+    cells = CELLS
+    while first < end:
+        last = min(first + max(cells // len(corpus), 1), end)
+        try:
+            with _device.plain_arithmetic(DEVICE):
+                vectors = _device.resident(corpus, f"vectors on {device}", lambda: _put(corpus))
+                keep(first, last, _put(queries[first:last]) @ vectors.T)
+        except torch.OutOfMemoryError as error:
+            if last - first == 1:
+                msg = (
+                    f"retrieve: the GPU must have room for the embeddings, {corpus.nbytes / 1e9:.2f} GB, and "
+                    'one query; got too little. Free its memory, or use backend "cpu".'
+                )
+                raise _device.NoRoomError(msg) from error
+            cells = (last - first) // 2 * len(corpus)
+            continue
+        first = last
+
+
+def _put(array):
+    """Copy an array to torch's device; copied on the host first, because the corpus is mapped and read-only."""
+    import torch
+
+    return torch.from_numpy(np.array(array)).to(DEVICE)
+
+
+@dataclass(frozen=True)
+class Backend(cpu.Backend):
+    """Cosine of embeddings on GPUs."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+        A document that `nearest` does not return has a float32 product of at most the last one returned; where that and
+        the error bound do not stay below the k-th exact score, more are asked for.
+
+        Raises
+        ------
+        DeviceError
+            If a device has no room.
+        ExactnessError
+            If a product lies further below a score than it may.
+        """
+        n_documents = len(corpus.vectors)
+        error = cpu.screen_error(corpus.vectors.shape[1])
+        pending = np.arange(first, last)
+        n = min(max(FIRST_CANDIDATES, 2 * k), n_documents)
+        while len(pending):
+            screened, candidates = nearest(corpus, batch.vectors[pending], n)
+            again = []
+            for i, q in enumerate(pending):
+                # The k-th best score is no lower than the k-th product less the error: k documents are k rows or more.
+                product = screened[i].astype(np.float64)
+                kept = product >= product[min(k, n) - 1] - 2 * error
+                documents = candidates[i][kept]
+                exact = np.empty(len(documents))
+                cpu.score_documents(documents, batch.vectors[q], corpus.vectors, exact)
+                check_bounds({"float32": float((product[kept] + error - exact).min())})
+                rows, scores, ties = select(documents, exact, corpus.row_ptr, corpus.row_id, k)
+                if n < n_documents and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
+                    again.append(q)
+                    continue
+                _check_dropped(corpus, batch.vectors[q], int(q), documents, scores[-1])
+                m = len(rows)
+                answers.rows[q, :m], answers.scores[q, :m], answers.ties[q, :m] = rows, scores, ties
+            pending = np.array(again, np.int64)
+            n = min(4 * n, n_documents)
+
+    def stages(self, workspaces):
+        """Return nothing: a GPU multiplies all pairs."""
+        return {}
+
+    def lacking(self):
+        """Say what keeps a GPU from being used: it takes torch or FAISS."""
+        return "" if _device.faiss_on_gpu() is not None else _device.lacking(LIBRARY)

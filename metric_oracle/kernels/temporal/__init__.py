@@ -1,0 +1,1 @@
+"""Temporal F1: which words of change two reports share."""

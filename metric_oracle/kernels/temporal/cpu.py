@@ -1,0 +1,89 @@
+"""Temporal F1 search: a set of keywords is a mask of 64 bits, and a corpus has few distinct ones."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.temporal.score import temporal_f1
+from metric_oracle.kernels.topk.cpu import expand, insert, new_best, reset
+
+
+class MaskCorpus(NamedTuple):
+    """Distinct sets of keywords of a corpus, a bit each: uint64[D], and the rows of each, int64[D + 1], int64[N]."""
+
+    masks: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+
+
+class MaskBatch(NamedTuple):
+    """Distinct sets of keywords of queries: uint64[Q]."""
+
+    masks: np.ndarray
+
+
+@jit
+def count_bits(x):
+    """Return how many bits of a 64-bit number are set."""
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@jit
+def search_masks(corpus, queries, first, last, k, best, answers):
+    """Insert the score of every distinct set, for the queries first .. last - 1: exact, two operations a set."""
+    for q in range(first, last):
+        reset(best)
+        n_reference = count_bits(queries[q])
+        for d in range(len(corpus.masks)):
+            value = temporal_f1(count_bits(corpus.masks[d] & queries[q]), count_bits(corpus.masks[d]), n_reference)
+            insert(d, value, corpus.row_ptr, k, best)
+        expand(best, corpus.row_ptr, corpus.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+
+
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """Temporal F1 on CPUs."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        search_masks(corpus, batch.masks, first, last, k, workspace, answers)
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield the F1 of every document with each of some distinct queries: float64[D]."""
+        sizes = np.bitwise_count(corpus.masks).astype(np.int64)
+        for q in chosen:
+            yield _f1(np.bitwise_count(corpus.masks & batch.masks[q]), sizes, np.bitwise_count(batch.masks[q]))
+
+    def score_pairs(self, corpus, batch, query, document):
+        """Return the F1 of pairs of a distinct query and a document, float64[n], with precision and recall."""
+        shared, sizes, n_reference = _counts(corpus, batch, query, document)
+        return _f1(shared, sizes, n_reference), self.components(corpus, batch, query, document, None)
+
+    def components(self, corpus, batch, query, document, scores):
+        """Return precision and recall of pairs of a distinct query and a document: float64[n] each."""
+        shared, sizes, n_reference = _counts(corpus, batch, query, document)
+        return {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
+
+    def new_workspace(self, corpus):
+        """Allocate the workspace of one thread."""
+        return new_best(len(corpus.masks))
+
+
+def _counts(corpus, batch, query, document):
+    """Return shared keywords, those of the candidates and those of the references: int64[n] each."""
+    candidates, references = corpus.masks[document], batch.masks[query]
+    return [np.bitwise_count(masks).astype(np.int64) for masks in (candidates & references, candidates, references)]
+
+
+def _f1(shared, n_candidate, n_reference):
+    """Return :func:`temporal_f1` of arrays: the same division of the same integers."""
+    total = n_candidate.astype(np.int64) + n_reference
+    return np.where(total == 0, 1.0, 2.0 * shared / np.maximum(total, 1))

@@ -1,0 +1,15 @@
+"""Temporal F1, slow and obvious: Python sets."""
+
+from metric_oracle.kernels.temporal.score import temporal_f1
+
+
+def score(candidate, reference):
+    """Return the F1 of two sets of keywords, with precision and recall.
+
+    Parameters
+    ----------
+    candidate, reference : frozenset of str
+    """
+    shared = len(candidate & reference)
+    parts = {"precision": shared / max(len(candidate), 1), "recall": shared / max(len(reference), 1)}
+    return temporal_f1(shared, len(candidate), len(reference)), parts

@@ -1,0 +1,11 @@
+"""Temporal F1 from counts of keywords. Plain scalar Python; the fast kernels compile this very function."""
+
+from metric_oracle.kernels._jit import scalar
+
+
+@scalar
+def temporal_f1(shared, n_candidate, n_reference):
+    """Return the F1 of two sets of keywords: 1 where both are empty, one division of integers elsewhere."""
+    if n_candidate + n_reference == 0:
+        return 1.0
+    return 2.0 * shared / (n_candidate + n_reference)

@@ -1,0 +1,105 @@
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from metric_oracle.indexes import store
+from metric_oracle.indexes.build import build_index
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.store import Strings, hash_content, hash_strings, map_file, resident, write_arrays
+
+WORDS = ["", "b", "é", "日本", "c" * 300, "", "a\x00b"]
+
+
+def test_strings_are_a_sequence(monkeypatch):
+    monkeypatch.setattr(store, "BATCH", 3)
+    for made in (WORDS, tuple(WORDS), pa.array(WORDS), pa.chunked_array([WORDS[:2], [], WORDS[2:]]), Strings(WORDS)):
+        strings = Strings(made)
+        assert list(strings) == WORDS
+        assert len(strings) == 7
+        assert [strings[np.int64(i)] for i in range(-7, 7)] == WORDS + WORDS
+        assert strings[2:5] == WORDS[2:5]
+        with pytest.raises(IndexError):
+            strings[7]
+    assert list(Strings([])) == []
+
+
+def test_hash_of_strings_does_not_tell_their_chunks():
+    whole = Strings(WORDS).arrow
+    for cut in range(8):
+        chunks = pa.chunked_array([WORDS[:cut], WORDS[cut:]], pa.large_string())
+        assert hash_strings(chunks) == hash_strings(whole)
+    sliced = Strings(["x", *WORDS, "y"]).arrow.slice(1, 7)
+    assert hash_strings(sliced) == hash_strings(whole)
+    others = [WORDS[:-1], WORDS[::-1], ["", "bé", "", *WORDS[3:]], [*WORDS, ""]]
+    assert len({hash_strings(Strings(other).arrow) for other in [WORDS, *others]}) == 5
+
+
+def test_hash_of_content_tells_names_shapes_types_and_values(tmp_path):
+    base = {"x": np.arange(6), "s": ["a", "b"]}
+    changes = [
+        base,
+        {"y": base["x"], "s": base["s"]},
+        {**base, "x": np.arange(6).reshape(2, 3)},
+        {**base, "x": np.arange(6, dtype=np.int32)},
+        {**base, "x": np.arange(1, 7)},
+        {**base, "s": ["ab", ""]},
+    ]
+    hashes = []
+    for i, columns in enumerate(changes):
+        write_arrays(tmp_path / f"{i}.arrow", columns)
+        hashes.append(hash_content(tmp_path / f"{i}.arrow"))
+    assert len(set(hashes)) == len(changes)
+    write_arrays(tmp_path / "turned.arrow", dict(reversed(base.items())))
+    assert hash_content(tmp_path / "turned.arrow") == hashes[0]
+
+
+def test_release_knows_all_files_of_an_index(tmp_path, monkeypatch):
+    index = build_index(Inputs(["a", "b"], ["no effusion", "edema"]), tmp_path / "I", metrics=["bleu"])
+    monkeypatch.setattr(store, "_MAPS", kept := store.WeakSet())
+    again = type(index)(index.folder)
+    assert {len(m) for m in kept} == {entry["bytes"] for entry in index.content["files"].values()}
+    assert again.reports["text"].to_pylist() == ["no effusion", "edema"]
+    assert again.distinct.num_rows == 2
+    assert len(kept) == len(index.content["files"])  # no other map was made
+
+
+def test_maps_are_made_while_others_are_given_back(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 5000)
+    failed = []
+
+    def work(call):
+        try:
+            for _ in range(300):
+                call()
+        except RuntimeError as error:  # a set that changes size
+            failed.append(error)
+
+    kept = []
+    calls = [lambda: kept.append(map_file(tmp_path / "a"))] * 2 + [store.release]
+    threads = [threading.Thread(target=work, args=[call]) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert len(kept) == 600
+
+
+def test_resident_is_what_is_held_now(monkeypatch):
+    wanted = resident()
+    read_text = Path.read_text
+    monkeypatch.setattr(
+        Path, "read_text", lambda self, *a: (_ for _ in ()).throw(OSError) if "statm" in str(self) else read_text(self)
+    )
+    try:
+        store.subprocess.check_output(["ps", "-o", "rss=", "-p", "1"])
+    except (OSError, store.subprocess.CalledProcessError):
+        pytest.skip("no ps here")
+    assert resident() == pytest.approx(wanted, rel=0.2)
+    block = np.ones(1 << 25)
+    more = resident()
+    del block
+    assert more - resident() > 1 << 27  # it falls again, which the greatest ever does not

@@ -1,0 +1,392 @@
+"""The inner loops of every instruction set that this processor has against NumPy, and how a set is chosen.
+
+Arm's loops are compiled for it and read as assembly. A whole search on each set runs in a process of its own.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from metric_oracle.kernels import _target
+from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, make_products, make_widen
+from metric_oracle.kernels.bertscore.bounds import UNIT, margins_of
+
+PATHS = {path.name: path for path in (*_target._X86, *_target._ARM)}
+HERE = _target.usable_names()
+MARGIN = margins_of(384, 0.0).code
+BLOCKS = (2, 4)  # those that the kernels compile
+
+
+@cache
+def compiled(name: str, blocks: int) -> Any:
+    """Compile the loops of one path over one number of blocks."""
+    bounds, dots = make_bounds(blocks, PATHS[name]), make_dots(blocks, PATHS[name])
+
+    @numba.njit
+    def run(query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, rows, columns, floats, pads, tokens):
+        bounds(query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, 0, rows[0], columns[0])
+        dots(floats, 4 * steps, pads, tokens, n, rows[1], columns[1])
+
+    return run
+
+
+def address(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+@pytest.mark.parametrize("n_tokens", [1, 5, 6, 7, 12, 13, 24, 77])
+@pytest.mark.parametrize("blocks", BLOCKS)
+@pytest.mark.parametrize("name", HERE)
+def test_loops_equal_numpy(name, blocks, n_tokens):
+    """Small whole numbers and powers of two: every sum is exact, so any difference is a defect."""
+    rng = np.random.default_rng(n_tokens)
+    lanes = 16 * blocks
+    most = PATHS[name].query_range
+    for width in (4, 12, 64):
+        query = rng.integers(-most, most + 1, (width, lanes)).astype(np.int8)
+        codes = rng.integers(-128, 128, (n_tokens, width))
+        if n_tokens == 7:
+            query[:], codes[:] = most, 127  # the greatest sums
+        elif n_tokens == 13:
+            query[:], codes[:] = -most, 127
+        sums = codes @ query.astype(np.int64)
+        table = rng.integers(-UNIT, UNIT + 1, (5, LANES)).astype(np.int16)
+        cell = rng.integers(0, 5, n_tokens).astype(np.uint16)
+        terms = (2.0 ** rng.integers(-3, 1, (n_tokens, 5))).astype(np.float32)
+        rest = rng.integers(0, 9, lanes).astype(np.float32)
+        unit, slack = np.float32(0.5), np.float32(4)
+        expected = (
+            table[cell][:, :lanes] * terms[:, :1]
+            + sums * (unit * terms[:, 1:2])
+            + rest * terms[:, 2:3]
+            + terms[:, 3:4]
+            + slack * terms[:, 4:]
+        )
+        steps = width // 4
+        packed = np.ascontiguousarray(query.reshape(steps, 4, lanes).swapaxes(1, 2))
+        head = np.r_[(-128 * query.astype(np.int32).sum(axis=0)).astype(np.int32), rest.view(np.int32)]
+        bytes_of_tokens = (codes + 128).astype(np.uint8)
+        floats = rng.integers(-50, 51, (width, lanes)).astype(np.float32)
+        pads = np.zeros(lanes, np.float32)
+        pads[lanes - 3 :] = -1e30
+        tokens = rng.integers(-50, 51, (n_tokens, width)).astype(np.float32)
+        # Bounds have a place before them for the weighted sum and room after them.
+        room = np.full(1 + n_tokens + 16, -1e30, np.float32)
+        rows = [room[1 : 1 + n_tokens], np.full(n_tokens, -1e30, np.float32)]
+        columns = np.full((2, lanes), -1e30, np.float32)
+        for row in rows:
+            row[0] = 2.0**20  # what stands there is kept where it is greater
+        columns[:, 1] = 2e9
+        weights = np.r_[rng.integers(0, 3, n_tokens), [1e30] * 16].astype(np.float32)
+        compiled(name, blocks)(
+            address(packed), steps, address(head), unit, slack, address(table), address(bytes_of_tokens), address(cell),
+            address(terms), address(weights), n_tokens, np.array([address(room), address(rows[1])]),
+            np.array([address(column) for column in columns]), address(floats), address(pads), address(tokens),
+        )  # fmt: skip
+        products = tokens @ floats
+        products[:, lanes - 3 :] = -1e30
+        for values, row, column in zip((expected, products), rows, columns, strict=True):
+            want_row, want_column = values.max(axis=1), values.max(axis=0)
+            want_row[0], want_column[1] = 2.0**20, 2e9
+            assert row.tolist() == want_row.tolist()
+            assert column.tolist() == want_column.tolist()
+        assert room[0] == pytest.approx(float(weights[:n_tokens] @ room[1 : 1 + n_tokens]), rel=1e-5)
+
+
+def drawn_bounds(name: str, blocks: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run the bounds of one path over numbers that round; return maxima both ways and exact values, a row a token."""
+    rng = np.random.default_rng(blocks)
+    lanes, width, n_tokens = 16 * blocks, 64, 501
+    packed = rng.integers(-most, most + 1, (width // 4, lanes, 4)).astype(np.int8)
+    head = np.r_[
+        (-128 * packed.astype(np.int32).sum(axis=(0, 2))).astype(np.int32),
+        rng.random(lanes, np.float32).view(np.int32),
+    ]
+    codes = rng.integers(0, 256, (n_tokens, width)).astype(np.uint8)
+    table = rng.integers(-UNIT, UNIT + 1, (9, LANES)).astype(np.int16)
+    cell = rng.integers(0, 9, n_tokens).astype(np.uint16)
+    terms = (rng.random((n_tokens, 5)) * [1 / UNIT, 0.01, 0.3, 0.1, 0.2]).astype(np.float32)
+    room = np.full((2, 1 + n_tokens + 16), -1e30, np.float32)
+    columns = np.full((2, lanes), -1e30, np.float32)
+    weights = np.ones(n_tokens + 16, np.float32)
+    floats, tokens = np.zeros((width, lanes), np.float32), np.zeros((n_tokens, width), np.float32)
+    unit, slack = np.float32(0.0071), np.float32(0.031)
+    compiled(name, blocks)(
+        address(packed), width // 4, address(head), unit, slack, address(table), address(codes), address(cell),
+        address(terms), address(weights), n_tokens, np.array([address(r) for r in room]),
+        np.array([address(column) for column in columns]), address(floats), address(np.zeros(lanes, np.float32)),
+        address(tokens),
+    )  # fmt: skip
+    sums = (codes.astype(np.int64) - 128) @ packed.swapaxes(1, 2).reshape(width, lanes).astype(np.int64)
+    wide = terms.astype(np.float64)
+    near = (
+        table[cell][:, :lanes] * wide[:, :1] + sums * (float(unit) * wide[:, 1:2])
+        + head[lanes:].view(np.float32) * wide[:, 2:3] + wide[:, 3:4] + float(slack) * wide[:, 4:]
+    )  # fmt: skip
+    return room[0, 1 : 1 + n_tokens], columns[0], near
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+@pytest.mark.parametrize("name", HERE)
+def test_bounds_round_no_further_than_their_slack(name, blocks):
+    row, column, near = drawn_bounds(name, blocks, PATHS[name].query_range)
+    assert np.abs(row - near.max(axis=1)).max() < MARGIN
+    assert np.abs(column - near.max(axis=0)).max() < MARGIN
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_bounds_of_all_paths_are_the_same_bits(blocks):
+    """Those that multiply and add in one rounding; the portable one has no such instruction."""
+    fused = [name for name in HERE if name != "portable"]
+    both = [drawn_bounds(name, blocks, 63)[:2] for name in fused]
+    assert len({(row.tobytes(), column.tobytes()) for row, column in both}) <= 1
+
+
+@cache
+def products_of(name: str, blocks: int) -> Any:
+    products = make_products(blocks, PATHS[name])
+
+    @numba.njit
+    def run(codes, n_steps, queries, n_queries, out, stride, greatest):
+        products(codes, n_steps, queries, n_queries, out, stride, greatest)
+
+    return run
+
+
+@pytest.mark.parametrize("n_queries", [1, 2, 5, 12, 13, 40])
+@pytest.mark.parametrize("name", HERE)
+def test_products_equal_numpy(name, n_queries):
+    rng = np.random.default_rng(n_queries)
+    for blocks in (1, 4):
+        codes = rng.integers(-50, 51, (20, 16 * blocks)).astype(np.float32)
+        queries = rng.integers(-50, 51, (n_queries, 20)).astype(np.float32)
+        out = np.zeros((n_queries, 16 * blocks + 3), np.float32)
+        greatest = np.zeros(n_queries, np.float32)
+        products_of(name, blocks)(
+            address(codes), 20, address(queries), n_queries, address(out), 4 * out.shape[1], address(greatest)
+        )
+        expected = queries @ codes
+        assert out[:, :-3].tolist() == expected.tolist()
+        assert not out[:, -3:].any()
+        assert greatest.tolist() == expected.max(axis=1).tolist()
+
+
+@numba.njit
+def _lowest(table, cell, radius, n_tokens, lowest):
+    lowest_angles(table, cell, radius, n_tokens, lowest)
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 9, 100])
+def test_lowest_angles_equal_numpy(n_tokens):
+    rng = np.random.default_rng(n_tokens)
+    table = rng.integers(0, 256, (30, LANES)).astype(np.uint8)
+    cell = rng.integers(0, 30, n_tokens).astype(np.uint16)
+    radius = rng.choice((0, 1, 40, 255), n_tokens).astype(np.uint8)
+    lowest = rng.integers(0, 256, LANES).astype(np.uint8)
+    expected = np.minimum(np.maximum(table[cell].astype(int) - radius[:, None], 0).min(axis=0), lowest)
+    _lowest(address(table), address(cell), address(radius), n_tokens, address(lowest))
+    assert lowest.tolist() == expected.tolist()
+
+
+@cache
+def widened_by(name: str) -> Any:
+    widen = make_widen(PATHS[name])
+
+    @numba.njit
+    def run(source, target, n):
+        widen(source, target, n)
+
+    return run
+
+
+@pytest.mark.parametrize("first", [0, 1, 5])
+@pytest.mark.parametrize("name", HERE)
+def test_widen_equals_numpy(name, first):
+    """Every float16 number, from places of any alignment and in any count; nothing is written behind the last."""
+    every = np.arange(1 << 16, dtype=np.uint16)
+    every = every[~np.isnan(every.view(np.float16))]
+    for n in (0, 1, 2, 15, 16, 17, 31, 33, 384, 999, len(every) - first):
+        wide = np.full(n + 1, 7.5, np.float32)
+        widened_by(name)(address(every[first:]), address(wide), n)
+        assert wide[:n].tobytes() == every[first : first + n].view(np.float16).astype(np.float32).tobytes()
+        assert wide[n] == 7.5
+
+
+# ---- the choice ------------------------------------------------------------------------------------------------------
+
+AVX2 = "+avx2,+fma,+f16c"
+AVX512 = f"{AVX2},+avx512f,+avx512bw,+avx512dq,+avx512vl"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "features", "machine", "names"),
+    [
+        ("generic", "", "x86_64", ["portable"]),
+        ("haswell", AVX2, "x86_64", ["avx2", "portable"]),
+        ("haswell", "+avx2,+fma,-f16c", "x86_64", ["portable"]),
+        ("alderlake", f"{AVX2},+avxvnni,-avx512f", "AMD64", ["avx-vnni", "avx2", "portable"]),
+        ("skylake-avx512", f"{AVX512},-avx512vnni", "x86_64", ["avx512", "avx2", "portable"]),
+        (
+            "rocketlake", f"{AVX512},+avx512vnni,+avxvnni", "x86_64",
+            ["avx512-vnni", "avx512", "avx-vnni", "avx2", "portable"],
+        ),
+        ("neoverse-n1", "+neon,+dotprod", "aarch64", ["neon-dotprod", "neon", "portable"]),
+        ("cortex-a72", "", "aarch64", ["neon", "portable"]),
+        ("apple-m1", "", "arm64", ["neon-dotprod", "neon", "portable"]),
+        ("apple-m1", "-dotprod", "arm64", ["neon", "portable"]),
+        ("power9", "+avx2,+fma,+f16c", "ppc64le", ["portable"]),
+    ],
+)  # fmt: skip
+def test_paths_of_a_target(cpu, features, machine, names):
+    assert [path.name for path in _target.usable(cpu, features, machine)] == names
+
+
+SEARCH = """
+import sys
+import numpy as np
+from metric_oracle.encoders.token_states import Tokens
+from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
+from metric_oracle.kernels import _target
+from metric_oracle.kernels.bertscore import cpu
+from metric_oracle.kernels.contract import Answers as Found
+
+rng = np.random.default_rng(0)
+sizes = np.sort(rng.integers(3, 40, 120))[::-1]
+sizes[0] = 70
+ptr = np.r_[0, np.cumsum(sizes)]
+stems = rng.standard_normal((60, 96)) + 2
+states = stems[rng.integers(0, 60, ptr[-1])] + 0.2 * rng.standard_normal((ptr[-1], 96))
+states = (states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.float16)
+tokens = Tokens(rng.integers(2, 40, ptr[-1]).astype(np.int32), ptr, 0)
+description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
+index = TokenStateIndex.from_states(states, tokens, np.arange(120) % 110, description)
+asked = Tokens(tokens.ids[: ptr[3]], ptr[:4], 0)
+queries = TokenQueries(
+    np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index._corpus_off, None, {}
+)
+found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64))
+work = {}
+cpu.Backend().search(queries.corpus, queries.batch, 0, 3, 4, found, work)
+print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
+print(b"".join(x.tobytes() for x in found).hex())
+"""
+
+
+def run(program: str, **environment: str) -> subprocess.CompletedProcess:
+    kept = {name: value for name, value in os.environ.items() if name != _target.VARIABLE}
+    return subprocess.run(
+        [sys.executable, "-c", program], env={**kept, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@cache
+def answers(**environment: str) -> list[str]:
+    ended = run(SEARCH, **environment)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_search_on_every_path_finds_the_same(name):
+    got = answers(ORACLE_SIMD=name)
+    assert got[:2] == [name, "True"]
+    assert got[2] == answers()[2]
+
+
+@pytest.mark.parametrize("name", [None, "x86-64-v3"])
+def test_a_lesser_target_of_the_compiler_is_taken_as_it_is(name):
+    """Code for instructions that the target lacks ended the process; float16 became a call that nobody answers."""
+    features = {} if name is None else {"NUMBA_CPU_FEATURES": "+avx2,+fma,-f16c"}
+    if name is not None and "avx2" not in HERE:
+        pytest.skip("not a processor with AVX2")
+    got = answers(NUMBA_CPU_NAME=name or "generic", **features)
+    assert got[0] == "portable"
+    assert got[2] == answers()[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("avx9", f"must be {', '.join(_target.PATHS)}; got 'avx9'"),
+        (
+            "avx2" if "neon" in HERE else "neon",
+            f"must be one that this processor has, {', '.join(HERE)}; got '{'avx2' if 'neon' in HERE else 'neon'}'",
+        ),
+    ],
+)
+def test_a_path_that_is_not_there_is_one_line(name, rule):
+    program = (
+        "from metric_oracle.kernels import _target\ntry:\n    _target.path()\nexcept ValueError as e:\n    print(e)"
+    )
+    ended = run(program, ORACLE_SIMD=name)
+    assert ended.stdout == f"ORACLE_SIMD: {rule}. Choose one, or unset the variable.\n", ended.stderr
+
+
+# ---- assembly --------------------------------------------------------------------------------------------------------
+
+
+class _Context:
+    """What the loops ask of Numba."""
+
+    def get_dummy_value(self) -> None:
+        return None
+
+
+def instructions(intrinsic: Any, n_arguments: int, floats: tuple[int, ...], name: str, triple: str) -> Counter:
+    """Compile a loop for a path of any processor; return how often each instruction occurs."""
+    path = PATHS[name]
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = ir.Module()
+    module.triple = triple
+    kinds = [ir.FloatType() if i in floats else ir.IntType(64) for i in range(n_arguments)]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "loop")
+    builder = ir.IRBuilder(function.append_basic_block())
+    _, code = intrinsic._defn(None, *[None] * n_arguments)
+    code(_Context(), builder, None, list(function.args))
+    builder.ret_void()
+    features = ",".join(f"+{need}" for need in path.needs)
+    target = llvm.Target.from_triple(triple).create_target_machine(cpu=path.cpu, features=features, opt=3)
+    parsed = llvm.parse_assembly(str(module))
+    passes = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
+    passes.getModulePassManager().run(parsed, passes)
+    return Counter(re.findall(r"^\t(?:\{vex\}\t)?([a-z][a-z0-9]*)", target.emit_assembly(parsed), re.M))
+
+
+ARM, INTEL = "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"
+
+
+@pytest.mark.parametrize(
+    ("name", "triple", "multiply", "foreign"),
+    [
+        ("neon-dotprod", ARM, "sdot", ("mul", "sadalp")),
+        ("neon", ARM, "sadalp", ("sdot", "udot", "usdot")),
+        ("avx2", INTEL, "vpmaddubsw", ("vpdpbusd", "vpmulld")),
+        ("avx-vnni", INTEL, "vpdpbusd", ("vpmaddubsw", "vpmulld")),
+        ("avx512", INTEL, "vpmaddubsw", ("vpdpbusd", "vpmulld")),
+        ("avx512-vnni", INTEL, "vpdpbusd", ("vpmaddubsw", "vpmulld")),
+        ("portable", INTEL, "pmullw", ("pmulld", "pmaddubsw", "vpdpbusd")),
+    ],
+)
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_products_of_bytes_take_the_instruction_of_their_path(name, triple, multiply, foreign, blocks):
+    found = instructions(make_bounds(blocks, PATHS[name]), 14, (3, 4), name, triple)
+    assert found[multiply]
+    assert not any(found[other] for other in foreign)
+
+
+@pytest.mark.parametrize("name", ["neon", "neon-dotprod"])
+def test_other_loops_compile_for_arm(name):
+    assert instructions(make_dots(4, PATHS[name]), 7, (), name, ARM)["fmla"]
+    assert instructions(make_products(4, PATHS[name]), 7, (), name, ARM)["fmla"]
+    assert instructions(make_widen(PATHS[name]), 3, (), name, ARM)["fcvtl"]

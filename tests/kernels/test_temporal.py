@@ -1,0 +1,55 @@
+"""Temporal F1: keywords and scores are RadEval's, but for its 1e-10; the search is what Python sets give."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metric_oracle import api
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.indexes.temporal import KEYWORDS, mask_of
+from metric_oracle.kernels.temporal.cpu import count_bits
+from metric_oracle.kernels.temporal.reference import score
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden/temporal.json").read_text(encoding="utf-8"))
+
+
+def words_of(text: str) -> frozenset[str]:
+    mask = mask_of(text)
+    return frozenset(word for bit, word in enumerate(KEYWORDS) if int(mask) >> bit & 1)
+
+
+def test_keywords_are_those_of_the_published_tool():
+    assert len(set(KEYWORDS)) == 44
+    assert {text: sorted(words_of(text)) for text, _ in GOLDEN["texts"]} == dict(GOLDEN["texts"])
+    assert len({tuple(words) for _, words in GOLDEN["texts"]}) > 20
+
+
+def test_scores_are_those_of_the_published_tool():
+    """Within what its 1e-10 in denominators, and as the least score, can move."""
+    words = [frozenset(found) for _, found in GOLDEN["texts"]]
+    for i, j, expected in GOLDEN["pairs"]:
+        assert score(words[i], words[j])[0] == pytest.approx(expected, abs=3e-10)
+
+
+def test_search_equals_python_sets(tmp_path):
+    texts = [text for text, _ in GOLDEN["texts"]] * 2
+    corpus = Reports([f"r{i}" for i in range(len(texts))], texts, "made up", {}, {})
+    index = api.build_index(corpus, tmp_path / "I", metrics=["temporal"])
+    asked = ["no word", "stable", "new stable worse", "unchanged, unchanged", "improved but enlarged"]
+    results = api.retrieve(index, asked, "temporal", k=9)
+    words = [words_of(text) for text in texts]
+    for q, text in enumerate(asked):
+        scores = [score(candidate, words_of(text))[0] for candidate in words]
+        best = sorted(range(len(texts)), key=lambda row: (-scores[row], row))[:9]
+        some = results.table.slice(9 * q, 9)
+        assert some["row"].to_pylist() == best
+        assert some["score"].to_pylist() == [scores[row] for row in best]
+        assert some["n_ties"].to_pylist() == [scores.count(scores[row]) for row in best]
+
+
+def test_bits_are_counted():
+    drawn = np.random.default_rng(1).integers(0, 2**64, 200, dtype=np.uint64)
+    for x in (*drawn, np.uint64(0), np.uint64(2**64 - 1)):
+        assert count_bits(x) == int(x).bit_count()

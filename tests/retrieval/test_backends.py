@@ -1,0 +1,65 @@
+"""What a new backend costs: one module beside the others of a metric, and its name in the registry."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from metric_oracle import api, metrics
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.errors import BackendError
+from metric_oracle.kernels.rouge_l import cpu
+from metric_oracle.retrieval import kernels
+
+TEXTS = ["no acute process", "no effusion", "stable edema", "no acute process", "edema"]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    reports = Reports([f"r{i}" for i in range(5)], TEXTS, "made up", {}, {})
+    return api.build_index(reports, tmp_path_factory.mktemp("backends") / "I", metrics=["rouge-l", "bleu"])
+
+
+@pytest.fixture
+def abacus(monkeypatch):
+    """Add a backend that searches as the CPU's does; return its class."""
+    module = ModuleType("metric_oracle.kernels.rouge_l.abacus")
+
+    class Backend(cpu.Backend):
+        seen: list[int] = []  # noqa: RUF012
+        broken = ""
+
+        def search(self, corpus, batch, first, last, k, answers, workspace):
+            self.seen.append(last - first)
+            super().search(corpus, batch, first, last, k, answers, workspace)
+
+        def lacking(self):
+            return self.broken
+
+    module.Backend = Backend
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(kernels, "BACKENDS", (*metrics.BACKENDS, "abacus"))
+    find = kernels.find_spec
+    monkeypatch.setattr(kernels, "find_spec", lambda name: module if name == module.__name__ else find(name))
+    return Backend
+
+
+def test_a_backend_is_one_module_and_a_name(index, abacus):
+    asked = ["no acute edema", "effusion"]
+    fast, made_up = (api.retrieve(index, asked, "rouge-l", k=4, backend=b) for b in ("cpu", "abacus"))
+    assert made_up.table.equals(fast.table)
+    assert made_up.signature["backend"] == "abacus"
+    assert abacus.seen == [2]
+
+
+def test_a_metric_without_it(index, abacus):
+    match = r'^retrieve: backend "abacus" is not usable: bleu-2 has no abacus kernels\. Use "cpu", or "auto"\.$'
+    with pytest.raises(BackendError, match=match):
+        api.retrieve(index, ["edema"], "bleu", backend="abacus")
+
+
+def test_what_it_lacks_is_said(index, abacus, monkeypatch):
+    monkeypatch.setattr(abacus, "broken", "two beads are missing")
+    match = r'^retrieve: backend "abacus" is not usable: two beads are missing\. Use "cpu", or "auto"\.$'
+    with pytest.raises(BackendError, match=match):
+        api.retrieve(index, ["edema"], "rouge-l", backend="abacus")
