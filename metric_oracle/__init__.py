@@ -4,6 +4,7 @@
 >>> index = mo.build_index("train.csv", "INDEX")        # doctest: +SKIP
 >>> results = mo.retrieve(index, "test.csv", "bleu")    # doctest: +SKIP
 >>> scores = mo.score("test.csv", "generated.csv")      # doctest: +SKIP
+>>> mo.compute(predictions=["a b"], references=["a c"], metrics="rouge-l")  # doctest: +SKIP
 
 The names below are loaded when first used, so that importing the package costs nothing.
 """
@@ -15,62 +16,103 @@ if TYPE_CHECKING:
     from metric_oracle.api import (
         baseline,
         build_index,
+        compute,
         expectation,
+        list_metrics,
         load_queries,
         open_index,
+        pairwise,
+        read_results,
         read_scores,
         retrieve,
+        reward,
         score,
         verify,
     )
+    from metric_oracle.corpora.predictions import read_predictions
     from metric_oracle.corpora.raters import read_ratings
+    from metric_oracle.corpora.reports import Reports, read_reports
     from metric_oracle.errors import MetricOracleError
     from metric_oracle.evaluation.alignment import align
     from metric_oracle.evaluation.comparison import compare
     from metric_oracle.evaluation.crg import score_crg
     from metric_oracle.evaluation.failure_modes import failure_modes
     from metric_oracle.evaluation.fit_composite import fit_composite
+    from metric_oracle.evaluation.statistics import interval
+    from metric_oracle.evaluation.study import run_study as study
+    from metric_oracle.presentation.comparison_layout import write as write_table
+    from metric_oracle.presentation.comparison_plot import write_plot
+    from metric_oracle.presentation.expectation_plot import plot_histogram
+    from metric_oracle.presentation.ratings_plots import plot_alignment, plot_failure_modes
 
 _HOMES = {
-    "align": "metric_oracle.evaluation.alignment",
-    "baseline": "metric_oracle.api",
-    "build_index": "metric_oracle.api",
-    "compare": "metric_oracle.evaluation.comparison",
-    "expectation": "metric_oracle.api",
-    "failure_modes": "metric_oracle.evaluation.failure_modes",
-    "load_queries": "metric_oracle.api",
-    "fit_composite": "metric_oracle.evaluation.fit_composite",
-    "open_index": "metric_oracle.api",
-    "read_ratings": "metric_oracle.corpora.raters",
-    "read_scores": "metric_oracle.api",
-    "retrieve": "metric_oracle.api",
-    "score": "metric_oracle.api",
-    "score_crg": "metric_oracle.evaluation.crg",
-    "verify": "metric_oracle.api",
+    **dict.fromkeys(
+        (
+            *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "open_index"),
+            *("pairwise", "read_results", "read_scores", "retrieve", "reward", "score", "verify"),
+        ),
+        "metric_oracle.api",
+    ),
     "MetricOracleError": "metric_oracle.errors",
+    "Reports": "metric_oracle.corpora.reports",
+    "align": "metric_oracle.evaluation.alignment",
+    "compare": "metric_oracle.evaluation.comparison",
+    "failure_modes": "metric_oracle.evaluation.failure_modes",
+    "fit_composite": "metric_oracle.evaluation.fit_composite",
+    "interval": "metric_oracle.evaluation.statistics",
+    "plot_alignment": "metric_oracle.presentation.ratings_plots",
+    "plot_failure_modes": "metric_oracle.presentation.ratings_plots",
+    "plot_histogram": "metric_oracle.presentation.expectation_plot",
+    "read_predictions": "metric_oracle.corpora.predictions",
+    "read_ratings": "metric_oracle.corpora.raters",
+    "read_reports": "metric_oracle.corpora.reports",
+    "score_crg": "metric_oracle.evaluation.crg",
+    "study": "metric_oracle.evaluation.study:run_study",
+    "write_plot": "metric_oracle.presentation.comparison_plot",
+    "write_table": "metric_oracle.presentation.comparison_layout:write",
 }
 __all__ = [
     "MetricOracleError",
+    "Reports",
     "align",
     "baseline",
     "build_index",
     "compare",
+    "compute",
     "expectation",
     "failure_modes",
     "fit_composite",
+    "interval",
+    "list_metrics",
     "load_queries",
     "open_index",
+    "pairwise",
+    "plot_alignment",
+    "plot_failure_modes",
+    "plot_histogram",
+    "read_predictions",
     "read_ratings",
+    "read_reports",
+    "read_results",
     "read_scores",
     "retrieve",
+    "reward",
     "score",
     "score_crg",
+    "study",
     "verify",
+    "write_plot",
+    "write_table",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        home, _, other_name = _HOMES[name].partition(":")
+        return getattr(import_module(home), other_name or name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -215,6 +215,9 @@ else:
     )
 
 
+Inner = Annotated[bool, _flag("--inner", panel=PREDICTED, text="Only ids on both sides.")]
+
+
 @dataclass
 class Predicted:
     """What belongs to predictions, and how their file is read."""
@@ -232,9 +235,6 @@ class Predicted:
         bool, _flag("--after-impression", panel=PREDICTED, text='Only what follows "Impression:".')
     ] = False
     inner: Inner = False
-
-
-Inner = Annotated[bool, _flag("--inner", panel=PREDICTED, text="Only ids on both sides.")]
 
 
 @dataclass

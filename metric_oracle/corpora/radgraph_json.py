@@ -86,7 +86,11 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
     annotator : the annotator to read where each graph has several
     """
     path = existing_file(Path(path), "read_graphs")
-    text, _ = read_text(path, "read_graphs")
+    return parse_graphs(read_text(path, "read_graphs")[0], path, annotator=annotator)
+
+
+def parse_graphs(text: str, path: str | Path, *, annotator: str | None = None) -> GraphTable:
+    """Read RadGraph JSON that is in memory; `path` says in messages where it is from."""
     keys: list[str] = []
     texts: list[str | None] = []
     tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
@@ -226,7 +230,7 @@ def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -
     return np.array(joined, np.int64)
 
 
-def _items(text: str, path: Path) -> Iterator[tuple[str, Any]]:
+def _items(text: str, path: str | Path) -> Iterator[tuple[str, Any]]:
     """Yield key and graph of a top-level object or list of one-key objects, one parsed item at a time."""
     decode = json.JSONDecoder().raw_decode
 
@@ -269,7 +273,7 @@ def _items(text: str, path: Path) -> Iterator[tuple[str, Any]]:
         raise InputError(msg) from None
 
 
-def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: Path) -> dict[str, Any]:
+def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: str | Path) -> dict[str, Any]:
     names = [name for name, value in graph.items() if isinstance(value, dict) and "entities" in value]
     if annotator in names:
         return graph[annotator]
@@ -292,7 +296,7 @@ def _are_positions(keys: list[str]) -> bool:
     return all(here < after for here, after in pairwise(numbers))
 
 
-def _schema(labels: _Numbers, path: Path) -> str:
+def _schema(labels: _Numbers, path: str | Path) -> str:
     schemas = set()
     for label in labels:
         schema = next((name for name, pattern in _SCHEMAS.items() if pattern.fullmatch(label)), None)

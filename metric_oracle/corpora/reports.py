@@ -11,6 +11,7 @@ from typing import Any
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.sections import extract_mit, extract_yu2023
+from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
     Table,
@@ -74,6 +75,13 @@ class Reports:
     states: dict[str, list[str]]
     section: str | None = None
     section_by: str = ""
+
+    def __repr__(self) -> str:
+        # Without ids and texts: these are patients' data, and end up in logs.
+        return f"<Reports: {len(self.ids):,} of section {self.section or 'unknown'}; {self.source}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self)[1:-1], ("reports", "number"), self.counts.items())
 
     @classmethod
     def from_texts(

@@ -16,6 +16,7 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import (
     IMAGE_ID_NAMES,
     STUDY_ID_NAMES,
+    Table,
     canonical_ids,
     check_unique,
     chexpert_studies,
@@ -111,7 +112,7 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
     else:
         where = f"the ids of {path}"
         id_list = canonical_ids(own_ids or [], "read_embeddings", where)
-    return Vectors(id_list, _checked_vectors(array, id_list, path, where))
+    return Vectors(id_list, checked_vectors(array, id_list, path, where))
 
 
 def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
@@ -121,8 +122,12 @@ def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
     case hold class indices 0 to 3 (CvT2DistilGPT2). Images of one CheXpert Plus study become the first in path order.
     `id_column` is for ids under an unusual name.
     """
-    path = existing_file(Path(path), "read_labels")
-    table = read_table(path, "read_labels")
+    return labels_of_table(read_table(existing_file(Path(path), "read_labels"), "read_labels"), id_column=id_column)
+
+
+def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
+    """Take CheXbert labels from a table that is in memory, see :func:`read_labels`."""
+    path = table.path
     is_snake = _SNAKE_LABELS[0] in table.names
     names = _SNAKE_LABELS if is_snake else LABELS
     absent = [name for name in names if name not in table.names]
@@ -203,7 +208,7 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
     return LabelTable(ids, names, values)
 
 
-def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: Path, *, may_miss: bool) -> list[int]:
+def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str | Path, *, may_miss: bool) -> list[int]:
     cells = ["[]" if isinstance(cell, list | dict) else cell for cell in cells]  # cells that cannot be hashed
     classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
     found = [classes[cell] for cell in cells]
@@ -241,7 +246,7 @@ def _read_ids(path: Path) -> list[str]:
     return canonical_ids(found[0], "read_embeddings", f"{found[1]!r} in {path}")
 
 
-def _checked_vectors(array: Any, ids: Sequence[str], path: Path, where: str) -> npt.NDArray[np.float32]:
+def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str) -> npt.NDArray[np.float32]:
     """Return the vectors as float32 after all checks; a zero vector has no cosine."""
     if array.ndim != 2 or array.dtype.kind != "f":
         msg = (

@@ -6,6 +6,7 @@ import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from metric_oracle.corpora.tables import read_table, shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, states_digest, write_states
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.features import Encoded, Units, group_rows
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.inputs import Attachment, Encoding, Inputs
 from metric_oracle.indexes.store import map_file, read_arrays, release, write_arrays
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
@@ -90,6 +91,11 @@ class TokenStateIndex(Units):
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
         """Encode the distinct texts of a corpus, or what an earlier, killed build has left of them."""
         encoding = inputs.encoding
+        prepared = inputs.attached.get(kind)
+        if prepared is not None and (
+            encoding is None or prepared.values.serves(encoding.encoder.signature, encoding.storage)
+        ):
+            return cls._of_prepared(prepared, inputs.texts, encoding)
         assert encoding is not None
         assert encoding.scratch is not None
         encoder = encoding.encoder
@@ -142,6 +148,44 @@ class TokenStateIndex(Units):
         check_size(states.shape[1], int(np.diff(tokens.ptr).max(initial=0)), "build_index")
         bounds = screen(states, tokens.ptr, block, release=release)
         return cls(states, tokens.ids, tokens.ptr, frequency, row_ptr, row_id, **bounds, description=description)
+
+    @classmethod
+    def _of_prepared(cls, prepared: Attachment, texts: Sequence[str], encoding: Encoding | None) -> "TokenStateIndex":
+        """Index states of a prepared set, as if they were made anew."""
+        stored: TokenStateIndex = prepared.values
+        tokens, is_cut = stored.tokens_of(prepared)
+        distinct, unit_of_row = _distinct(tokens)
+        storage = stored.states.dtype if encoding is None else encoding.storage
+        description = {
+            "encoder": stored.description["encoder"],
+            "special_ids": stored.description["special_ids"],
+            "baseline": stored.description["baseline"] if encoding is None else encoding.baseline,
+            "truncated": len({texts[row] for row in np.flatnonzero(is_cut).tolist()}),
+        }
+        return cls.from_states(stored.states_of(distinct, storage), distinct, unit_of_row, description)
+
+    def serves(self, signature: Mapping[str, Any], storage: np.dtype) -> bool:
+        """Tell whether an encoder would make the very states that are here, stored in float16 or float32."""
+        own = self.description["encoder"]
+        is_same = all(own[name] == signature[name] for name in ("sha256", "layer", "compute"))
+        return is_same and self.states.dtype.itemsize >= storage.itemsize
+
+    def tokens_of(self, prepared: Attachment) -> tuple[Tokens, np.ndarray]:
+        """Return the tokens of reports whose units are known, and which of them the encoder cut off: bool[N]."""
+        units = prepared.of_row
+        length = np.diff(self.ptr)[units]
+        ptr = np.concatenate([[0], np.cumsum(length)])
+        source = np.repeat(self.ptr[units] - ptr[:-1], length) + np.arange(ptr[-1])
+        is_cut = length == prepared.settings["cut_length"]
+        return Tokens(self.ids[source], ptr, int(np.count_nonzero(is_cut))), is_cut
+
+    def states_of(self, tokens: Tokens, storage: np.dtype) -> np.ndarray:
+        """Return the states of token sequences that are all here."""
+        unit_of = {self.ids[begin:end].tobytes(): u for u, (begin, end) in enumerate(pairwise(self.ptr.tolist()))}
+        bounds = pairwise(tokens.ptr.tolist())
+        units = np.array([unit_of[tokens.ids[begin:end].tobytes()] for begin, end in bounds], np.int64)
+        source = np.repeat(self.ptr[units] - tokens.ptr[:-1], np.diff(tokens.ptr)) + np.arange(tokens.ptr[-1])
+        return self.states[source].astype(storage)
 
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records."""
@@ -212,6 +256,13 @@ class TokenStateIndex(Units):
         wordless : bool
             Whether queries may have only special tokens; in a search every candidate would score the same for these.
         """
+        prepared = inputs.attached.get("bertscore")
+        if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
+            stored: TokenStateIndex = prepared.values
+            tokens, _ = stored.tokens_of(prepared)
+            return self.queries(
+                tokens, lambda some: stored.states_of(some, self.states.dtype), inputs.ids, idf, rescale, wordless
+            )
         encoder = self.open_encoder(inputs)
         tokens = encoder.tokenize(inputs.texts)
         found = self.queries(
@@ -286,6 +337,8 @@ class TokenStateIndex(Units):
     def open_encoder(self, inputs: Inputs) -> TokenEncoder:
         """Return the encoder of the corpus: the one given, or the one that the index names."""
         wanted = self.description["encoder"]
+        if inputs.encoding is not None and inputs.encoding.encoder.signature == wanted:
+            return inputs.encoding.encoder
         model = inputs.encoder or wanted["model"]
         if str(model) in self._encoders:
             return self._encoders[str(model)]

@@ -48,6 +48,7 @@ PROGRESS = "build.json"
 # Folder of what an encoder has finished of its work, and what it may hold.
 SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json", "states.json.tmp")
+_MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert)-\d+\.(part|tmp)")  # of `encoders.parts`
 _TEMPORARY = re.compile(r"(build|manifest|stamps)\.json\.\d+\.tmp")  # of `write_json`
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
@@ -59,6 +60,7 @@ def build_index(
     metrics: Sequence[str] | None = None,
     source: str = "",
     states: dict[str, int] | None = None,
+    section: tuple[str | None, str] = (None, ""),
     progress: Callable[[str], None] | None = None,
 ) -> Index:
     """Build an index beside `out` and rename it; a killed build resumes.
@@ -76,6 +78,8 @@ def build_index(
         What was read, for people.
     states : dict
         Counts of missing, empty and token-less reports.
+    section : (str or None, str)
+        Which section the reports are, and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
     progress : function
         Called with the name of each part before it is built.
 
@@ -96,7 +100,7 @@ def build_index(
         building.mkdir(parents=True, exist_ok=True)
         with _alone(building):
             _check_new(out)  # another build may just have ended
-            _build(inputs, building, kinds, source, states or {}, progress or (lambda part: None))
+            _build(inputs, building, kinds, (source, section), states or {}, progress or (lambda part: None))
             building.rename(out)
             manifest.sync(out.parent)
             _finish(out)
@@ -190,7 +194,7 @@ def _contents(building: Path) -> tuple[list[str], list[str]]:
     own: list[str] = []
     foreign: list[str] = []
     for name, mode in modes.items():
-        is_file = stat.S_ISREG(mode) and (name in known or _TEMPORARY.fullmatch(name))
+        is_file = stat.S_ISREG(mode) and (name in known or _TEMPORARY.fullmatch(name) or _MODEL_PART.fullmatch(name))
         is_folder = stat.S_ISDIR(mode) and (name in REPRESENTATIONS or name == SCRATCH)
         (own if is_file or is_folder else foreign).append(name)
     return own, foreign
@@ -215,10 +219,12 @@ def _build(
     inputs: Inputs,
     building: Path,
     kinds: list[str],
-    source: str,
+    said: tuple[str, tuple[str | None, str]],
     states: dict[str, int],
     progress: Callable[[str], None],
 ) -> None:
+    # Models run here, where what they have finished outlives a kill.
+    inputs = inputs.completed(building / SCRATCH)
     digest = inputs_digest(inputs)
     done = _resume(building, digest, kinds)
     if inputs.encoding is not None:
@@ -242,7 +248,8 @@ def _build(
         part(kind, partial(_write_representation, kind, inputs=inputs, texts=texts, text_of_row=text_of_row))
     content = {
         "counts": {**done["reports"]["counts"], **{state: states[state] for state in sorted(states)}},
-        "source": source,
+        "source": said[0],
+        "section": list(said[1]),
         "representations": {kind: done[kind]["counts"] for kind in kinds},
         "files": {name: entry for part_name in ("reports", *kinds) for name, entry in done[part_name]["files"].items()},
     }
@@ -254,8 +261,8 @@ def _build(
     folders = {(building / name).parent for name in content["files"]} | {building}
     for path in (*(building / name for name in content["files"]), building / manifest.NAME, *folders):
         manifest.sync(path)
-    for name in _SCRATCH_FILES:
-        (building / SCRATCH / name).unlink(missing_ok=True)
+    for name in [name for name in _contents(building)[0] if name.startswith(f"{SCRATCH}/")]:
+        (building / name).unlink(missing_ok=True)
     if (building / SCRATCH).is_dir():
         (building / SCRATCH).rmdir()
 

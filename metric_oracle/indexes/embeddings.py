@@ -129,7 +129,8 @@ def _directions(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
     vectors = np.empty((len(used), values.shape[1]), np.float32)
     for first in range(0, len(used), CHUNK):
         some = slice(first, first + CHUNK)
-        vectors[some] = unit_vectors(values[used[some]])
+        # Those of a prepared set are unit vectors, and dividing once more could move their last bits.
+        vectors[some] = values[used[some]] if inputs.attached[kind].are_unit else unit_vectors(values[used[some]])
     position, which = distinct_rows(vectors)
     for first in range(0, len(position), CHUNK):  # within the array: each comes from its own place or a later one
         some = slice(first, first + CHUNK)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import IndexFormatError, InputError, MetricOracleError
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.manifest import Files
@@ -31,6 +32,13 @@ class Index:
         self._files = Files(folder)
         self.manifest = self._files.manifest
         self._opened: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<Index {self.folder}: {self.n_reports:,} reports, {self.fingerprint[:12]}>"
+
+    def _repr_html_(self) -> str:
+        held = {"reports": f"{self.n_reports:,}", "fingerprint": self.fingerprint, "metrics": ", ".join(self.metrics)}
+        return html_table(f"Index {self.folder}", ("holds", ""), held.items())
 
     @property
     def content(self) -> dict[str, Any]:

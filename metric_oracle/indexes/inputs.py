@@ -1,23 +1,23 @@
 """What a corpus, or a batch of queries, brings: texts, and graphs, embeddings and labels joined to them on ids."""
 
 import csv
-import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, read_graphs
+from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors, name_of
+from metric_oracle.corpora.radgraph_json import align_graphs
+from metric_oracle.corpora.reports import check_options
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
-from metric_oracle.corpora.vectors import read_embeddings, read_labels
 from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.encoders.radgraph import RadGraph
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import REPRESENTATIONS
+from metric_oracle.metrics import REPRESENTATIONS, Representation
 
 
 def _ignore(*values: Any) -> None:
@@ -67,12 +67,15 @@ class Attachment:
         What changes their meaning; of labels: `uncertain`, what an uncertain label counts as.
     made_by : dict
         Signature of the model that made them from the texts here; empty where they were given.
+    are_unit : bool
+        Whether vectors are those of an index, of length 1 but for rounding.
     """
 
     values: Any
     of_row: np.ndarray
     settings: Mapping[str, Any] = field(default_factory=dict)
     made_by: Mapping[str, Any] = field(default_factory=dict)
+    are_unit: bool = False
 
     @property
     def both(self) -> tuple[Any, np.ndarray]:
@@ -92,6 +95,14 @@ class Attachment:
 
 
 @dataclass(frozen=True)
+class Model:
+    """A model that is ready to make attachments of texts; `run` takes the texts and a folder for finished parts."""
+
+    kinds: tuple[str, ...]
+    run: Callable[[Sequence[str], Path | None], dict[str, Attachment]]
+
+
+@dataclass(frozen=True)
 class Inputs:
     """Reports with everything that was given for them.
 
@@ -99,11 +110,13 @@ class Inputs:
     ----------
     ids, texts : list of str
     attached : dict of str to Attachment
-        By representation.
+        By representation; of prepared token states: their `TokenStateIndex`, and the unit of each report.
     encoding : Encoding or None
         What makes token states of a corpus.
     encoder : str, path or None
         Where the encoder of an index is now, for queries.
+    models : tuple of Model
+        What is still to be made from the texts, see :meth:`completed`.
     """
 
     ids: list[str]
@@ -111,11 +124,16 @@ class Inputs:
     attached: dict[str, Attachment] = field(default_factory=dict)
     encoding: Encoding | None = None
     encoder: str | Path | None = None
+    models: tuple[Model, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"
 
     def has(self, kind: str) -> bool:
         """Tell whether a representation can be made of what is here."""
         source = REPRESENTATIONS[kind].source
-        return source == "text" or (self.encoding is not None if source == "encoder" else kind in self.attached)
+        made = kind in self.attached or any(kind in model.kinds for model in self.models)
+        return source == "text" or made or (source == "encoder" and self.encoding is not None)
 
     def take(self, chosen: np.ndarray) -> "Inputs":
         """Return some of the reports."""
@@ -123,91 +141,136 @@ class Inputs:
         ids, texts = [self.ids[i] for i in chosen], [self.texts[i] for i in chosen]
         return replace(self, ids=ids, texts=texts, attached=attached)
 
+    def completed(self, scratch: Path | None = None) -> "Inputs":
+        """Run the models; in `scratch` they keep finished parts, with which a killed run resumes."""
+        attached = dict(self.attached)
+        for model in self.models:
+            attached |= model.run(self.texts, scratch)
+        return replace(self, attached=attached, models=())
+
 
 def load_inputs(
     ids: Sequence[str],
     texts: Sequence[str],
     function: str,
     *,
-    radgraph: str | Path | None = None,
-    chexbert: str | Path | None = None,
-    chexbert_ids: str | Path | None = None,
-    labels: str | Path | None = None,
     uncertain: str | None = None,
+    labels: Any = None,
     encoding: Encoding | None = None,
     encoder: str | Path | None = None,
+    radgraph_encoder: str | Path | None = None,
+    vocabulary: str | Path | None = None,
     device: str | None = None,
     tell: Callable[[str], None] = _ignore,
     advance: Callable[[int, int], None] = _ignore,
+    **given: Any,
 ) -> Inputs:
-    """Read the files given beside the reports and join them.
+    """Join what is given beside the reports with them, and open the models that make the rest.
 
     Parameters
     ----------
     ids, texts : sequences of str
     function : str
         Name for error messages.
-    radgraph : path
-        RadGraph JSON in any known layout, or a published model archive (.tar.gz, or the folder of one).
-    chexbert, chexbert_ids : path
-        CheXbert embeddings, and their ids where the file has none; or the checkpoint chexbert.pth.
-    labels : path
-        CheXbert labels.
     uncertain : {"positive", "negative", "blank"}
         What an uncertain label counts as; required with labels.
+    labels
+        The same as ``chexbert_labels``.
     encoding, encoder
         Passed on, see :class:`Inputs`.
+    radgraph_encoder, vocabulary : path
+        Files that RadGraph and CheXbert models need beside their own, see `encoders.radgraph` and `encoders.chexbert`.
     device : {"cpu", "cuda"}
         Where models run, by default "cuda" where there is one.
     tell, advance
         See :class:`Encoding`; reports instead of tokens.
+    **given
+        The arguments of the registry's representations (`radgraph`, `chexbert`, `chexbert_ids`, ...): what
+        :mod:`metric_oracle.corpora.attached` takes; a model's file (a RadGraph archive, chexbert.pth); or a function
+        from texts to graphs, vectors or classes in their order.
+
+    Returns
+    -------
+    Inputs
+        With its models, which are opened and not yet run.
     """
-    if chexbert_ids is not None and chexbert is None:
-        msg = f"{function}: chexbert must be given with chexbert_ids; got None. Add the embeddings of {chexbert_ids}."
-        raise InputError(msg)
-    _check_unicode(ids, ids, function, "ids")
-    _check_unicode(texts, ids, function, "texts")
+    if labels is not None:
+        given["chexbert_labels"] = labels
+    check_options(given, ARGUMENTS, function)
+    given = {name: value for name, value in given.items() if value is not None}
+    check_unicode(ids, ids, function, "ids")
+    check_unicode(texts, ids, function, "texts")
     attached: dict[str, Attachment] = {}
-    every = np.arange(len(ids))
-    if radgraph is not None and is_archive(radgraph):
-        graphs, made_by = _annotate(radgraph, texts, function, device or "auto", advance)
-        attached["radgraph"] = Attachment(graphs, every, made_by=made_by)
-    elif radgraph is not None:
-        graphs = read_graphs(radgraph)
-        for strings in (graphs.tokens, graphs.relation_types):
-            _check_unicode(strings, None, function, f"entities and relations of {radgraph}")
-        attached["radgraph"] = Attachment(graphs, align_graphs(graphs, ids, texts))
-    if chexbert is not None and Path(chexbert).suffix.lower() == ".pth":
-        model = CheXbert(chexbert, device=device or "auto", function=function)
-        embeddings, classes, n_truncated = model.encode(texts, progress=_total(advance, len(texts)))
-        if n_truncated:
-            tell(f"{n_truncated:,} of {len(texts):,} reports are longer than CheXbert takes: their ends are cut off")
-        attached["chexbert"] = Attachment(embeddings, every, made_by=model.signature)
-        if labels is None and uncertain is not None:
-            attached["labels"] = Attachment(classes, every, {"uncertain": uncertain}, model.signature)
-    elif chexbert is not None:
-        vectors = read_embeddings(chexbert, ids=chexbert_ids)
-        attached["chexbert"] = Attachment(vectors.values, _join(ids, vectors.ids, function, "embeddings", chexbert))
-    if (labels is not None or "labels" in attached) and uncertain not in ("positive", "negative", "blank"):
+    models: list[Model] = []
+    for record in ATTACHED:
+        name, *beside = record.arguments
+        value, of_ids = given.get(name), given.get(beside[0]) if beside else None
+        if value is None and of_ids is not None:
+            msg = (
+                f"{function}: {name} must be given with {beside[0]}; got None. "
+                f"Add the {record.plural} of {name_of(of_ids)}."
+            )
+            raise InputError(msg)
+        if value is None:
+            continue
+        settings = {"uncertain": uncertain} if record.name == "labels" else {}
+        if record.name == "radgraph" and is_model("radgraph", value):
+            opened = RadGraph(value, encoder=radgraph_encoder, device=device or "auto", function=function)
+            models.append(Model(("radgraph",), partial(_annotate, opened, function, advance)))
+        elif record.name == "chexbert" and is_model("chexbert", value):
+            model = CheXbert(value, vocabulary=vocabulary, device=device or "auto", function=function)
+            of_labels = uncertain if "chexbert_labels" not in given else None
+            kinds = ("chexbert",) if of_labels is None else ("chexbert", "labels")
+            models.append(Model(kinds, partial(_embed, model, of_labels, tell, advance)))
+        elif callable(value):
+            models.append(Model((record.name,), partial(_call, value, record, settings, function)))
+        else:
+            attached[record.name] = _attach(record, value, of_ids, ids, texts, settings, function)
+    kinds_given = {*attached, *(kind for model in models for kind in model.kinds)}
+    if ("labels" in kinds_given or "chexbert_labels" in given) and uncertain not in UNCERTAIN:
         msg = (
             f"{function}: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}. "
             "Say what an uncertain label counts as: it changes the score and is recorded."
         )
         raise InputError(msg)
-    if labels is not None:
-        table = read_labels(labels)
-        if table.ids is not None:
-            label_of_row = _join(ids, table.ids, function, "labels", labels)
-        elif len(table.values) == len(ids):
-            label_of_row = every
-        else:
-            msg = (
-                f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(table.values)} "
-                f"in {labels}. Add a study_id column."
-            )
-            raise InputError(msg)
-        attached["labels"] = Attachment(table.values, label_of_row, {"uncertain": uncertain})
-    return Inputs(list(ids), list(texts), attached, encoding, encoder)
+    return Inputs(list(ids), list(texts), attached, encoding, encoder, tuple(models))
+
+
+UNCERTAIN = ("positive", "negative", "blank")
+ATTACHED = tuple(record for record in REPRESENTATIONS.values() if record.source == "attachment")
+ARGUMENTS = tuple(name for record in ATTACHED for name in record.arguments)
+
+
+def _attach(
+    record: Representation, value: Any, of_ids: Any, ids: Sequence[str], texts: Sequence[str],
+    settings: dict[str, Any], function: str,
+) -> Attachment:  # fmt: skip
+    """Join graphs, labels or vectors with the reports."""
+    if record.name == "radgraph":
+        graphs = as_graphs(value, function)
+        for strings in (graphs.tokens, graphs.relation_types):
+            check_unicode(strings, None, function, f"entities and relations of {name_of(value)}")
+        return Attachment(graphs, align_graphs(graphs, ids, texts))
+    if record.name != "labels":
+        vectors = as_vectors(value, of_ids, function)
+        return Attachment(vectors.values, _join(ids, vectors.ids, function, record.plural, value))
+    table = as_labels(value, function)
+    if table.ids is not None:
+        return Attachment(table.values, _join(ids, table.ids, function, record.plural, value), settings)
+    if len(table.values) != len(ids):
+        msg = (
+            f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(table.values)} "
+            f"in {name_of(value)}. Add a study_id column."
+        )
+        raise InputError(msg)
+    return Attachment(table.values, np.arange(len(ids)), settings)
+
+
+def is_model(name: str, value: Any) -> bool:
+    """Tell a model's file from what a model made: a RadGraph archive or its folder, or chexbert.pth."""
+    if not isinstance(value, str | Path):
+        return False
+    return is_archive(value) if name == "radgraph" else name == "chexbert" and Path(value).suffix.lower() == ".pth"
 
 
 def is_archive(path: str | Path) -> bool:
@@ -215,17 +278,58 @@ def is_archive(path: str | Path) -> bool:
     return str(path).lower().endswith((".tar.gz", ".tgz")) or (Path(path) / "config.json").is_file()
 
 
+def open_model(
+    name: str, value: str | Path, function: str, *, radgraph_encoder: str | Path | None = None,
+    vocabulary: str | Path | None = None, device: str | None = None,
+) -> Callable[[list[str]], Any]:  # fmt: skip
+    """Open a model's file as a function from texts to graphs ("radgraph"), embeddings ("chexbert") or classes."""
+    if name == "radgraph":
+        return RadGraph(value, encoder=radgraph_encoder, device=device or "auto", function=function).annotate
+    model = CheXbert(value, vocabulary=vocabulary, device=device or "auto", function=function)
+    place = 0 if name == "chexbert" else 1
+    return lambda texts: model.encode(texts)[place]
+
+
 def _annotate(
-    archive: str | Path, texts: Sequence[str], function: str, device: str, advance: Callable[[int, int], None]
-) -> tuple[GraphTable, dict[str, Any]]:
-    """Run a RadGraph model; graph i is that of text i."""
-    model = RadGraph(archive, device=device, function=function)
-    found = model.annotate(texts, progress=_total(advance, len(texts)))
-    # Through the reader of the package's own files, in a folder that only this user can enter.
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "annotations.json"
-        path.write_text(json.dumps(found), encoding="utf-8")
-        return read_graphs(path), model.signature
+    model: RadGraph, function: str, advance: Callable[[int, int], None], texts: Sequence[str], scratch: Path | None
+) -> dict[str, Attachment]:
+    """Run RadGraph; graph i is that of text i."""
+    found = model.annotate(texts, progress=_total(advance, len(texts)), scratch=scratch)
+    return {"radgraph": Attachment(as_graphs(found, function), np.arange(len(texts)), made_by=model.signature)}
+
+
+def _embed(
+    model: CheXbert, uncertain: str | None, tell: Callable[[str], None], advance: Callable[[int, int], None],
+    texts: Sequence[str], scratch: Path | None,
+) -> dict[str, Attachment]:  # fmt: skip
+    """Run CheXbert, which gives labels too."""
+    embeddings, classes, n_truncated = model.encode(texts, progress=_total(advance, len(texts)), scratch=scratch)
+    if n_truncated:
+        tell(f"{n_truncated:,} of {len(texts):,} reports are longer than CheXbert takes: their ends are cut off")
+    every = np.arange(len(texts))
+    made = {"chexbert": Attachment(embeddings, every, made_by=model.signature)}
+    if uncertain is not None:
+        made["labels"] = Attachment(classes, every, {"uncertain": uncertain}, model.signature)
+    return made
+
+
+def _call(
+    model: Callable[[list[str]], Any], record: Representation, settings: dict[str, Any], function: str,
+    texts: Sequence[str], scratch: Path | None,
+) -> dict[str, Attachment]:  # fmt: skip
+    """Run a function of the caller: what it returns is in the order of the texts."""
+    found, every = model(list(texts)), [str(place) for place in range(len(texts))]
+    if record.name == "radgraph":
+        graphs = as_graphs(found, function)
+        place_of = {key: place for place, key in enumerate(graphs.keys)}
+        return {"radgraph": Attachment(graphs, np.array([place_of.get(key, -1) for key in every], np.int64))}
+    if len(found) != len(texts):
+        msg = (
+            f"{function}: {record.plural} of a function must be as many as the texts, {len(texts)}; got {len(found)}. "
+            "Return one row for each, in their order."
+        )
+        raise InputError(msg)
+    return {record.name: _attach(record, found, None, every, texts, settings, function)}
 
 
 def _total(advance: Callable[[int, int], None], total: int) -> Callable[[int], None]:
@@ -313,7 +417,7 @@ def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float,
     raise InputError(msg)
 
 
-def _check_unicode(strings: Sequence[str], ids: Sequence[str] | None, function: str, what: str) -> None:
+def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, function: str, what: str) -> None:
     """Raise where a string holds half of a surrogate pair, which JSON allows and no file of an index can hold."""
     for place, string in enumerate(strings):
         try:
@@ -324,13 +428,13 @@ def _check_unicode(strings: Sequence[str], ids: Sequence[str] | None, function: 
             raise InputError(msg) from None
 
 
-def _join(ids: Sequence[str], keys: Sequence[str], function: str, what: str, path: str | Path) -> np.ndarray:
+def _join(ids: Sequence[str], keys: Sequence[str], function: str, what: str, given: Any) -> np.ndarray:
     place = {key: i for i, key in enumerate(keys)}
     joined = np.array([place.get(i, -1) for i in canonical_ids(ids, function, "ids")], np.int64)
     if len(joined) and joined.max() < 0:
         msg = (
             f"{function}: {what} must share ids with the reports; got none of {len(ids)} report ids among "
-            f"{len(keys)} in {path}. Pass the file that belongs to these reports."
+            f"{len(keys)} in {name_of(given)}. Pass the file that belongs to these reports."
         )
         raise InputError(msg)
     return joined

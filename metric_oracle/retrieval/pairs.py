@@ -17,13 +17,13 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Encoding, Inputs, is_archive, load_inputs
+from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
 
@@ -261,15 +261,14 @@ def score(
     *,
     system: str,
     inner: bool = False,
-    files: Mapping[str, str | Path | None] | None = None,
-    predicted_files: Mapping[str, str | Path | None] | None = None,
-    uncertain: str | None = None,
+    files: Mapping[str, Any] | None = None,
+    predicted_files: Mapping[str, Any] | None = None,
+    prepared: tuple[Inputs | None, Inputs | None] = (None, None),
+    models: Mapping[str, Any] | None = None,
     encoding: Encoding | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     text: bool = False,
-    tell: Callable[[str], None] = _ignore,
-    advance: Callable[[int, int], None] = _ignore,
     progress: Callable[[str], None] | None = None,
 ) -> Scores:
     """Score a model's predictions against the reports, joined on ids.
@@ -283,37 +282,31 @@ def score(
     inner : bool
         Score the ids that have both; otherwise an id with one side only is an error.
     files, predicted_files : mapping
-        For each side the keyword arguments `radgraph`, `chexbert`, `chexbert_ids` and `labels` of
-        :func:`metric_oracle.indexes.inputs.load_inputs`. A model among `files` (a RadGraph archive, chexbert.pth)
-        serves both sides.
-    uncertain : {"positive", "negative", "blank"}
-        What an uncertain label counts as.
+        For each side what is given beside the reports, by the arguments of the registry. A model among `files` (a
+        RadGraph archive, chexbert.pth) serves both sides.
+    prepared : pair of Inputs or None
+        What is stored for all reports of each side, see :mod:`metric_oracle.indexes.prepared`.
+    models : mapping
+        Other keyword arguments of :func:`metric_oracle.indexes.inputs.load_inputs`, such as `uncertain`, `tell`.
     encoding : Encoding
         Of BERTScore.
-    tell, advance
-        Called with lines for people, and with the progress of models.
 
     Returns
     -------
     Scores
         In the order of the references; its signature also has ``left_out``, what and how many.
     """
-    own: dict[str, Any] = {name: path for name, path in (files or {}).items() if path is not None}
-    predicted: dict[str, Any] = {name: path for name, path in (predicted_files or {}).items() if path is not None}
-    _check_files(metrics, own, predicted, uncertain, encoding)
+    own, predicted, models = dict(files or {}), dict(predicted_files or {}), dict(models or {})
+    tell = models.get("tell", _ignore)
+    held = tuple(set() if side is None else set(side.attached) for side in prepared)
+    _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
     names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
-    # Each side in the order of its file, so that what lies in order beside it still fits.
-    order = sorted(answered)
-    sides = [
-        ([reports.ids[i] for i in places], [reports.texts[i] for i in places])
-        for reports, places in ((references, asked), (predictions, order))
-    ]
-    load = partial(load_inputs, function="score", uncertain=uncertain, tell=tell, advance=advance)
-    shared = {name: own.pop(name) for name in _models(own) if name not in predicted}
-    both = load(sides[0][0] + sides[1][0], sides[0][1] + sides[1][1], **shared)
-    queries = _with_models(load(*sides[0], **own), both, slice(None, len(asked)))
-    corpus = _with_models(load(*sides[1], encoding=encoding, **predicted), both, slice(len(asked), None))
+    order = sorted(answered)  # so that what lies in order beside the predictions still fits
+    queries, corpus = load_sides(
+        references, predictions, own, predicted, prepared=prepared, places=(asked, order), models=models,
+        encoding=encoding,
+    )  # fmt: skip
     place = {prediction: row for row, prediction in enumerate(order)}
     rows = np.array([place[i] for i in answered], np.int64)
     with tempfile.TemporaryDirectory() as folder:
@@ -327,37 +320,125 @@ def score(
     return replace(scores, signature={**scores.signature, "left_out": left_out})
 
 
+def load_sides(
+    references: Reports,
+    predictions: Reports,
+    files: dict[str, Any],
+    predicted_files: dict[str, Any],
+    *,
+    prepared: tuple[Inputs | None, Inputs | None],
+    places: tuple[Sequence[int], Sequence[int]],
+    models: Mapping[str, Any],
+    encoding: Encoding | None,
+) -> tuple[Inputs, Inputs]:
+    """Return the reports of both sides at some places with what belongs to them; see :func:`score`."""
+    sides = [
+        ([reports.ids[i] for i in some], [reports.texts[i] for i in some])
+        for reports, some in zip((references, predictions), places, strict=True)
+    ]
+    load: Callable[..., Inputs] = partial(load_inputs, function="score", **models)
+    shared = {name: files[name] for name in _models(files) if name not in predicted_files}
+    own = {name: value for name, value in files.items() if name not in shared}
+    shared = {name: model for name, model in shared.items() if not all(p and name in p.attached for p in prepared)}
+    both = load(*(one + other for one, other in zip(*sides, strict=True)), **shared).completed()
+    n = len(sides[0][0])
+    found: list[Inputs] = []
+    for side, given, stored, chosen in zip(sides, (own, predicted_files), prepared, places, strict=True):
+        loaded = load(*side, encoding=encoding, **given).completed()
+        made = both.take(np.arange(n) if not found else np.arange(n, len(both.ids))).attached
+        kept = {} if stored is None else stored.take(np.array(chosen, np.int64)).attached
+        found.append(replace(loaded, attached={**made, **kept, **loaded.attached}))
+    return found[0], found[1]
+
+
+def score_matrix(queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapping[str, Any]) -> np.ndarray:
+    """Return the exact scores of all candidates with all references: float64[candidates, references].
+
+    Parameters
+    ----------
+    queries, corpus : Inputs
+        References and candidates.
+    metric : Metric
+    settings : mapping
+        Those of BERTScore that were given, `idf` and `rescale`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        index = build_index(corpus, Path(folder) / "candidates", metrics=[metric.name])
+        return _matrix(index, queries, metric, settings)
+
+
+def _matrix(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> np.ndarray:
+    if record.terms:
+        parts = [_matrix(index, queries, term.metric, settings) for term in record.terms.values()]
+        return np.asarray(composite(parts, record.terms.values(), record.options["intercept"]))
+    kind = record.representations[0]
+    representation = representation_of(index, record)
+    places, texts = _places(queries, kind), index.reports["text"].to_pylist()
+    unit_of_row = np.full(index.n_reports, -1, np.int64)
+    unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
+    rows = np.flatnonzero(unit_of_row >= 0)
+    complete = np.flatnonzero(places >= 0) if places is not None else np.arange(0)
+    empty = _EMPTY.get(kind)
+    lacking = [(queries.texts[q], queries.ids[q]) for q in np.setdiff1d(np.arange(len(queries.ids)), complete)]
+    lacking += [(texts[row], index.reports["study_id"][int(row)].as_py()) for row in np.flatnonzero(unit_of_row < 0)]
+    unusable = [study for text, study in lacking if empty is None or text.strip()]
+    if unusable:
+        msg = (
+            f"pairwise: every report must have {REPRESENTATIONS[kind].what} for metric {record.name!r}; got "
+            f"{len(unusable)} without ({shown_names(unusable[:3])}). Give them, or leave these reports out."
+        )
+        raise InputError(msg)
+    # A blank report without a graph has no entity, and shares none.
+    matrix = np.zeros((index.n_reports, len(queries.ids)))
+    if not len(rows) or not len(complete):
+        return matrix
+    some = queries.take(complete)
+    check_queries(some, record, index)
+    given = {name: value for name, value in settings.items() if name in record.settings}
+    if REPRESENTATIONS[kind].source == "encoder":
+        given["wordless"] = True
+    encoded = representation.encode(some, **given)
+    n_units, n_queries = len(representation.row_ptr) - 1, int(encoded.which.max()) + 1
+    query, unit = np.repeat(np.arange(n_queries), n_units), np.tile(np.arange(n_units), n_queries)
+    kernel = load_kernel(record, "cpu")
+    scores, _ = kernel.score_pairs(representation.corpus(record, encoded), encoded.batch, query, unit)
+    found = np.asarray(scores).reshape(n_queries, n_units)[np.ix_(encoded.which, unit_of_row[rows])]
+    matrix[np.ix_(rows, complete)] = found.T
+    return matrix
+
+
 def _models(files: Mapping[str, Any]) -> list[str]:
     """Return what is made by a model among the files."""
-    is_model = {
-        "radgraph": is_archive,
-        "chexbert": lambda path: Path(path).suffix.lower() == ".pth",
-    }
-    return [name for name, tell_apart in is_model.items() if name in files and tell_apart(files[name])]
+    return [name for name, value in files.items() if is_model(name, value)]
 
 
 def _check_files(
-    metrics: Sequence[str] | None, files: dict[str, Any], predicted_files: dict[str, Any], uncertain: str | None,
-    encoding: Encoding | None,
+    metrics: Sequence[str] | None, files: dict[str, Any], predicted_files: dict[str, Any],
+    held: tuple[set[str], ...], uncertain: str | None, encoding: Encoding | None,
 ) -> None:  # fmt: skip
-    """Raise unless both sides have what the metrics read."""
+    """Raise unless both sides have what the metrics read, in files or prepared."""
     models = _models(files)
     given = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
-    if encoding is not None:
-        given |= {kind for kind, record in REPRESENTATIONS.items() if record.source == "encoder"}
-    for name in (kind for kind, record in REPRESENTATIONS.items() if record.source == "attachment"):
-        sides = [name in files, name in predicted_files or name in models]
-        if any(sides) and not all(sides):
+    # Token states of the references are made with the encoder of the predictions'.
+    is_encoded = encoding is not None
+    given |= {kind for kind, r in REPRESENTATIONS.items() if r.source == "encoder" and (is_encoded or kind in held[1])}
+    for kind, needs in REPRESENTATIONS.items():
+        if needs.source != "attachment":
+            continue
+        name = needs.arguments[0]
+        of_chexbert = kind == "labels" and uncertain is not None and "chexbert" in models
+        both = name in models or (of_chexbert and name not in files and name not in predicted_files)
+        sides = [
+            name in some or kind in stored or both for some, stored in zip((files, predicted_files), held, strict=True)
+        ]
+        if any(sides) and not all(sides) and (name in files or name in predicted_files):
             lacking = "references" if sides[1] else "predictions"
-            needs = REPRESENTATIONS[name]
             msg = (
                 f"score: {needs.plural} must be given for both sides; got none for the {lacking}. "
                 f"Add {needs.both_sides}."
             )
             raise InputError(msg)
-        given |= {name} if all(sides) else set()
-    if "chexbert" in models and uncertain is not None:
-        given.add("labels")
+        given |= {kind} if all(sides) else set()
     for typed in metrics or ():
         record = get_metric(typed, "score")
         for kind in record.representations:
@@ -367,13 +448,6 @@ def _check_files(
                     f"got none. Add {REPRESENTATIONS[kind].both_sides}."
                 )
                 raise InputError(msg)
-
-
-def _with_models(loaded: Inputs, both: Inputs, side: slice) -> Inputs:
-    """Add to one side what models made for both."""
-    places = np.arange(len(both.ids))[side]
-    made = {kind: attachment.take(places) for kind, attachment in both.attached.items()}
-    return replace(loaded, attached={**made, **loaded.attached})
 
 
 def join_ids(
@@ -411,7 +485,8 @@ def join_ids(
             "images, or the columns of the ids."
         )
         raise InputError(msg)
-    if left_out and not inner:
+    unscorable = "with a missing or empty reference"
+    if left_out.keys() - {unscorable} and not inner:
         listed = " and ".join(
             f"{len(found)} {what} ({shown_names(found[:3])})" for what, found in apart.items() if found
         )

@@ -9,11 +9,14 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.errors import InputError
+from metric_oracle.metrics import get_metric
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
@@ -105,8 +108,24 @@ def _is_same(one: Path, other: Path) -> bool:
     return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
+class _Frames:
+    """A table that becomes a frame of other libraries."""
+
+    table: pa.Table
+
+    def to_polars(self) -> Any:
+        """Return the table as a Polars frame."""
+        import polars
+
+        return polars.from_arrow(self.table)
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas frame."""
+        return self.table.to_pandas()
+
+
 @dataclass(frozen=True)
-class Results:
+class Results(_Frames):
     """Ranked candidates of every query.
 
     Attributes
@@ -126,6 +145,23 @@ class Results:
         """Names of the component columns."""
         return [name for name in self.table.column_names if name not in (*FIXED, *AFTER, "text")]
 
+    def mean(self) -> float:
+        """Return the mean score of the best answers."""
+        return float(np.mean(self.table["score"].to_numpy()[self.table["rank"].to_numpy() == 1]))
+
+    @property
+    def _title(self) -> str:
+        queries = pc.count_distinct(self.table["query_id"]).as_py()
+        best = f", mean of the best {self.mean():.4f}" if queries else ""
+        return f"Results: {self.signature.get('metric')}, {self.table.num_rows:,} answers to {queries:,} queries{best}"
+
+    def __repr__(self) -> str:
+        return f"<{self._title}>"
+
+    def _repr_html_(self) -> str:
+        rows = self.table.select(FIXED).slice(0, 10).to_pylist()
+        return html_table(self._title, FIXED, (row.values() for row in rows))
+
     def write(self, path: str | Path, *, function: str = "retrieve") -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into the file's metadata.
 
@@ -140,7 +176,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(_Frames):
     """Scores of pairs under several metrics, one row a pair.
 
     Attributes
@@ -161,6 +197,28 @@ class Scores:
     def metrics(self) -> list[str]:
         """Names of the metric columns."""
         return list(self.signature["metrics"])
+
+    def values(self, metric: str) -> np.ndarray:
+        """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
+        name = get_metric(metric, "values").name
+        if name not in self.metrics:
+            msg = f"values: metric must be one of {', '.join(self.metrics)}; got {metric!r}. Score it too."
+            raise InputError(msg)
+        return self.table[name].drop_null().to_numpy()
+
+    def mean(self) -> dict[str, float]:
+        """Return the mean under each metric over the pairs that it can score; NaN where there is none."""
+        values = {name: self.values(name) for name in self.metrics}
+        return {name: float(found.mean()) if len(found) else float("nan") for name, found in values.items()}
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name} {mean:.4f}" for name, mean in self.mean().items())
+        return f"<Scores: {self.signature.get('system')}, {self.table.num_rows:,} pairs: {means}>"
+
+    def _repr_html_(self) -> str:
+        title = f"Scores: {self.signature.get('system')}, {self.table.num_rows:,} pairs"
+        rows = ((name, f"{mean:.4f}", len(self.values(name))) for name, mean in self.mean().items())
+        return html_table(title, ("metric", "mean", "pairs"), rows)
 
     def write(self, path: str | Path, *, published_names: bool = False) -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as :meth:`Results.write` has it.

@@ -13,6 +13,7 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes import store
+from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
 from metric_oracle.metrics import METRICS
@@ -302,12 +303,14 @@ def test_a_gpu_that_fails(index, queries, monkeypatch):
 def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
+        api.retrieve(index, Inputs([], []), "bleu")
+    with pytest.raises(InputError, match=r"^load_queries: path must hold at least one report to keep; got none in the"):
         api.retrieve(index, [], "bleu")
 
 
-@pytest.mark.parametrize("value", [None, 5, b"x"])
+@pytest.mark.parametrize("value", [5, b"x"])
 def test_queries_that_are_no_texts(index, value):
-    match = r"^load_queries: queries must be texts, a path or Reports; got a list with other values\. Drop those\.$"
+    match = r"^load_queries: the reports in memory must be text or None; got (int|bytes) at place 1\. Drop it\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, ["a", value], "bleu")
 

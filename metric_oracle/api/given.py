@@ -1,0 +1,141 @@
+"""What the public functions are given: reports in any container or prepared, and what belongs to them.
+
+The keywords that several functions share are typed here, once; at run time the registry says which there are.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypedDict
+
+from metric_oracle.corpora.predictions import as_predictions
+from metric_oracle.corpora.reports import Reports, as_reports
+from metric_oracle.errors import InputError
+from metric_oracle.indexes import manifest
+from metric_oracle.indexes.index import Index, open_index
+from metric_oracle.indexes.inputs import ARGUMENTS, Inputs
+from metric_oracle.indexes.prepared import prepared_inputs
+
+# A file or folder, reports that were read, a prepared set; or a list, dict, Arrow table, frame or dataset.
+Given: TypeAlias = Any
+
+
+class Reading(TypedDict, total=False):
+    """How reports are read, see :func:`metric_oracle.corpora.reports.read_reports`."""
+
+    section: str
+    id_column: str | None
+    text_column: str | None
+    split: str | None
+    split_file: str | Path | None
+    profile: str
+    keep_empty: bool
+
+
+class Beside(TypedDict, total=False):
+    """What is given beside reports, see :func:`metric_oracle.indexes.inputs.load_inputs`."""
+
+    radgraph: Any
+    chexbert: Any
+    chexbert_ids: Any
+    chexbert_labels: Any
+    embeddings: Any
+    embedding_ids: Any
+
+
+class Models(TypedDict, total=False):
+    """What models need, and how labels are counted."""
+
+    radgraph_encoder: str | Path | None
+    vocabulary: str | Path | None
+    device: str | None
+    uncertain: str | None
+    tell: Callable[[str], None]
+    advance: Callable[[int, int], None]
+
+
+class Loading(Reading, Beside, Models, total=False):
+    """Keywords of :func:`metric_oracle.load_queries`."""
+
+    encoder: str | Path | None
+
+
+class Predicted(TypedDict, total=False):
+    """The same as `Beside` of predictions."""
+
+    predicted_radgraph: Any
+    predicted_chexbert: Any
+    predicted_chexbert_ids: Any
+    predicted_chexbert_labels: Any
+    predicted_embeddings: Any
+    predicted_embedding_ids: Any
+
+
+class Sides(Beside, Predicted, Models, total=False):
+    """What is given beside references and predictions."""
+
+
+READING = tuple(Reading.__annotations__)
+MODELS = tuple(Models.__annotations__)
+LOADING = (*READING, *ARGUMENTS, *MODELS, "encoder")
+SIDES = (*ARGUMENTS, *(f"predicted_{name}" for name in ARGUMENTS), *MODELS)
+
+
+def split(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the keywords of some names that were given a value."""
+    return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def predicted(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is given beside the predictions, under the names of one side."""
+    return {name: given[f"predicted_{name}"] for name in ARGUMENTS if given.get(f"predicted_{name}") is not None}
+
+
+def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
+    """Return names of metrics from one name, several with commas between, or a sequence."""
+    if metrics is None:
+        return None
+    return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
+
+
+def opened(index: str | Path | Index) -> Index:
+    """Return an index that is open, or open it."""
+    return index if isinstance(index, Index) else open_index(index)
+
+
+def reports_of(
+    given: Given, function: str, reading: Mapping[str, Any], *, predictions: bool = False, keep_empty: bool = False
+) -> tuple[Reports, Inputs | None]:
+    """Return reports, and of a prepared set what is stored for them.
+
+    Parameters
+    ----------
+    given : anything that holds reports
+    function : str
+        The public function, for error lines.
+    reading : mapping
+        Options of the reader.
+    predictions : bool
+        Whether a model wrote them: empty ones count.
+    keep_empty : bool
+        Whether those of others count that are read here.
+    """
+    prepared = given if isinstance(given, Inputs) else None
+    source, section = "", (None, "")
+    if isinstance(given, Index) or (isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()):
+        index = opened(given)
+        prepared = prepared_inputs(index)
+        source = f"prepared set {index.folder.name}: {index.content['source']}"
+        section = index.content.get("section", section)
+    if prepared is None:
+        if keep_empty and not isinstance(given, Reports):
+            reading = {**reading, "keep_empty": True}
+        read: Callable[..., Reports] = as_predictions if predictions else as_reports
+        return read(given, function=function, **reading), None
+    usual = {"section": "impression", "profile": "yu2023", "seed": 0}
+    foreign = [name for name, value in reading.items() if value not in (None, False, usual.get(name))]
+    if foreign:
+        msg = f"{function}: {', '.join(foreign)} must be left out for a prepared set; got a value. Drop it."
+        raise InputError(msg)
+    counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
+    states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
+    return Reports(prepared.ids, prepared.texts, source, counts, states, *section), prepared

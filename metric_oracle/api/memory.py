@@ -1,0 +1,179 @@
+"""Scores in memory: all pairs as a matrix, numbers by metric, and a reward for training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, predicted, reports_of, split
+from metric_oracle.api.scoring import score
+from metric_oracle.corpora.reports import Reports, check_options
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.inputs import Encoding, is_model, load_encoding, open_model
+from metric_oracle.metrics import REPRESENTATIONS, get_metric
+from metric_oracle.retrieval import pairs as _pairs
+
+
+def pairwise(
+    hypotheses: Given,
+    references: Given,
+    metric: str,
+    *,
+    encoder: str | Path | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    **given: Unpack[Sides],
+) -> np.ndarray:
+    """Score every hypothesis with every reference, exactly.
+
+    Parameters
+    ----------
+    hypotheses, references : list of texts, or another container
+        Empty ones count; a missing one (None) is an error.
+    metric : str
+    encoder, idf, rescale
+        Of BERTScore, see :func:`score`.
+    radgraph, chexbert, ..., predicted_radgraph, ..., uncertain, ...
+        What is given beside references and hypotheses (``predicted_``), or the models that make it: see :func:`score`.
+
+    Returns
+    -------
+    float64[n, m]
+        Row i, column j: hypothesis i with reference j. Values are the metric's own: check its direction.
+    """
+    check_options(given, SIDES, "pairwise")
+    record = get_metric(metric, "pairwise")
+    asked, prepared = reports_of(references, "pairwise", {}, keep_empty=True)
+    written, prepared_too = reports_of(hypotheses, "pairwise", {}, predictions=True)
+    for side in (asked, written):
+        if side.states.get("missing"):
+            msg = f"pairwise: reports must be texts; got {len(side.states['missing'])} missing. Leave them out."
+            raise InputError(msg)
+    encoding = None if encoder is None else load_encoding(encoder, "pairwise")
+    queries, corpus = _pairs.load_sides(
+        asked,
+        written,
+        split(given, ARGUMENTS),
+        predicted(given),
+        prepared=(prepared, prepared_too),
+        places=(range(len(asked.ids)), range(len(written.ids))),
+        models=split(given, MODELS),
+        encoding=encoding,
+    )
+    return _pairs.score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}, ("idf", "rescale")))
+
+
+def compute(
+    *, predictions: Given, references: Given, metrics: str | Sequence[str] | None = None, **given: Any
+) -> dict[str, float]:
+    """Return the mean score of predictions under each metric, as the `evaluate` library's metrics do.
+
+    Parameters
+    ----------
+    predictions, references : list of texts, or another container
+        Of lists, the reports at one place belong together.
+    metrics : str or sequence of str
+        By default the usual ones that need nothing but what is given.
+    **given
+        Keywords of :func:`score`, which also gives the score of each report.
+    """
+    return score(references, predictions, metrics, **given).mean()
+
+
+class _Remembered:
+    """A model that keeps what it made of each text."""
+
+    def __init__(self, model: Callable[[list[str]], Any]) -> None:
+        self._model = model
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, texts: list[str]) -> Any:
+        new = [text for text in dict.fromkeys(texts) if text not in self._made]
+        found: Any = self._model(new) if new else []
+        by_place = isinstance(found, Mapping)
+        self._made |= {text: found.get(str(place)) if by_place else found[place] for place, text in enumerate(new)}
+        rows = [self._made[text] for text in texts]
+        is_graph = any(isinstance(row, Mapping) for row in rows)
+        return {str(place): row for place, row in enumerate(rows) if row is not None} if is_graph else np.array(rows)
+
+
+def reward(
+    metric: str,
+    *,
+    encoder: str | Path | None = None,
+    column: str = "reference",
+    **given: Unpack[Sides],
+) -> Callable[..., list[float]]:
+    """Return a reward function of the shape that TRL's GRPO trainer calls.
+
+    Parameters
+    ----------
+    metric : str
+        Where lower is better, the reward is the score's negative, because a trainer looks for the greatest reward.
+    encoder : str or path
+        Of BERTScore.
+    column : str
+        Column of the data set that holds the references.
+    radgraph, chexbert, chexbert_labels
+        Models that make what the metric reads, opened once: a RadGraph archive, chexbert.pth, or a function from texts
+        to graphs, vectors or classes in their order. What they make of references is kept.
+    uncertain, radgraph_encoder, vocabulary, device
+        See :func:`build_index`.
+
+    Returns
+    -------
+    function
+        ``(prompts, completions, reference, **_) -> list of float``; completions are texts or lists of chat messages,
+        whose last content counts. An empty completion scores as the metric says.
+    """
+    check_options(given, SIDES, "reward")
+    record = get_metric(metric, "reward")
+    models: dict[str, Callable[[list[str]], Any]] = {}
+    own = split(given, ("radgraph_encoder", "vocabulary", "device"))
+    for kind in record.representations:
+        needs = REPRESENTATIONS[kind]
+        if needs.source != "attachment":
+            continue
+        name = needs.arguments[0]
+        value: Any = given.get(name)
+        if value is None and kind == "labels" and is_model("chexbert", given.get("chexbert")):
+            value = given.get("chexbert")
+        if is_model("radgraph" if kind == "radgraph" else "chexbert", value):
+            value = open_model(kind, value, "reward", **own)
+        if not callable(value):
+            msg = (
+                f"reward: {name} must be a model or a function of texts for metric {record.name!r}; got "
+                f"{type(value).__name__}. Pass its file, or what returns {needs.plural} of a list of texts."
+            )
+            raise InputError(msg)
+        models[name] = value
+    encoding: Encoding | None = None
+    if record.needs_encoder:
+        if encoder is None:
+            msg = f"reward: encoder must be given for metric {record.name!r}; got None. Add a name or a folder."
+            raise InputError(msg)
+        encoding = load_encoding(encoder, "reward", **split(given, ("device",)))
+    kept = {name: _Remembered(model) for name, model in models.items()}
+    sign = 1.0 if record.higher_is_better else -1.0
+
+    def rewarded(prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float]:
+        references = columns.get(column)
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        if references is None or len(references) != len(texts):
+            got = "none" if references is None else len(references)
+            msg = (
+                f"reward: {column} must be one report for each of {len(texts)} completions; got {got}. "
+                "Name the column of the data set that holds them."
+            )
+            raise InputError(msg)
+        keys = [str(place) for place in range(len(texts))]
+        one, other = (Reports.from_texts(side, keys, keep_empty=True) for side in (list(references), texts))
+        scores = _pairs.score(
+            one, other, [record.name], system="completions", files=kept, predicted_files=models,
+            models=split(given, ("uncertain",)), encoding=encoding,
+        )  # fmt: skip
+        return [sign * value for value in scores.table[record.name].to_pylist()]
+
+    rewarded.__name__ = record.name if sign > 0 else f"negative {record.name}"
+    return rewarded

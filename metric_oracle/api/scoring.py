@@ -1,0 +1,146 @@
+"""Scores of a model's reports."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, split
+from metric_oracle.corpora.reports import Reports, check_options, check_sections
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.inputs import load_encoding
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval import pairs as _pairs
+from metric_oracle.retrieval.results import Scores
+
+
+def score(
+    references: Given,
+    predictions: Given,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    system: str | None = None,
+    inner: bool = False,
+    encoder: str | Path | None = None,
+    layer: int | None = None,
+    baseline: str | Path | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    text: bool = False,
+    reading: Mapping[str, Any] | None = None,
+    ids: str | Path | None = None,
+    metadata: str | Path | None = None,
+    seed: int = 0,
+    after_impression: bool = False,
+    id_column: str | None = None,
+    text_column: str | None = None,
+    predicted_section: str | None = None,
+    progress: Callable[[str], None] | None = None,
+    **given: Unpack[Sides],
+) -> Scores:
+    """Score a model's reports against the radiologists', joined on ids, under every metric that the files allow.
+
+    Parameters
+    ----------
+    references : path or container
+        Test reports, as for :func:`load_queries`, or a folder of :func:`build_index` with what is inside.
+    predictions : path or container
+        What a model wrote, see :func:`metric_oracle.read_predictions`, or such a folder.
+    metrics : str or sequence of str
+        Names of the registry; by default the usual ones that the given files allow.
+    system : str
+        Name of the model, by default that of its file.
+    inner : bool
+        Score the ids that have both a reference and a prediction; otherwise an id without one of them is an error.
+    radgraph, chexbert, chexbert_ids, chexbert_labels
+        Of the references, and with ``predicted_`` before the name of the predictions, as in :func:`build_index`. A
+        model (a RadGraph archive, chexbert.pth) is given once, for both.
+    uncertain, encoder, layer, baseline, radgraph_encoder, vocabulary, device
+        As in :func:`build_index`.
+    idf, rescale
+        As in :func:`retrieve`; "tests" are the references, "corpus" the predictions.
+    text : bool
+        Whether the scores carry the texts of both sides.
+    reading : mapping
+        Keyword arguments of ``read_reports`` for the references, such as ``{"section": "findings"}``.
+    ids, metadata, seed, after_impression, id_column, text_column, predicted_section
+        How the predictions are read, see :func:`metric_oracle.read_predictions`; the last one is its `section`.
+    tell, advance, progress
+        Called with lines for people, with finished and all items of a model's work, and with the name of each step.
+
+    Returns
+    -------
+    Scores
+        One row a reference; null where a pair cannot be scored.
+
+    Raises
+    ------
+    InputError
+        If the sides are of different sections, share no ids, or lack what a metric reads.
+
+    Warns
+    -----
+    UserWarning
+        If Yu et al. compare such predictions with another section; `tell` gets the line instead, where it is given.
+    """
+    check_options(given, SIDES, "score")
+    names = names_of(metrics)
+    for name in names or ():
+        get_metric(name, "score")
+    asked = split({"layer": layer, "baseline": baseline}, ("layer", "baseline"))
+    if encoder is None and asked:
+        msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
+        raise InputError(msg)
+    tell = given.get("tell")
+    say = tell or (lambda line: None)
+    asked_reports, prepared = reports_of(references, "score", dict(reading or {}))
+    say(f"references: {_counted(asked_reports)}")
+    written, prepared_too = reports_of(
+        predictions,
+        "score",
+        split(
+            {
+                "ids": ids, "metadata": metadata, "seed": seed, "after_impression": after_impression or None,
+                "id_column": id_column, "text_column": text_column, "section": predicted_section,
+            },
+            ("ids", "metadata", "seed", "after_impression", "id_column", "text_column", "section"),
+        ),
+        predictions=True,
+    )  # fmt: skip
+    say(f"predictions: {_counted(written)}")
+    warning = check_sections(asked_reports, written)
+    if warning and tell:
+        tell(warning)
+    elif warning:
+        warnings.warn(warning, stacklevel=2)
+    of_models = split(given, ("device", "tell", "advance"))
+    encoding = None if encoder is None else load_encoding(encoder, "score", **asked, **of_models)
+    if system is None:
+        system = Path(predictions).name.partition(".")[0] if isinstance(predictions, str | Path) else "predictions"
+    return _pairs.score(
+        asked_reports,
+        written,
+        names,
+        system=system,
+        inner=inner,
+        files=split(given, ARGUMENTS),
+        predicted_files=predicted(given),
+        prepared=(prepared, prepared_too),
+        models=split(given, MODELS),
+        encoding=encoding,
+        idf=idf,
+        rescale=rescale,
+        text=text,
+        progress=progress,
+    )
+
+
+def _counted(reports: Reports) -> str:
+    """Say what was read of one side, and what of it is no report with words."""
+    kept = set(reports.ids)
+    found = []
+    for state, studies in reports.states.items():
+        n_kept = sum(study in kept for study in studies)
+        found += [f"{n_kept:,} {state}, scored as such"] * (n_kept > 0)
+        found += [f"{len(studies) - n_kept:,} {state}, left out"] * (len(studies) > n_kept)
+    return "; ".join(filter(None, [reports.source, *found]))

@@ -1,0 +1,324 @@
+"""Indexes, and what is found in them: the oracle, baselines, chance, the check of a result."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from metric_oracle.api.given import (
+    ARGUMENTS,
+    LOADING,
+    MODELS,
+    READING,
+    Given,
+    Loading,
+    names_of,
+    opened,
+    reports_of,
+    split,
+)
+from metric_oracle.corpora.attached import as_vectors
+from metric_oracle.corpora.reports import check_options
+from metric_oracle.errors import InputError
+from metric_oracle.indexes import build as _build
+from metric_oracle.indexes.index import Index, open_index
+from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.metrics import COMPOSITE, get_metric
+from metric_oracle.retrieval import baselines as _baselines
+from metric_oracle.retrieval import expectation as _expectation
+from metric_oracle.retrieval import search as _search
+from metric_oracle.retrieval import verification as _verification
+from metric_oracle.retrieval.composite.weights import read_weights
+from metric_oracle.retrieval.expectation import Expectation
+from metric_oracle.retrieval.kernels import check_backend
+from metric_oracle.retrieval.results import Results, read_results
+
+__all__ = ["baseline", "build_index", "expectation", "load_queries", "open_index", "retrieve", "verify"]
+
+
+def build_index(
+    reports: Given,
+    out: str | Path,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    layer: int | None = None,
+    states: str | None = None,
+    bf16: bool = False,
+    baseline: str | Path | None = None,
+    max_memory: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    **given: Unpack[Loading],
+) -> Index:
+    """Build an index of a corpus of reports, or prepare test reports or predictions.
+
+    Parameters
+    ----------
+    reports : path or container
+        What :func:`metric_oracle.corpora.reports.as_reports` takes, or another index. Predictions are read with
+        :func:`metric_oracle.read_predictions` first, which keeps the empty ones.
+    out : path
+        New folder. It may stand wherever test reports, references or predictions are asked for.
+    metrics : str or sequence of str
+        Metrics to build for; by default all that the given files allow.
+    layer, states, bf16, baseline, max_memory
+        Of token states, see :func:`metric_oracle.indexes.inputs.load_encoding`.
+    progress : function
+        Called with the name of each part before it is built.
+    radgraph, chexbert, chexbert_ids, chexbert_labels, uncertain, radgraph_encoder, vocabulary, device, tell, advance
+        What is given beside the reports, in files or in memory, and models that make it: see
+        :func:`metric_oracle.indexes.inputs.load_inputs`.
+    encoder : str or path
+        Name or folder of a Hugging Face encoder, for token states.
+    section, id_column, text_column, split, split_file, profile, keep_empty
+        See :func:`metric_oracle.read_reports`.
+    """
+    check_options(given, LOADING, "build_index")
+    names = names_of(metrics)
+    for name in names or ():
+        get_metric(name, "build_index")
+    of_encoder = {
+        "layer": layer,
+        "states": states,
+        "bf16": bf16 or None,
+        "baseline": baseline,
+        "max_memory": max_memory,
+    }
+    asked = split(of_encoder, of_encoder)
+    encoder = given.get("encoder")
+    if encoder is None and asked:
+        msg = f"build_index: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
+        raise InputError(msg)
+    corpus, prepared = reports_of(reports, "build_index", split(given, READING))
+    models = split(given, MODELS)
+    encoding = None
+    if encoder is not None:
+        encoding = load_encoding(encoder, "build_index", **asked, **split(models, ("device", "tell", "advance")))
+    inputs = load_inputs(
+        corpus.ids, corpus.texts, "build_index", encoding=encoding, **models, **split(given, ARGUMENTS)
+    )
+    return _build.build_index(
+        _with_prepared(inputs, prepared),
+        out,
+        metrics=names,
+        source=corpus.source,
+        states={name: corpus.counts.get(name, 0) for name in ("missing", "empty", "tokenless")},
+        section=(corpus.section, corpus.section_by),
+        progress=progress,
+    )
+
+
+def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
+    """Add what a prepared set holds to what was given beside it."""
+    return inputs if prepared is None else replace(inputs, attached={**prepared.attached, **inputs.attached})
+
+
+def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
+    """Read test reports and what belongs to them.
+
+    Parameters
+    ----------
+    queries : path or container
+        What :func:`metric_oracle.corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
+        "0", "1", ...), a dict id -> text, a table. Or a folder of :func:`build_index`, whose texts, graphs, vectors,
+        labels and token states are those of the queries. Missing, empty and token-less reports are left out.
+    encoder : str or path
+        Where the encoder of the index is now; by default where it was when the index was built.
+    radgraph, chexbert, ..., section, ...
+        As in :func:`build_index`.
+    """
+    check_options(given, LOADING, "load_queries")
+    reports, prepared = reports_of(queries, "load_queries", split(given, READING))
+    inputs = load_inputs(
+        reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
+        **split(given, ARGUMENTS),
+    )  # fmt: skip
+    return _with_prepared(inputs.completed(), prepared)
+
+
+def _loaded(queries: Given, given: Loading, function: str) -> Inputs:
+    """Return queries that are loaded, or load them."""
+    check_options(given, LOADING, function)
+    if not isinstance(queries, Inputs):
+        return load_queries(queries, **given)
+    foreign = [name for name in split(given, given) if name not in ("tell", "advance")]
+    if foreign:
+        msg = f"{function}: {', '.join(foreign)} must be left out for loaded queries; got a value. Drop it."
+        raise InputError(msg)
+    return queries
+
+
+def retrieve(
+    index: str | Path | Index,
+    queries: Given,
+    metric: str,
+    *,
+    k: int = 1,
+    backend: str = "auto",
+    threads: int | None = None,
+    text: bool = True,
+    progress: Callable[[int], None] | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    max_memory: float | None = None,
+    prevalence: dict[str, int] | None = None,
+    weights: str | Path | None = None,
+    **loading: Unpack[Loading],
+) -> Results:
+    """Find, for every test report, the k reports of the corpus that score best under a metric.
+
+    Parameters
+    ----------
+    index : path or Index
+    queries : path, container, prepared set or Inputs
+    metric : str
+        Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with `weights`.
+    k, backend, threads, text, progress, max_memory
+        See :func:`metric_oracle.retrieval.search.retrieve`.
+    idf, rescale
+        Of BERTScore: weights of tokens ("off", "tests", "corpus" or a file), and whether scores are relative to the
+        encoder's baseline, by default where it has one.
+    prevalence : dict
+        Of CRG: counts of the whole test set, as its signature has them, where `queries` are a part of it.
+    weights : path
+        Of a composite: the file that fit-composite wrote.
+    **loading
+        Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
+    """
+    if weights is not None and metric != COMPOSITE:
+        msg = f"retrieve: weights must be left out for metric {metric!r}; got {weights}. Pass --metric {COMPOSITE}."
+        raise InputError(msg)
+    record = metric if weights is None else read_weights(weights)
+    held = opened(index)
+    held.check_holds(get_metric(record))
+    check_backend(backend, get_metric(record), "retrieve")
+    batch = _loaded(queries, loading, "retrieve")
+    settings = _settings(idf, rescale)
+    if prevalence is not None:
+        settings["prevalence"] = prevalence
+    return _search.retrieve(
+        held, batch, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
+        max_memory=max_memory, **settings,
+    )  # fmt: skip
+
+
+def baseline(
+    index: str | Path | Index,
+    queries: Given,
+    kind: str,
+    metric: str,
+    *,
+    draws: int | None = None,
+    seed: int | None = None,
+    corpus_vectors: Any = None,
+    corpus_vector_ids: Any = None,
+    query_vectors: Any = None,
+    query_vector_ids: Any = None,
+    text: bool = True,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    **loading: Unpack[Loading],
+) -> Results:
+    """Score what needs no oracle: chance, the most frequent report, a perfect prediction, or the nearest image.
+
+    Parameters
+    ----------
+    index : path or Index
+    queries : path, container, prepared set or Inputs
+    kind : {"random", "most-frequent", "identity", "nearest"}
+        See the functions of :mod:`metric_oracle.retrieval.baselines`.
+    metric : str
+    draws, seed : int
+        Of "random": reports drawn for each query, by default 10, and the seed, by default 0.
+    corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids : path, or in memory
+        Of "nearest": image embeddings of both sides, and their ids where they carry none.
+    text, idf, rescale, **loading
+        See :func:`retrieve`.
+    """
+    if kind not in _baselines.KINDS:
+        msg = f"baseline: kind must be one of {', '.join(_baselines.KINDS)}; got {kind!r}. Choose one."
+        raise InputError(msg)
+    vectors = {
+        "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
+        "query_vector_ids": query_vector_ids,
+    }  # fmt: skip
+    own = {"draws": draws, "seed": seed, **vectors}
+    belonging = {"random": ("draws", "seed"), "nearest": tuple(vectors)}.get(kind, ())
+    foreign = [name for name, value in own.items() if value is not None and name not in belonging]
+    if foreign:
+        msg = f"baseline: {', '.join(foreign)} must be left out for kind {kind!r}; got a value. Drop it."
+        raise InputError(msg)
+    options: dict[str, Any] = {name: own[name] for name in ("draws", "seed") if own[name] is not None}
+    if kind == "nearest":
+        for side in ("corpus", "query"):
+            path, ids = vectors[f"{side}_vectors"], vectors[f"{side}_vector_ids"]
+            if path is None:
+                msg = f"baseline: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
+                raise InputError(msg)
+            options[f"{side}_vectors"] = as_vectors(path, ids, "baseline")
+    get_metric(metric)
+    batch = _loaded(queries, loading, "baseline")
+    return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **_settings(idf, rescale))
+
+
+def expectation(
+    index: str | Path | Index,
+    queries: Given,
+    metric: str,
+    *,
+    quantiles: Sequence[float] = _expectation.QUANTILES,
+    bins: int = _expectation.BINS_OF_STUDY,
+    progress: Callable[[int], None] | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    **loading: Unpack[Loading],
+) -> Expectation:
+    """Return what a random report of the corpus is expected to score, exactly: no draws.
+
+    Parameters
+    ----------
+    index, queries, metric, idf, rescale, **loading
+        See :func:`retrieve`.
+    quantiles, bins, progress
+        See :func:`metric_oracle.retrieval.expectation.expectation`.
+    """
+    get_metric(metric)
+    batch = _loaded(queries, loading, "expectation")
+    return _expectation.expectation(
+        opened(index), batch, metric, quantiles=quantiles, bins=bins, progress=progress, **_settings(idf, rescale)
+    )
+
+
+def _settings(idf: str | Path | None, rescale: bool | None) -> dict[str, Any]:
+    """Return the settings of BERTScore that were given."""
+    return {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
+
+
+def verify(
+    index: str | Path | Index,
+    results: str | Path | Results,
+    queries: Given,
+    *,
+    sample: int = 20,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    **loading: Unpack[Loading],
+) -> dict[str, int]:
+    """Check every column of a result file, and search a sample of its queries by brute force.
+
+    Parameters
+    ----------
+    index : path or Index
+    results : path or Results
+    queries
+        Those that the results were made with, see :func:`load_queries`.
+    sample, seed, progress
+        See :func:`metric_oracle.retrieval.verification.verify`.
+
+    Returns
+    -------
+    dict
+        ``pairs`` scored again and ``queries`` searched; a difference raises ExactnessError.
+    """
+    batch = _loaded(queries, loading, "verify")
+    found = results if isinstance(results, Results) else read_results(results)
+    return _verification.verify(opened(index), found, batch, sample=sample, seed=seed, progress=progress)

@@ -1,0 +1,235 @@
+"""Reports, graphs, vectors and labels in memory; matrices, numbers and rewards."""
+
+import pickle
+
+import numpy as np
+import polars
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.vectors import LABELS, Labels, Vectors
+from metric_oracle.errors import InputError
+from metric_oracle.metrics import METRICS
+
+pytestmark = pytest.mark.usefixtures("fake_encoder")
+
+HYPOTHESES = ["mild edema", "", "no acute edema", "mild edema", "no edema edema", "large left effusion"]
+REFERENCES = ["no edema", "mild edema today", "", "no edema"]
+
+
+def graphs(texts):
+    """Every word an entity, absent after "no"; a word after "no" or "mild" is the target of its relation."""
+    found = {}
+    for place, text in enumerate(texts):
+        words = text.split()
+        entities = {
+            str(i): {
+                "tokens": word,
+                "label": "OBS-DA" if words[i - 1] == "no" else "OBS-DP",
+                "relations": [["modify", str(i + 1)]] if word in ("no", "mild") else [],
+            }
+            for i, word in enumerate(words)
+        }
+        found[str(place)] = {"text": text, "entities": entities}
+    return found
+
+
+def vectors(texts):
+    return np.array([[len(text) + 1.0, text.count("e"), 1 + text.count("m")] for text in texts])
+
+
+def classes(texts):
+    return [[1 + (len(text) * place + text.count("e")) % 3 for place in range(14)] for text in texts]
+
+
+MODELS = {"radgraph": graphs, "chexbert": vectors, "chexbert_labels": classes, "uncertain": "positive"}
+BOTH = {**MODELS, **{f"predicted_{name}": model for name, model in MODELS.items() if callable(model)}}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_pairwise_is_the_reference(metric):
+    pytest.importorskip("faiss")
+    found = mo.pairwise(HYPOTHESES, REFERENCES, metric, encoder="bert", **BOTH)
+    assert found.shape == (6, 4)
+    assert found.dtype == np.float64
+    # `score` goes through the plain scorers. CRG's weights are those of all references.
+    wanted = np.empty((6, 4))
+    for i, hypothesis in enumerate(HYPOTHESES):
+        sides = (Reports.from_texts(side, keep_empty=True) for side in (REFERENCES, [hypothesis] * 4))
+        wanted[i] = mo.score(*sides, metric, encoder="bert", **BOTH).table[metric].to_numpy()
+    assert np.array_equal(found, wanted)
+    assert len(np.unique(found)) > 2
+
+
+def test_blank_reports_without_graphs_share_nothing():
+    some = {"0": graphs(["no edema"])["0"]}
+    given = {"radgraph": some, "predicted_radgraph": some}
+    assert mo.pairwise(["no edema", " "], ["no edema", ""], "radgraph", **given).tolist() == [[1, 0], [0, 0]]
+    match = r"^pairwise: every report must have a graph for metric 'radgraph'; got 1 without \('1'\)\."
+    with pytest.raises(InputError, match=match):
+        mo.pairwise(["no edema", "x"], ["no edema"], "radgraph", **given)
+    with pytest.raises(InputError, match=r"^pairwise: reports must be texts; got 1 missing\. Leave them out\.$"):
+        mo.pairwise(["a", None], ["a"], "bleu")
+
+
+def test_compute():
+    found = mo.compute(predictions=["a b", "c"], references=["a b", "d"], metrics=["bleu-2", "rouge-l"])
+    assert found == {"bleu-2": 0.5, "rouge-l": 0.5}
+    frame = polars.DataFrame({"study_id": [5, 3], "report": ["c", "a b"]})
+    assert mo.compute(predictions=frame, references={"3": "a b", "5": "c d"}, metrics="rouge-l") == {
+        "rouge-l": pytest.approx(5 / 6)
+    }
+
+
+def test_rewards():
+    pytest.importorskip("faiss")
+    asked = []
+
+    def counted(texts):
+        asked.append(list(texts))
+        return graphs(texts)
+
+    rewarded = mo.reward("radgraph", radgraph=counted)
+    chat = [[{"role": "user", "content": "?"}, {"role": "assistant", "content": text}] for text in HYPOTHESES]
+    reference = ["no edema"] * 5 + ["mild edema"]
+    first = rewarded(["?"] * 6, HYPOTHESES, reference=reference, other=[0] * 6)
+    assert all(type(value) is float for value in first)
+    assert rewarded(prompts=["?"] * 6, completions=chat, reference=reference) == first
+    matrix = mo.pairwise(HYPOTHESES, reference, "radgraph", radgraph=graphs, predicted_radgraph=graphs)
+    assert first == np.diag(matrix).tolist()
+    assert len({*first}) > 2
+    # References once, completions at each call.
+    assert asked == [["no edema", "mild edema"], HYPOTHESES, HYPOTHESES]
+    assert rewarded.__name__ == "radgraph"
+    worse = mo.reward("radcliq", encoder="bert", column="truth", **MODELS)
+    values = worse(completions=["no edema", "large left effusion"], truth=["no edema", "no edema"])
+    wanted = mo.pairwise(["no edema", "large left effusion"], ["no edema"], "radcliq", encoder="bert", **BOTH)
+    assert values == (-wanted[:, 0]).tolist()
+    assert values[0] > values[1]
+    assert worse.__name__ == "negative radcliq"
+
+
+def test_rewards_that_lack_something():
+    match = r"^reward: radgraph must be a model or a function of texts for metric 'radgraph'; got NoneType\. Pass its"
+    with pytest.raises(InputError, match=match):
+        mo.reward("radgraph")
+    match = r"^reward: encoder must be given for metric 'bertscore'; got None\. Add a name or a folder\.$"
+    with pytest.raises(InputError, match=match):
+        mo.reward("bertscore")
+    for columns, got in (({}, "none"), ({"reference": ["a"]}, "1")):
+        match = rf"^reward: reference must be one report for each of 2 completions; got {got}\. Name the column"
+        with pytest.raises(InputError, match=match):
+            mo.reward("bleu")(completions=["a", "b"], **columns)
+
+
+def test_what_is_in_memory_is_what_files_say():
+    listed = list(graphs(["no edema", "a"]).values())
+    bare = [{"entities": graph["entities"]} for graph in listed]
+    for given, keyed in ((listed, "position"), (bare, "study"), ({"s1": bare[0], "s2": bare[1]}, "study")):
+        table = as_graphs(given, "f")
+        assert (table.keyed_by, table.entity_ptr.tolist()) == (keyed, [0, 2, 3])
+        assert as_graphs(table, "f") is table
+    queries = mo.load_queries(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare])
+    assert queries.ids == ["1", "2"]
+    assert queries.attached["radgraph"].of_row.tolist() == [1, 2]
+    for given, ids in (({"x": [1.0, 2], "y": [3.0, 4]}, None), (np.array([[1.0, 2], [3, 4]]), ["x", "y"])):
+        found = as_vectors(given, ids, "f")
+        assert (found.ids, found.values.tolist()) == (["x", "y"], [[1, 2], [3, 4]])
+        assert as_vectors(found, None, "f") is found
+    assert as_vectors([[1.0], [2.0]], None, "f") == Vectors(["0", "1"], pytest.approx(np.array([[1], [2]])))
+    rows = classes(["a", "bb"])
+    for given, ids in ((np.array(rows), None), ({"x": rows[0], "y": rows[1]}, ["x", "y"])):
+        found = as_labels(given, "f")
+        assert (found.ids, found.values.tolist()) == (ids, rows)
+        assert as_labels(found, "f") is found
+    value = {1: 1.0, 2: 0.0, 3: -1.0}
+    columns = {name: [value[rows[0][place]]] for place, name in enumerate(LABELS[:-1])}
+    table = polars.DataFrame({"study_id": ["x"], **columns, "No Finding": [1.0]})
+    assert as_labels(table, "f").ids == ["x"]
+    assert as_labels(table, "f").values[0, :13].tolist() == rows[0][:13]
+    assert isinstance(as_labels(table, "f"), Labels)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (
+            lambda: as_graphs({"a": {1j}}, "f"),
+            r"^f: graphs must be a RadGraph file, a dict .* got the dict in memory\.",
+        ),
+        (lambda: as_graphs(5, "f"), r"^f: graphs must be a RadGraph file, .* got the int in memory\. Pass what"),
+        (lambda: as_graphs({"a": {}}, "f"), r"^read_graphs: each graph must have entities .* in the dict in memory\."),
+        (lambda: as_vectors({"a": [1.0]}, ["a"], "f"), r"^f: ids must be left out for a dict of id -> vector; got a v"),
+        (
+            lambda: as_vectors([[1.0], [1, 2]], None, "f"),
+            r"^f: vectors must be an array of one row a report; got the l",
+        ),
+        (lambda: as_vectors([[1.0]], 5, "f"), r"^f: vectors must be an array of one row a report; got the list in mem"),
+        (lambda: as_vectors(np.ones((2, 1)), ["a", "a"], "f"), r"^read_embeddings: ids"),
+        (lambda: as_vectors(np.ones((2, 1)), ["a"], "f"), r"^read_embeddings: ids must be as many as vectors; got 1"),
+        (
+            lambda: as_labels([[4] * 14], "f"),
+            r"^f: labels must be a file, a table or 14 classes from 0 to 3 for each r",
+        ),
+        (lambda: as_labels({"a": [1] * 13}, "f"), r"^f: labels must be a file, a table or 14 classes .* got the dict"),
+        (lambda: as_labels("abc"[1:1] or [[1], [1, 2]], "f"), r"^f: labels must be a file, a table or 14 classes"),
+        (
+            lambda: mo.load_queries(["a", "b"], chexbert=lambda texts: vectors(texts)[:1]),
+            r"^retrieve: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
+        ),
+        (
+            lambda: mo.load_queries(["a"], chexbert_ids=["a"]),
+            r"^retrieve: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list in memory",
+        ),
+        (
+            lambda: mo.load_queries(["a"], chexbert_labels=classes),
+            r"^retrieve: uncertain must be positive, negative or blank where labels are given; got None\.",
+        ),
+        (lambda: mo.score(["a"], ["a"], "bleu").values("rouge-l"), r"^values: metric must be one of bleu-2; got 'roug"),
+    ],
+)
+def test_what_cannot_be_taken(call, match):
+    with pytest.raises(InputError, match=match):
+        call()
+
+
+def test_shown_without_texts(tmp_path):
+    texts = ["secret edema <b>", "secret nodule <b>"]
+    reports = Reports.from_texts(texts, ["p1", "p2"])
+    index = mo.build_index(reports, tmp_path / "I", metrics="bleu")
+    results = mo.retrieve(index, texts, "bleu", k=2)
+    scores = mo.score(texts, [texts[0], "secret"], "bleu", text=True)
+    queries = mo.load_queries(texts)
+    for shown in (reports, index, results, scores, queries):
+        line = repr(shown)
+        assert "\n" not in line
+        assert len(line) < 300
+        html = shown._repr_html_() if hasattr(shown, "_repr_html_") else ""
+        for text in (line, html):
+            assert "edema" not in text
+            assert "<b>" not in text
+    assert repr(results) == "<Results: bleu-2, 4 answers to 2 queries, mean of the best 1.0000>"
+    assert repr(scores) == f"<Scores: predictions, 2 pairs: bleu-2 {scores.mean()['bleu-2']:.4f}>"
+    assert "<td>p1</td>" in results._repr_html_()
+    assert results.to_polars()["score"].to_list() == results.table["score"].to_pylist()
+    assert scores.to_polars().columns == scores.table.column_names
+    assert results.mean() == 1.0
+    assert pickle.loads(pickle.dumps(scores)).table.equals(scores.table)
+
+
+def test_a_mean_of_nothing_is_no_number():
+    pytest.importorskip("faiss")
+    some = {"0": graphs(["a"])["0"]}
+    other = {"5": some["0"], "1": {**some["0"], "text": "b"}}
+    scores = mo.score(["a", "b"], ["a", "b"], "rouge-l, radgraph", radgraph=some, predicted_radgraph=other)
+    assert scores.mean() == {"rouge-l": 1.0, "radgraph": pytest.approx(float("nan"), nan_ok=True)}
+    ends = mo.interval(mo.score(["a b", "c d", "e f"], ["a b", "x", "e"], "rouge-l").values("rouge-l"))
+    assert 0 <= ends.low <= ends.high <= 1
+
+
+def test_the_package_is_typed():
+    from pathlib import Path
+
+    assert (Path(mo.__file__).parent / "py.typed").is_file()
