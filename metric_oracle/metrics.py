@@ -84,6 +84,16 @@ REPRESENTATIONS: dict[str, Representation] = {
             arguments=("chexbert", "chexbert_ids"),
         ),
         Representation(
+            "embedding",
+            "metric_oracle.indexes.embeddings:EmbeddingIndex",
+            "attachment",
+            what="an embedding",
+            plural="embeddings",
+            option="--embeddings FILE",
+            both_sides="--embeddings and --predicted-embeddings",
+            arguments=("embeddings", "embedding_ids"),
+        ),
+        Representation(
             "labels",
             "metric_oracle.indexes.labels:LabelIndex",
             "attachment",
@@ -253,6 +263,9 @@ METRICS: dict[str, Metric] = {
             "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
             cheap=False,
             shown_in=("score", "study", "bench", "demo"),
+        ),
+        Metric(
+            "embedding", "embedding", "cosine", "cosine of the given report embeddings", cheap=False, composable=False
         ),
         Metric(
             "chexbert:labels",

@@ -121,6 +121,7 @@ def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[s
     files = {
         "radgraph": folder / "graphs.json",
         "chexbert": folder / "vectors.npz",
+        "embeddings": folder / "vectors.npz",
         "chexbert_labels": folder / "labels.csv",
         "uncertain": "positive",
         "encoder": "fake",
@@ -167,7 +168,7 @@ def world(tmp_path_factory, fake_encoder) -> World:
 
 def scorable(items: list[Item], metric: str | Metric) -> list[int]:
     """Return the rows that a metric can score."""
-    known = {"radgraph": "graph", "chexbert": "vector", "labels": "labels"}
+    known = {"radgraph": "graph", "chexbert": "vector", "embedding": "vector", "labels": "labels"}
     parts = [known[kind] for kind in get_metric(metric).representations if kind in known]
     return [row for row, item in enumerate(items) if all(getattr(item, part) is not None for part in parts)]
 
