@@ -15,8 +15,8 @@ from metric_oracle.metrics import METRICS
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
-HYPOTHESES = ["mild edema", "", "no acute edema", "mild edema", "no edema edema", "large left effusion"]
-REFERENCES = ["no edema", "mild edema today", "", "no edema"]
+HYPOTHESES = ["mild edema", "", "no acute edema", "mild edema", "no stable improved edema", "large left effusion"]
+REFERENCES = ["no edema", "mild edema stable", "", "no edema"]
 
 
 def graphs(texts):
