@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import config as numba_config
 from numba.core.errors import NumbaPerformanceWarning
+
+from metric_oracle.kernels.contract import Capabilities
 
 config: Any = numba_config
 LANES = 32  # threads of a warp: they read one posting list side by side
@@ -37,6 +39,21 @@ class DeviceError(RuntimeError):
 
 class NoRoomError(DeviceError):
     """The memory of a device is used up."""
+
+
+class OnDevice:
+    """What the backends on GPUs have in common: all queries in one call, and nothing kept but what is on the device."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
+    library: ClassVar[str]
+
+    def new_workspace(self, corpus: Any) -> Any:
+        """Return nothing: there is no work on the host to keep room for."""
+        return None
+
+    def lacking(self) -> str:
+        """Say what keeps a GPU from being used; nothing where it can be."""
+        return lacking(self.library)
 
 
 # ---- whether there is one --------------------------------------------------------------------------------------------

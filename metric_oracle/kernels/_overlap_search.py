@@ -40,6 +40,7 @@ from metric_oracle.kernels._overlap_counts import (
     read_postings,
     set_count,
 )
+from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.topk.cpu import Best, insert, new_best, threshold
 
 # Tuned on 2,192 x 185,538 synthetic impressions; any values give the same answers.
@@ -344,3 +345,15 @@ def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:
     closest = np.min([work.closest for work in workspaces], axis=0).tolist()
     calls = {stage: ratio - 1.0 for stage, ratio in zip(STAGES, closest, strict=True) if ratio < np.inf}
     return {"filtered": 1.0 - scored, "scored": scored, "closest_call": calls}
+
+
+class DrivenKernel(Kernel):
+    """What the metrics that the driver searches have in common."""
+
+    def new_workspace(self, corpus: Any) -> Any:
+        """Allocate the workspace of one thread."""
+        return new_workspace(corpus.features)
+
+    def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
+        """Return the shares of the pairs that were filtered out and scored, and the closest calls of their bounds."""
+        return stages(workspaces)

@@ -18,18 +18,16 @@ from metric_oracle.kernels._overlap import (
 )
 from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
+    DrivenKernel,
     Visits,
     by_size_difference,
     check_dropped,
     find_best,
     is_excluded,
-    new_workspace,
     require_bounds,
     score,
-    stages,
 )
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
-from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.topk.cpu import expand, reset, threshold
 
 
@@ -237,7 +235,7 @@ def _score_all(queries, q, order, coco, index, buckets, matched, out):
 
 
 @dataclass(frozen=True)
-class Backend(Kernel):
+class Backend(DrivenKernel):
     """BLEU on CPUs."""
 
     order: int
@@ -291,11 +289,3 @@ class Backend(Kernel):
         pairs = zip(length.tolist(), reference_length.tolist(), strict=True)
         parts["brevity_penalty"] = np.array([brevity(h, r, self.coco) if h else 0.0 for h, r in pairs])
         return parts
-
-    def new_workspace(self, corpus):
-        """Allocate the work space of one thread."""
-        return new_workspace(corpus.features)
-
-    def stages(self, workspaces):
-        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
-        return stages(workspaces)

@@ -11,7 +11,6 @@ from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import search as scan_all
 from metric_oracle.kernels.bleu import cpu
 from metric_oracle.kernels.bleu.score import bleu
-from metric_oracle.kernels.contract import Capabilities
 
 LIBRARY = "numba"
 COCO = 1  # option of the kernel
@@ -44,10 +43,10 @@ def _score(record, query_sizes, sizes, order, coco):
 
 
 @dataclass(frozen=True)
-class Backend(cpu.Backend):
+class Backend(_device.OnDevice, cpu.Backend):
     """BLEU on GPUs."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
+    library: ClassVar[str] = LIBRARY
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1.
@@ -65,10 +64,3 @@ class Backend(cpu.Backend):
             return OverlapScan(corpus, batch.queries, 0, self.order, scan_bleu, COCO if self.coco else 0, score)
 
         scan_all(make, np.arange(first, last), k, answers)
-
-    def new_workspace(self, corpus):
-        """Nothing is kept between calls but the corpus on the device."""
-
-    def lacking(self):
-        """Say what keeps a GPU from being used; nothing where it can be."""
-        return _device.lacking(LIBRARY)

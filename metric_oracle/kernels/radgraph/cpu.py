@@ -18,17 +18,15 @@ from metric_oracle.kernels._overlap import (
 )
 from metric_oracle.kernels._overlap_counts import ONE, OneFamily, TwoFamilies, bound
 from metric_oracle.kernels._overlap_search import (
+    DrivenKernel,
     Visits,
     by_size_difference,
     check_dropped,
     find_best,
     is_excluded,
-    new_workspace,
     require_bounds,
     score,
-    stages,
 )
-from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 from metric_oracle.kernels.topk.cpu import expand, reset
 
@@ -226,7 +224,7 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
 
 
 @dataclass(frozen=True)
-class Backend(Kernel):
+class Backend(DrivenKernel):
     """RadGraph F1 on CPUs."""
 
     family_a: int
@@ -278,11 +276,3 @@ class Backend(Kernel):
                 total = corpus.features.sizes[f, unit].astype(np.int64) + batch.queries.sizes[query, f]
                 parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
         return parts
-
-    def new_workspace(self, corpus):
-        """Allocate the work space of one thread."""
-        return new_workspace(corpus.features)
-
-    def stages(self, workspaces):
-        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
-        return stages(workspaces)

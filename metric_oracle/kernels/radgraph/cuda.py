@@ -9,7 +9,6 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit
 from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import search as scan_all
-from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.radgraph import cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 
@@ -47,10 +46,10 @@ def _score(record, query_sizes, sizes, family, two):
 
 
 @dataclass(frozen=True)
-class Backend(cpu.Backend):
+class Backend(_device.OnDevice, cpu.Backend):
     """RadGraph F1 on GPUs."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
+    library: ClassVar[str] = LIBRARY
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1.
@@ -69,10 +68,3 @@ class Backend(cpu.Backend):
             return OverlapScan(corpus, batch.queries, self.family_a, 1 + two, scan_radgraph, 0, score)
 
         scan_all(make, np.arange(first, last), k, answers)
-
-    def new_workspace(self, corpus):
-        """Nothing is kept between calls but the corpus on the device."""
-
-    def lacking(self):
-        """Say what keeps a GPU from being used; nothing where it can be."""
-        return _device.lacking(LIBRARY)

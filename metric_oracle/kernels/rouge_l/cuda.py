@@ -14,7 +14,6 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit, kernel
 from metric_oracle.kernels._scan import BINS, MARGIN, Scan, bin_of
 from metric_oracle.kernels._scan import search as scan_all
-from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.kernels.rouge_l.cpu import ONES, find_positions
 from metric_oracle.kernels.rouge_l.score import rouge_l
@@ -358,10 +357,10 @@ def _score(record, reference_length, length, coco):
 
 
 @dataclass(frozen=True)
-class Backend(cpu.Backend):
+class Backend(_device.OnDevice, cpu.Backend):
     """ROUGE-L on GPUs."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
+    library: ClassVar[str] = LIBRARY
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1.
@@ -379,10 +378,3 @@ class Backend(cpu.Backend):
         is_long = make().n_known[first:last] > BITS
         for some in (queries[~is_long], queries[is_long]):
             scan_all(make, some, k, answers)
-
-    def new_workspace(self, corpus):
-        """Nothing is kept between calls but the corpus on the device."""
-
-    def lacking(self):
-        """Say what keeps a GPU from being used; nothing where it can be."""
-        return _device.lacking(LIBRARY)
