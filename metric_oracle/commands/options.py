@@ -171,7 +171,7 @@ class Models:
     )
 
 
-Uncertain = Annotated[str | None, _choice("--uncertain", UNCERTAIN, FILES, ": labels"), OneOf(UNCERTAIN)]
+Uncertain = Annotated[str | None, _choice("--uncertain", UNCERTAIN, FILES, ": what it is"), OneOf(UNCERTAIN)]
 IdColumn = Annotated[
     str | None, _option("--id-column", panel=READING, metavar="NAME", help="Column of ids, if not found.")
 ]
