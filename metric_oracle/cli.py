@@ -63,9 +63,13 @@ def _fail(error: BaseException) -> NoReturn:
     elif isinstance(error, MemoryError):
         line = "oracle: the data must fit into memory; got more. Use fewer reports, or a machine with more memory."
     elif isinstance(error, OSError):
+        # Arrow has name and reason in one text.
+        named = re.search(r"local file '([^']+)'", str(error))
+        name = error.filename or (named[1] if named else "one")
+        reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
         line = (
             "oracle: files and folders must be open to this user, with room to write; got "
-            f"{error.filename or 'one'} ({error.strerror or type(error).__name__}). Check it and run the command again."
+            f"{name} ({reason}). Check it and run the command again."
         )
     else:
         line = str(error)

@@ -40,6 +40,10 @@ def _file(name: str, panel: str, text: str, metavar: str = "FILE") -> Any:
     return _option(name, panel=panel, help=text, metavar=metavar)
 
 
+def _word(name: str, panel: str, text: str) -> Any:
+    return _option(name, panel=panel, help=text, metavar="NAME")
+
+
 def _number(*names: str, panel: str = SEARCH, least: int = 1, text: str) -> Any:
     def check(context: typer.Context, parameter: typer.CallbackParam, value: int | None) -> int | None:
         if value is not None and value < least and not context.resilient_parsing:
@@ -171,7 +175,7 @@ class Models:
     )
 
 
-Uncertain = Annotated[str | None, _choice("--uncertain", UNCERTAIN, FILES, ": labels"), OneOf(UNCERTAIN)]
+Uncertain = Annotated[str | None, _choice("--uncertain", UNCERTAIN, FILES, ": what it is"), OneOf(UNCERTAIN)]
 IdColumn = Annotated[
     str | None, _option("--id-column", panel=READING, metavar="NAME", help="Column of ids, if not found.")
 ]
@@ -223,12 +227,10 @@ class Predicted:
     """What belongs to predictions, and how their file is read."""
 
     predicted_files: PredictedFiles
-    predicted_id_column: Annotated[
-        str | None, _option("--predicted-id-column", panel=PREDICTED, metavar="NAME", help="Column of ids.")
-    ] = None
-    predicted_text_column: Annotated[
-        str | None, _option("--predicted-text-column", panel=PREDICTED, metavar="NAME", help="Column of reports.")
-    ] = None
+    predicted_id_column: Annotated[str | None, _word("--predicted-id-column", PREDICTED, "Column of ids.")] = None
+    predicted_text_column: Annotated[str | None, _word("--predicted-text-column", PREDICTED, "Column of reports.")] = (
+        None
+    )
     ids: Annotated[Path | None, _file("--ids", PREDICTED, "Their order: annotation.json, ...")] = None
     metadata: Annotated[Path | None, _file("--metadata", PREDICTED, "MIMIC-CXR's, to choose images.")] = None
     after_impression: Annotated[
@@ -243,12 +245,8 @@ class Reading:
 
     section: Annotated[str, _choice("--section", SECTIONS, READING), OneOf(SECTIONS)] = "impression"
     id_column: IdColumn = None
-    text_column: Annotated[
-        str | None, _option("--text-column", panel=READING, metavar="NAME", help="Column of reports, if not found.")
-    ] = None
-    split: Annotated[
-        str | None, _option("--split", panel=READING, metavar="NAME", help='Rows: "test", "train+validate".')
-    ] = None
+    text_column: Annotated[str | None, _word("--text-column", READING, "Column of reports, if not found.")] = None
+    split: Annotated[str | None, _word("--split", READING, 'Rows: "test", "train+validate".')] = None
     split_file: Annotated[Path | None, _file("--split-file", READING, "Split of each study.")] = None
     profile: Annotated[
         str, _choice("--profile", PROFILES, READING, ": who cuts MIMIC-CXR's sections"), OneOf(PROFILES)

@@ -194,7 +194,7 @@ def test_synthetic_corpus_from_the_command_line(oracle, tmp_path, no_gpu):
     out, plot = tmp_path / "rows.jsonl", tmp_path / "bench.png"
     size = ["--reports", 60, "--tests", 5, "--repetitions", 2, "--metrics", "rouge-l, radgraph"]
     code, text, error = oracle("bench", *size, "--out", out, "--plot", plot)
-    assert (code, text, error) == (0, "", "")
+    assert (code, text, error) == (0, "", f"{out}: 4 rows\n")
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     measured = [row for row in rows if "skipped" not in row]
     assert [row["metric"] for row in measured] == ["rouge-l", "radgraph"]
@@ -269,8 +269,8 @@ def test_plot_has_every_bar(tmp_path):
         (["INDEX"], "bench: index and queries must be given together; got an index alone. Add the other"),
         (["--metrics", "bleurt"], "bench: metric must be one of"),
         (["--backends", "gpu,cpu"], "bench: backends must be of cpu, cuda; got gpu. Choose one."),
-        (["--repetitions", "0"], "bench: repetitions must be an int of at least 1; got 0. Choose one."),
-        (["--reports", "0"], "bench: reports must be an int of at least 1; got 0. Choose one."),
+        (["--repetitions", "0"], "oracle bench: --repetitions must be an integer of at least 1; got 0. Choose one."),
+        (["--reports", "0"], "oracle bench: --reports must be an integer of at least 1; got 0. Choose one."),
         (["INDEX", "test.csv", "--tests", "5"], "bench: reports and tests must be left out with an index; got a size."),
         (["--split", "test"], "bench: split must be left out without an index; got a value. Name INDEX and QUERIES."),
         (["--out", "rows.csv"], "bench: out must end with .jsonl; got rows.csv. Name such a file."),

@@ -184,7 +184,8 @@ def test_the_command_line(corpus, index, files, tmp_path, oracle):
         code, out, err = oracle(*given, *more)
         assert (code, out) == (2, "")
         assert err.startswith(line)
-    code, _, err = oracle(*given, "--weights", path, "--out", tmp_path / "w.jsonl", "--metric", "bleu")
+    asked = ["retrieve", index.folder, corpus["test"], "--metric", "bleu", *labels]
+    code, _, err = oracle(*asked, "--weights", path, "--out", tmp_path / "w.jsonl")
     assert code == 2
     assert err.startswith("error: retrieve: weights must be left out for metric 'bleu'; got ")
 
