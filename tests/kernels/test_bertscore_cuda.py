@@ -31,7 +31,7 @@ from metric_oracle.kernels.topk.reference import select
 torch = pytest.importorskip("torch")
 REQUIRED = os.environ.get("ORACLE_REQUIRE_GPU") == "1"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
-ON_GPU = not INTERPRETED and (REQUIRED or cuda.is_usable())
+ON_GPU = not INTERPRETED and (REQUIRED or not cuda.Backend().lacking())
 on_a_device = pytest.mark.skipif(
     not (INTERPRETED or ON_GPU),
     reason="there is no CUDA device; TRITON_INTERPRET=1 runs this in Triton's interpreter",
@@ -445,9 +445,9 @@ def test_f1_lies_below_its_corner_where_the_sign_is_sure(p, r, dp, dr, e, spread
 
 @pytest.mark.gpu
 def test_the_gpu_has_run(device):
-    if not cuda.is_usable() and not REQUIRED:
+    if cuda.Backend().lacking() and not REQUIRED:
         pytest.skip("there is no CUDA device: every test of this file ran on torch's CPU device alone")
-    assert cuda.is_usable()
+    assert not cuda.Backend().lacking()
 
 
 @on_a_device
@@ -525,4 +525,4 @@ def test_torch_is_imported_when_used(monkeypatch):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert not cuda.is_usable()
+    assert cuda.Backend().lacking()
