@@ -49,6 +49,10 @@ RENAMED = {
     ("study", "--model-radgraph"): r"models\.\w+\.radgraph|models",
     ("study", "--model-chexbert"): r"models\.\w+\.chexbert|models",
     ("study", "--model-chexbert-ids"): r"models\.\w+\.chexbert_ids|models",
+    ("study", "--model-chexbert-labels"): r"models\.\w+\.labels|models",
+    ("study", "--model-ids"): r"models\.\w+\.ids|models",
+    ("study", "--model-metadata"): r"models\.\w+\.metadata|models",
+    ("study", "--model-section"): r"models\.\w+\.section|models",
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): r"parse_levels\.texts",
 }

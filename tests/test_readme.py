@@ -99,6 +99,7 @@ def world(corpus, rated, tmp_path_factory):
     kept = [place for place, name in enumerate(lines[0]) if name != "poor"]  # a name that would need --direction
     write(folder / "scores.csv", [[cells[i] for i in kept] for cells in lines[1:]], [lines[0][i] for i in kept])
 
+    api.build_index(folder / "test.csv", folder / "TESTS", radgraph=folder / "test_graphs.json")
     texts = {}
     with zipfile.ZipFile(folder / "mimic-cxr-reports.zip", "w") as archive:
         for side in ("train", "test"):
@@ -149,7 +150,7 @@ def test_a_command_runs(oracle, here, words):
         if option in words:
             pytest.importorskip(library)
     if words[0] == "build-index":
-        shutil.rmtree("INDEX")
+        shutil.rmtree(words[words.index("--out") + 1])
     elif "--chexbert-labels" in words:
         words = ["WITH_LABELS" if word == "INDEX" else word for word in words]
     written = [Path(words[words.index(option) + 1]) for option in ("--out", "--plot") if option in words]

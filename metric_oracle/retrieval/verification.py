@@ -170,9 +170,8 @@ def _counted(progress: Progress | None, total: int) -> Callable[[int], None]:
     return tell
 
 
-def _fail(
-    what: str, query: str, rest: str, step: str = "The results were altered, or are of another version"
-) -> NoReturn:
+def _fail(what: str, query: str, rest: str, step: str = "") -> NoReturn:
+    step = step or "The results were altered, or are of another version"
     msg = f"verify: {what} of query {shown_names([query])} {rest}. {step}: retrieve again."
     raise ExactnessError(msg)
 

@@ -387,3 +387,19 @@ def test_results_and_baselines_go_into_a_table_as_they_are(world, tmp_path):
     table = study.compare(rows, random="random.jsonl", oracles={"bleu": "oracle.csv"})
     assert table.cells["oracle.csv", "bleu-2"].share == pytest.approx(1)
     assert table.cells["random.jsonl", "bleu-2"].share == 0 < table.cells["fair.parquet", "bleu-2"].share
+
+
+def test_an_index_without_a_metric_of_a_study(world, tmp_path):
+    index = api.build_index(world[3]["test"], tmp_path / "I", metrics=["temporal"])
+    match = (
+        r"^study: metrics must be some that index, test reports and models allow; got none of bleu-2, .*\. Build the "
+        r"index for one of them\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        run_study(index, world[1], {})
+
+
+def test_a_model_file_that_cannot_be_read(tmp_path):
+    match = r"^study: model files must be readable; got .*gone\.csv \(No such file or directory\)\. Check the name\.$"
+    with pytest.raises(InputError, match=match):
+        study._checksum(tmp_path / "gone.csv")

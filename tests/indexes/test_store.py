@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metric_oracle.indexes import store
+from metric_oracle.indexes import features, store
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import Strings, hash_content, hash_strings, map_file, resident, write_arrays
@@ -103,3 +103,30 @@ def test_resident_is_what_is_held_now(monkeypatch):
     more = resident()
     del block
     assert more - resident() > 1 << 27  # it falls again, which the greatest ever does not
+
+
+@pytest.mark.parametrize("offsets", [[], [1, 2], [0, 1], [0, 3, 2], [0, 2, 1, 2], [0, 9]])
+def test_offsets_that_leave_their_array(offsets):
+    with pytest.raises(ValueError, match=r"^offsets that lead out of their array$"):
+        store.check_offsets(np.array(offsets, np.int64), np.arange(2))
+
+
+def test_a_table_of_other_columns(tmp_path):
+    table = pa.table({"row": pa.array([0], pa.int64())})
+    store.write_table(tmp_path / "t.arrow", table)
+    assert store.read_table(map_file(tmp_path / "t.arrow"), table.schema).equals(table)
+    with pytest.raises(ValueError, match=r"^a table of other columns$"):
+        store.read_table(map_file(tmp_path / "t.arrow"), store.DISTINCT)
+
+
+def test_features_of_unlike_lengths():
+    two, one = np.array([0, 1, 2]), np.array([0, 2])
+    columns = {
+        "post_ptr": two, "post_unit": np.zeros(2, np.int32), "fwd_ptr": one, "fwd_id": np.arange(2, dtype=np.int32),
+        "sizes": np.full((1, 1), 2, np.int32), "skip_slot": np.full(2, -1, np.int32),
+        "skip": np.empty((0, 2), np.int32), "row_ptr": np.array([0, 1]), "row_id": np.zeros(1, np.int64),
+    }  # fmt: skip
+    assert len(features.load_features(dict(columns)).fwd_id) == 2
+    for name, wrong in {"skip_slot": columns["skip_slot"][:1], "sizes": np.full((1, 2), 1, np.int32)}.items():
+        with pytest.raises(ValueError, match=r"^arrays of unlike lengths$"):
+            features.load_features({**columns, name: wrong})
