@@ -1,18 +1,19 @@
-"""Scans on a GPU: every unit gets a score, those that may be among the k best go to the host, which finishes them.
+"""Scans on a GPU: every document gets a score, those that may be among the k best go to the host, which finishes them.
 
 Counts are integers and the same everywhere. Scores are not: a GPU fuses multiplications with additions and has its own
 exp. So its float64 score only screens, by means of a histogram for each query:
 
-1. The kernel of a metric (`scan`) counts the matches of every unit, and adds the unit's rows to the bin of its score.
-   `bin_of` never falls as the score rises.
+1. The kernel of a metric (`make_scan`) counts the matches of every document, and adds the document's rows to the bin
+   of its score. `bin_of` never falls as the score rises.
 2. `find_least` goes down from the best bin until it has k rows.
-3. The kernel runs again over the tiles whose best unit reaches that bin, and writes the counts of the units that do.
+3. The kernel runs again over the tiles whose best document reaches that bin, and writes the counts of the documents
+   that do.
 
-Nothing is lost: let u be a unit that belongs in the list, and e the relative error of a device's score. Of the k rows
-in the bins from `least` upwards, one at least, of unit w, has no better exact score than u (else u would not belong in
-the list). So device(w) <= (1 + e) exact(w) <= (1 + e) exact(u) <= (1 + e) / (1 - e) device(u) <= MARGIN device(u), and
-bin_of(MARGIN device(u)) >= bin_of(device(w)) >= least. A score is a dozen float64 operations, each right to 2 ulp, and
-an exp of up to -709, which multiplies the error of its argument by that: e < 2**-40.
+Nothing is lost: let d be a document that belongs in the list, and e the relative error of a device's score. Of the k
+rows in the bins from `least` upwards, one at least, of document w, has no better exact score than d (else d would not
+belong in the list). So device(w) <= (1 + e) exact(w) <= (1 + e) exact(d) <= (1 + e) / (1 - e) device(d) <= MARGIN
+device(d), and bin_of(MARGIN device(d)) >= bin_of(device(w)) >= least. A score is a dozen float64 operations, each right
+to 2 ulp, and an exp of up to -709, which multiplies the error of its argument by that: e < 2**-40.
 """
 
 import math
@@ -22,7 +23,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda
+from numba import cuda, int32
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit, kernel
@@ -41,13 +42,13 @@ class Selection(NamedTuple):
     Attributes
     ----------
     weight : int32[BINS, B]
-        Rows whose units have scores of a bin.
+        Rows whose documents have scores of a bin.
     peak : int32[B, T]
         Bin of MARGIN times the best score of a tile, -1 where nothing matches.
     least : int32[B]
-        Bin from which units are wanted.
+        Bin from which documents are wanted.
     record : int32[R, 2 + C]
-        Query, unit and counts of the wanted units, in any order.
+        Query, document and counts of the wanted documents, in any order.
     n_records : int64[1]
         How many there are; those beyond R are not written.
     """
@@ -96,42 +97,131 @@ def find_least(k, weight, least):
         least[q] = b
 
 
+def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_counters: int) -> Any:
+    """Make the device function that is all the work of a metric's kernel.
+
+    The kernel itself stands in the module of `count`: Numba's simulator knows `cuda` throughout a launch only there.
+
+    Parameters
+    ----------
+    count : device function
+        ``count(corpus, queries, q, options, tile, first, last, counts)`` compares query q with the documents first ..
+        last - 1: count c of document d goes into ``counts[c * tile + d - first]``. All threads of the block take part.
+    estimate : device function
+        ``estimate(corpus, queries, q, options, tile, d, counts, i)`` is the score of document d, whose count c is
+        ``counts[c * tile + i]``. Negative where nothing matches.
+    n_counters : int
+        Length of `counts`, which is int32 and in shared memory: at least `Scan.n_counts` for each document of a tile.
+    """
+
+    @device_function
+    def scan(corpus, queries, options, tile, selection, collect):
+        """Score all documents for one query a block.
+
+        Parameters
+        ----------
+        corpus : NamedTuple with rows, int32[D]: the corpus rows of each document
+        queries : NamedTuple
+            Those of this launch, on the device; block (q, s) does every s-th tile of query q.
+        options
+            What `count` and `estimate` need to know beside.
+        tile : int
+            Documents that are counted at a time.
+        selection : Selection
+        collect : bool
+            First run or second.
+
+        Writes
+        ------
+        selection.weight, .peak, every cell of peak (first run); .record, .n_records (second run)
+
+        """
+        counts = cuda.shared.array(n_counters, int32)
+        weight = cuda.shared.array(BINS, int32)
+        top = cuda.shared.array(1, int32)
+        q = cuda.blockIdx.x
+        thread = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        n_threads = cuda.blockDim.x * cuda.blockDim.y
+        n_counts = selection.record.shape[1] - 2
+        for i in range(thread, BINS, n_threads):
+            weight[i] = 0
+        for t in range(cuda.blockIdx.y, selection.peak.shape[1], cuda.gridDim.y):
+            if collect and selection.peak[q, t] < selection.least[q]:
+                continue
+            if thread == 0:
+                top[0] = -1
+            first = t * tile
+            last = min(first + tile, corpus.rows.shape[0])
+            count(corpus, queries, q, options, tile, first, last, counts)
+            cuda.syncthreads()
+            best = -1.0
+            for d in range(first + thread, last, n_threads):
+                score = estimate(corpus, queries, q, options, tile, d, counts, d - first)
+                if score >= 0.0:
+                    if collect:
+                        if bin_of(score * MARGIN) >= selection.least[q]:
+                            place = cuda.atomic.add(selection.n_records, 0, 1)
+                            if place < selection.record.shape[0]:
+                                selection.record[place, 0] = q
+                                selection.record[place, 1] = d
+                                for c in range(n_counts):
+                                    selection.record[place, 2 + c] = counts[c * tile + d - first]
+                    else:
+                        cuda.atomic.add(weight, bin_of(score), corpus.rows[d])
+                        best = max(best, score)
+            if best >= 0.0:
+                cuda.atomic.max(top, 0, bin_of(best * MARGIN))
+            cuda.syncthreads()  # nobody needs the counters any more
+            if thread == 0 and not collect:
+                selection.peak[q, t] = top[0]
+        cuda.syncthreads()
+        if not collect:
+            for i in range(thread, BINS, n_threads):
+                if weight[i] > 0:
+                    cuda.atomic.add(selection.weight, (i, q), weight[i])
+        cuda.syncthreads()  # the first thread to return ends the simulator's `cuda` of this module
+
+    return scan
+
+
 class Scan(ABC):
     """What a metric brings along: how its corpus and its queries lie on a device, and its kernel.
 
     Attributes
     ----------
     corpus : named tuple with `row_ptr` and `row_id`
+    kernel : kernel
+        Calls what :func:`make_scan` made.
+    options : number, or named tuple of numbers
+        What the kernel gets for its device functions.
     n_counts : int
-        Numbers that a record holds besides query and unit.
+        Numbers that a record holds besides query and document.
     tile : int
-        Units that a block counts at a time.
+        Documents that a block counts at a time.
     """
 
     corpus: Any
     name: str
+    kernel: Any
+    options: Any
     n_counts: int
     tile: int
 
     @abstractmethod
-    def unit_bytes(self) -> float:
-        """Return the memory of one unit of average size."""
+    def document_bytes(self) -> float:
+        """Return the memory of one document of average size."""
 
     @abstractmethod
     def query_bytes(self) -> float:
         """Return the memory of a query's own arrays, the longest one's."""
 
     @abstractmethod
-    def put_units(self, first: int, last: int) -> Any:
-        """Bring the units first .. last - 1 to the device, where they are numbered from 0."""
+    def put_documents(self, first: int, last: int) -> Any:
+        """Bring the documents first .. last - 1 to the device, where they are numbered from 0."""
 
     @abstractmethod
     def put_queries(self, queries: np.ndarray, n_slices: int) -> Any:
         """Bring the distinct queries with these numbers to the device."""
-
-    @abstractmethod
-    def run(self, grid: tuple[int, int], corpus: Any, queries: Any, selection: Selection, collect: bool) -> None:
-        """Launch the kernel."""
 
     @abstractmethod
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
@@ -143,17 +233,18 @@ class Scan(ABC):
         Raises
         ------
         DeviceError
-            If the device fails, or has no room for one query and a single unit.
+            If the device fails, or has no room for one query and a single document.
         """
-        n_units = len(self.corpus.row_ptr) - 1
-        if n_units == 0 or len(queries) == 0:
+        n_documents = len(self.corpus.row_ptr) - 1
+        if n_documents == 0 or len(queries) == 0:
             return
         name = f"{self.name} on {device}"
         room = max(_device.free_bytes(), 1.0)
         n_pieces = 1
         if not _device.is_resident(self.corpus.row_ptr, name):
-            n_pieces = min(max(math.ceil(n_units * self.unit_bytes() / room / (1 - SHARE_OF_QUERIES)), 1), n_units)
-        per_query = self.query_bytes() + 4.0 * (BINS + n_units // self.tile + RECORDS * (2 + self.n_counts))
+            needed = n_documents * self.document_bytes() / (1 - SHARE_OF_QUERIES)
+            n_pieces = min(max(math.ceil(needed / room), 1), n_documents)
+        per_query = self.query_bytes() + 4.0 * (BINS + n_documents // self.tile + RECORDS * (2 + self.n_counts))
         batch = int(min(max(SHARE_OF_QUERIES * room // per_query, 1), len(queries)))
         first = 0
         while first < len(queries):
@@ -164,8 +255,8 @@ class Scan(ABC):
                 _device.forget(self.corpus.row_ptr, name)
                 if batch > 1:
                     batch = (batch + 1) // 2
-                elif n_pieces < n_units:
-                    n_pieces = min(2 * n_pieces, n_units)
+                elif n_pieces < n_documents:
+                    n_pieces = min(2 * n_pieces, n_documents)
                 else:
                     msg = (
                         "retrieve: the GPU must have room for one query and a part of the corpus; got too little. "
@@ -177,37 +268,38 @@ class Scan(ABC):
             first += len(some)
 
     def _candidates(self, queries: np.ndarray, k: int, n_pieces: int, name: str) -> Iterator[np.ndarray]:
-        """Yield the records of units that may be among the k best, int32[n, 2 + C], piece by piece of the corpus."""
-        n_units = len(self.corpus.row_ptr) - 1
+        """Yield the records of what may be among the k best, int32[n, 2 + C], piece by piece of the corpus."""
+        n_documents = len(self.corpus.row_ptr) - 1
         n = len(queries)
-        n_slices = max(min(_device.n_blocks() // n, -(-n_units // (n_pieces * self.tile))), 1)
+        n_slices = max(min(_device.n_blocks() // n, -(-n_documents // (n_pieces * self.tile))), 1)
         on_device = self.put_queries(queries, n_slices)
         weight = _device.filled((BINS, n), 0, np.int32)  # of all pieces so far
         least = _device.empty(n, np.int32)
         record = _device.empty((RECORDS * n, 2 + self.n_counts), np.int32)
-        edges = np.linspace(0, n_units, n_pieces + 1).astype(np.int64).tolist()
+        edges = np.linspace(0, n_documents, n_pieces + 1).astype(np.int64).tolist()
         for a, b in pairwise(edges):
             if n_pieces == 1:
-                on_gpu = _device.resident(self.corpus.row_ptr, name, lambda: self.put_units(0, n_units))
+                on_gpu = _device.resident(self.corpus.row_ptr, name, lambda: self.put_documents(0, n_documents))
             else:
-                on_gpu = self.put_units(a, b)
+                on_gpu = self.put_documents(a, b)
             n_tiles = -(-(b - a) // self.tile)
             grid = n, min(n_slices, n_tiles)
             peak = _device.empty((n, n_tiles), np.int32)
             selection = Selection(weight, peak, least, record, _device.filled(1, 0, np.int64))
-            self.run(grid, on_gpu, on_device, selection, False)
+            args = on_gpu, on_device, self.options, self.tile
+            _device.launch(self.kernel, grid, *args, selection, False)
             threads = _device.LANES * _device.WARPS
             _device.launch(find_least, (-(-n // threads), 1), k, weight, least)
-            self.run(grid, on_gpu, on_device, selection, True)
+            _device.launch(self.kernel, grid, *args, selection, True)
             n_found = int(_device.download(selection.n_records)[0])
             if n_found > record.shape[0]:  # once more, with room for all
                 record = _device.empty((n_found, 2 + self.n_counts), np.int32)
                 selection = selection._replace(record=record, n_records=_device.filled(1, 0, np.int64))
-                self.run(grid, on_gpu, on_device, selection, True)
+                _device.launch(self.kernel, grid, *args, selection, True)
             part = _device.download(record[:n_found]) if n_found else np.empty((0, 2 + self.n_counts), np.int32)
             part[:, 1] += a
             yield part
-            del on_gpu, peak, selection  # before the next piece needs the room
+            del on_gpu, args, peak, selection  # before the next piece needs the room
 
 
 def search(make: Callable[[], Scan], queries: np.ndarray, k: int, answers: Answers) -> None:

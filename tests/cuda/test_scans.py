@@ -112,7 +112,7 @@ def test_long_queries_of_rouge_l(asked, vocabulary):
 
 
 @both
-def test_one_unit_and_one_query(metric):
+def test_one_document_and_one_query(metric):
     index = make_index(metric, ["a b c b"])
     for text in ("a b", "c", "", "unknown", "a b c b"):
         assert_same(metric, index, index.encode(Inputs([text])), ks=(1,))
@@ -126,7 +126,7 @@ def test_corpora_of_next_to_nothing(metric, texts):
 
 
 @both
-def test_more_answers_than_a_tile_holds_units(metric):
+def test_more_answers_than_a_tile_holds_documents(metric):
     tile = _overlap_cuda.WORDS // 2 if metric == "bleu" else rouge_cuda.TILE
     index, encoded = make_world(metric, 7)
     k = min(tile + 3, len(index.row_id))
@@ -156,10 +156,9 @@ def test_a_device_may_round_otherwise(metric, monkeypatch):
     noise = random.Random(10)
     # Both far enough apart that bins tell: an error of 2 ** -10 and the margin for it.
     monkeypatch.setattr(module, name, lambda *args: plain(*args) * (1 + noise.choice((-1, 1)) * 2.0**-10))
-    for home in (_scan, _overlap_cuda, rouge_cuda):
-        monkeypatch.setattr(home, "BINS", 1 << 12)
-        monkeypatch.setattr(home, "MARGIN", 1 + 2.0**-8)
-    monkeypatch.setattr(_overlap_cuda, "WORDS", 2)  # a tile for each unit: its peak has to reach the bin too
+    monkeypatch.setattr(_scan, "BINS", 1 << 12)
+    monkeypatch.setattr(_scan, "MARGIN", 1 + 2.0**-8)
+    monkeypatch.setattr(_overlap_cuda, "WORDS", 2)  # a tile for each document: its peak has to reach the bin too
     monkeypatch.setattr(rouge_cuda, "TILE", 1)
     assert_same(metric, index, encoded, ks=(1, 2, 4))
 
@@ -197,11 +196,11 @@ def test_records_that_find_no_room_are_written_again(metric, monkeypatch):
 def test_a_corpus_beyond_the_memory_goes_through_in_pieces(metric, monkeypatch, share):
     index, encoded = make_world(metric, 13)
     scan = scan_of(metric, index, encoded)
-    total = scan.unit_bytes() * (len(index.row_ptr) - 1)
+    total = scan.document_bytes() * (len(index.row_ptr) - 1)
     monkeypatch.setattr(_device, "free_bytes", lambda: share * total)
     pieces = []
-    put_units = type(scan).put_units
-    monkeypatch.setattr(type(scan), "put_units", lambda self, *piece: pieces.append(piece) or put_units(self, *piece))
+    put = type(scan).put_documents
+    monkeypatch.setattr(type(scan), "put_documents", lambda self, *piece: pieces.append(piece) or put(self, *piece))
     assert_same(metric, index, encoded, ks=(6,))
     assert len(set(pieces)) >= 1 / share
     assert not _device.is_resident(index, f"{scan.name} on 0")
@@ -249,8 +248,8 @@ def test_the_corpus_goes_up_once_and_leaves_with_its_index(metric, monkeypatch):
     index, encoded = make_world(metric, 16)
     scan = type(scan_of(metric, index, encoded))
     uploads = []
-    put_units = scan.put_units
-    monkeypatch.setattr(scan, "put_units", lambda *args: uploads.append(1) or put_units(*args))
+    put = scan.put_documents
+    monkeypatch.setattr(scan, "put_documents", lambda *args: uploads.append(1) or put(*args))
     before = len(_device._RESIDENT)
     for k in (1, 2, 3):
         found_by(KERNELS[metric][1], index, encoded, k, **OPTIONS[metric])

@@ -17,14 +17,14 @@ COCO = 1  # option of the kernel
 
 
 @device_function
-def _estimate(counts, i, tile, sizes, u, query_sizes, q, family, n_families, option):
+def _estimate(corpus, queries, q, families, tile, d, counts, i):
     m1 = counts[i]
     if m1 == 0:
         return -1.0
-    m2 = counts[i + tile] if n_families > 1 else 0
-    m3 = counts[i + 2 * tile] if n_families > 2 else 0
-    m4 = counts[i + 3 * tile] if n_families > 3 else 0
-    return bleu(m1, m2, m3, m4, sizes[0, u], query_sizes[q, 0], n_families, option == COCO)
+    m2 = counts[i + tile] if families.n > 1 else 0
+    m3 = counts[i + 2 * tile] if families.n > 2 else 0
+    m4 = counts[i + 3 * tile] if families.n > 3 else 0
+    return bleu(m1, m2, m3, m4, corpus.sizes[0, d], queries.sizes[q, 0], families.n, families.option == COCO)
 
 
 scan_bleu = overlap_kernel(_estimate)

@@ -16,14 +16,14 @@ LIBRARY = "numba"
 
 
 @device_function
-def _estimate(counts, i, tile, sizes, u, query_sizes, q, family, n_families, option):
+def _estimate(corpus, queries, q, families, tile, d, counts, i):
     match_a = counts[i]
-    if n_families == 1:
-        return f1(match_a, sizes[family, u], query_sizes[q, family]) if match_a > 0 else -1.0
+    if families.n == 1:
+        return f1(match_a, corpus.sizes[families.first, d], queries.sizes[q, families.first]) if match_a > 0 else -1.0
     match_b = counts[i + tile]
     if match_a + match_b == 0:
         return -1.0
-    sizes_a, sizes_b = sizes[0, u] + query_sizes[q, 0], sizes[1, u] + query_sizes[q, 1]
+    sizes_a, sizes_b = corpus.sizes[0, d] + queries.sizes[q, 0], corpus.sizes[1, d] + queries.sizes[q, 1]
     return mean_f1(match_a, sizes_a, match_b, sizes_b)
 
 
@@ -34,11 +34,11 @@ scan_radgraph = overlap_kernel(_estimate)
 def _score(record, query_sizes, sizes, family, two):
     out = np.empty(len(record))
     for i in range(len(record)):
-        q, u = record[i, 0], record[i, 1]
+        q, d = record[i, 0], record[i, 1]
         match_a = np.int64(record[i, 2])
-        size_a, n_a = np.int64(sizes[family, u]), np.int64(query_sizes[q, family])
+        size_a, n_a = np.int64(sizes[family, d]), np.int64(query_sizes[q, family])
         if two:
-            sizes_b = np.int64(sizes[family + 1, u]) + query_sizes[q, family + 1]
+            sizes_b = np.int64(sizes[family + 1, d]) + query_sizes[q, family + 1]
             out[i] = mean_f1(match_a, size_a + n_a, np.int64(record[i, 3]), sizes_b)
         else:
             out[i] = f1(match_a, size_a, n_a)

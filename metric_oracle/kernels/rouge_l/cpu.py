@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._jit import compiled_for, jit, scalar
 from metric_oracle.kernels._overlap import by_rarity
 from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
@@ -139,7 +139,7 @@ def count_lcs(sequence, begin, end, slot, positions, state):
         done = np.int64(0)  # blocks before this one are up to date
         for e in range(positions.ptr[s], positions.ptr[s + 1]):
             j = positions.block[e]
-            carry = _ripple(state, carry, done, j)
+            carry = ripple(state, carry, done, j)
             v = state[j]
             u = v & positions.bits[e]
             total = v + u
@@ -149,15 +149,15 @@ def count_lcs(sequence, begin, end, slot, positions, state):
             state[j] = total | (v - u)
             carry = overflow
             done = j + 1
-        _ripple(state, carry, done, len(state))
+        ripple(state, carry, done, len(state))
     zeros = np.int64(0)
     for j in range(len(state)):
         zeros += _zeros(state[j])
     return zeros
 
 
-@jit
-def _ripple(state, carry, j, end):
+@scalar
+def ripple(state, carry, j, end):
     """Add a carry to the blocks from j on until it is used up or `end` is reached; return what is left of it."""
     while carry > 0 and j < end:
         total = state[j] + carry

@@ -1,4 +1,4 @@
-"""ROUGE-L search on a GPU: the longest common subsequence of a query with every unit, bit-parallel, a thread a unit.
+"""ROUGE-L search on a GPU: the longest common subsequence with every document, bit-parallel, a thread a document.
 
 Words that the corpus lacks match nothing and are left out of a query; its length still counts them. The query's words
 stand in a hash table with the bits of their positions: in shared memory for up to 64 words, else in device memory.
@@ -12,15 +12,15 @@ from numba import cuda, int32, uint64
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit, kernel
-from metric_oracle.kernels._scan import BINS, MARGIN, Scan, bin_of
+from metric_oracle.kernels._scan import Scan, make_scan
 from metric_oracle.kernels._scan import search as scan_all
 from metric_oracle.kernels.rouge_l import cpu
-from metric_oracle.kernels.rouge_l.cpu import ONES, find_positions
+from metric_oracle.kernels.rouge_l.cpu import ONES, find_positions, ripple
 from metric_oracle.kernels.rouge_l.score import rouge_l
 
 LIBRARY = "numba"
-GROUP = 32  # units whose words lie interleaved: the threads of a warp read side by side
-TILE = 1024  # units a block scores at a time
+GROUP = 32  # documents whose words lie interleaved: the threads of a warp read side by side
+TILE = 1024  # documents a block scores at a time
 BITS = 64  # words of a query in one block of bits
 SPARE = 4  # places of a hash table for each word, at least
 TABLE = SPARE * BITS  # of a query that fits into shared memory
@@ -29,17 +29,17 @@ ONE = np.uint64(1)
 
 
 class Corpus(NamedTuple):
-    """Units on the device, numbered from 0.
+    """Documents on the device, numbered from 0.
 
     Attributes
     ----------
     word : int32[...]
-        Word i of unit u is ``word[group_ptr[u // GROUP] + i * GROUP + u % GROUP]``; shorter units of a group leave
-        places of -1 that nobody reads.
+        Word i of document d is ``word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]``; shorter documents of a group
+        leave places of -1 that nobody reads.
     group_ptr : int64[ceil(D / GROUP)]
     length : int32[D]
     rows : int32[D]
-        Corpus rows of each unit.
+        Corpus rows of each document.
     """
 
     word: Any
@@ -105,22 +105,11 @@ def _count_short(words, start, length, key, bits, size):
 
 
 @device_function
-def _ripple(state, me, carry, j, end):
-    """Add a carry to the blocks from j on until it is used up or `end` is reached; return what is left of it."""
-    while carry > ZERO and j < end:
-        total = state[j, me] + carry
-        carry = ONE if total == ZERO else ZERO
-        state[j, me] |= total
-        j += 1
-    return carry
-
-
-@device_function
-def _count_long(words, start, length, queries, base, size, n_blocks, me):
+def _count_long(words, start, length, queries, base, size, state):
     """Count the longest common subsequence with a query of any length; see `cpu.count_lcs`."""
-    state = queries.state
+    n_blocks = len(state)
     for j in range(n_blocks):
-        state[j, me] = ONES
+        state[j] = ONES
     for i in range(length):
         word = words[start + i * GROUP]
         place = _find(word, queries.key, base, size)
@@ -129,65 +118,34 @@ def _count_long(words, start, length, queries, base, size, n_blocks, me):
             done = 0  # blocks before this one are up to date
             for e in range(queries.first[place], queries.last[place]):
                 j = queries.block[e]
-                carry = _ripple(state, me, carry, done, j)
-                v = state[j, me]
+                carry = ripple(state, carry, done, j)
+                v = state[j]
                 u = v & queries.bits[e]
                 total = v + u
                 is_over = total < v
                 total += carry
                 is_over = is_over or total < carry
-                state[j, me] = total | (v - u)
+                state[j] = total | (v - u)
                 carry = ONE if is_over else ZERO
                 done = j + 1
-            _ripple(state, me, carry, done, n_blocks)
+            ripple(state, carry, done, n_blocks)
     n = np.int64(0)
     for j in range(n_blocks):
-        n += np.int64(cuda.popc(~state[j, me]))
+        n += np.int64(cuda.popc(~state[j]))
     return n
 
 
-@kernel
-def scan_rouge_l(corpus, queries, coco, selection, collect):
-    """Score all units for one query a block; see `_scan.py`.
+@device_function
+def _count(corpus, queries, q, coco, tile, first, last, counts):
+    """Count the longest common subsequence of query q with each of the documents first .. last - 1.
 
-    Parameters
-    ----------
-    corpus : Corpus
-        Units by ascending length, so that the threads of a warp end together.
-    queries : Texts
-        Those of this launch; block (q, s) does every s-th tile of query q.
-    coco : bool
-        Which published form, see `score.py`.
-    selection : Selection
-    collect : bool
-        First run or second.
-
-    Writes
-    ------
-    selection.weight, .peak, every cell of peak (first run); .record, .n_records (second run)
-
-    Exactness
-    ---------
-    Lengths of subsequences are integers; the float64 score is one division, right within `MARGIN`.
-
-    Cost
-    ----
-    4 bytes, a look-up and six 64-bit operations for each word of a unit. Expected limit: integer operations, see the
-    README of this folder.
-
-    Source
-    ------
-    Hyyrö, Bit-parallel LCS-length computation revisited (AWOCA 2004).
+    These come by ascending length, so that the threads of a warp end together.
     """
     key = cuda.shared.array(TABLE, int32)
     bits = cuda.shared.array(TABLE, uint64)
-    weight = cuda.shared.array(BINS, int32)
-    top = cuda.shared.array(1, int32)
-    q = cuda.blockIdx.x
     thread = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     n_threads = cuda.blockDim.x * cuda.blockDim.y
     me = (cuda.blockIdx.y * cuda.gridDim.x + q) * n_threads + thread
-    n_units = corpus.rows.shape[0]
     base = queries.table_ptr[q]
     size = queries.table_ptr[q + 1] - base
     n_blocks = queries.n_blocks[q]
@@ -195,44 +153,43 @@ def scan_rouge_l(corpus, queries, coco, selection, collect):
         for i in range(thread, size, n_threads):
             key[i] = queries.key[base + i]
             bits[i] = queries.bits[queries.first[base + i]]
-    for i in range(thread, BINS, n_threads):
-        weight[i] = 0
-    for t in range(cuda.blockIdx.y, selection.peak.shape[1], cuda.gridDim.y):
-        if collect and selection.peak[q, t] < selection.least[q]:
-            continue
-        if thread == 0:
-            top[0] = -1
-        cuda.syncthreads()
-        best = -1.0
-        for u in range(t * TILE + thread, min((t + 1) * TILE, n_units), n_threads):
-            length = corpus.length[u]
-            start = corpus.group_ptr[u // GROUP] + u % GROUP
-            if n_blocks == 1:
-                lcs = _count_short(corpus.word, start, length, key, bits, size)
-            else:
-                lcs = _count_long(corpus.word, start, length, queries, base, size, n_blocks, me)
-            if lcs > 0:
-                score = rouge_l(lcs, length, queries.length[q], coco)
-                if collect:
-                    if bin_of(score * MARGIN) >= selection.least[q]:
-                        place = cuda.atomic.add(selection.n_records, 0, 1)
-                        if place < selection.record.shape[0]:
-                            selection.record[place, 0] = q
-                            selection.record[place, 1] = u
-                            selection.record[place, 2] = lcs
-                else:
-                    cuda.atomic.add(weight, bin_of(score), corpus.rows[u])
-                    best = max(best, score)
-        if best >= 0.0:
-            cuda.atomic.max(top, 0, bin_of(best * MARGIN))
-        cuda.syncthreads()
-        if thread == 0 and not collect:
-            selection.peak[q, t] = top[0]
     cuda.syncthreads()
-    if not collect:
-        for i in range(thread, BINS, n_threads):
-            if weight[i] > 0:
-                cuda.atomic.add(selection.weight, (i, q), weight[i])
+    for d in range(first + thread, last, n_threads):
+        length = corpus.length[d]
+        start = corpus.group_ptr[d // GROUP] + d % GROUP
+        if n_blocks == 1:
+            lcs = _count_short(corpus.word, start, length, key, bits, size)
+        else:
+            lcs = _count_long(corpus.word, start, length, queries, base, size, queries.state[:n_blocks, me])
+        counts[d - first] = lcs
+
+
+@device_function
+def _estimate(corpus, queries, q, coco, tile, d, counts, i):
+    return rouge_l(counts[i], corpus.length[d], queries.length[q], coco) if counts[i] > 0 else -1.0
+
+
+_scan_tiles = make_scan(_count, _estimate, TILE)
+
+
+@kernel
+def scan_rouge_l(corpus, queries, coco, tile, selection, collect):
+    """Score all documents for one query a block; parameters and what is written as in `_scan.py`.
+
+    Exactness
+    ---------
+    Lengths of subsequences are integers; the float64 score is one division, right within `MARGIN`.
+
+    Cost
+    ----
+    4 bytes, a look-up and six 64-bit operations for each word of a document; the query's table once a tile. Expected
+    limit: integer operations, see the README of this folder.
+
+    Source
+    ------
+    Hyyrö, Bit-parallel LCS-length computation revisited (AWOCA 2004).
+    """
+    _scan_tiles(corpus, queries, coco, tile, selection, collect)
 
 
 class SequenceScan(Scan):
@@ -242,13 +199,13 @@ class SequenceScan(Scan):
     n_counts = 1
 
     def __init__(self, corpus, batch, coco=False):
-        self.corpus, self.batch, self.coco, self.tile = corpus, batch, coco, TILE
+        self.corpus, self.batch, self.kernel, self.options, self.tile = corpus, batch, scan_rouge_l, coco, TILE
         known = np.zeros(len(batch.words) + 1, np.int64)
         np.cumsum(batch.words >= 0, out=known[1:])
         self.n_known = known[batch.words_ptr[1:]] - known[batch.words_ptr[:-1]]
 
-    def unit_bytes(self):
-        """Return the memory of one unit of average size."""
+    def document_bytes(self):
+        """Return the memory of one document of average size."""
         return self.corpus.sequence.nbytes / (len(self.corpus.row_ptr) - 1) + 16
 
     def query_bytes(self):
@@ -257,8 +214,8 @@ class SequenceScan(Scan):
         n_threads = _device.LANES * _device.WARPS
         return 12.0 * (2 * SPARE + 1) * n + (8.0 * n / BITS * n_threads if n > BITS else 0)
 
-    def put_units(self, first, last):
-        """Bring the units first .. last - 1 to the device."""
+    def put_documents(self, first, last):
+        """Bring the documents first .. last - 1 to the device."""
         corpus = self.corpus
         word, group_ptr = _interleave(corpus.sequence, corpus.sequence_ptr, first, last)
         length = np.diff(corpus.sequence_ptr[first : last + 1]).astype(np.int32)
@@ -283,28 +240,24 @@ class SequenceScan(Scan):
         arrays = (length, n_blocks.astype(np.int32), table_ptr, *tables)
         return Texts._make([*map(_device.upload, arrays), state])
 
-    def run(self, grid, corpus, queries, selection, collect):
-        """Launch the kernel."""
-        _device.launch(scan_rouge_l, grid, corpus, queries, self.coco, selection, collect)
-
     def score(self, queries, record):
         """Return the exact scores of records."""
-        return _score(record, self.batch.queries.sizes[queries, 0], self.corpus.features.sizes[0], self.coco)
+        return _score(record, self.batch.queries.sizes[queries, 0], self.corpus.features.sizes[0], self.options)
 
 
 @jit
 def _interleave(sequence, sequence_ptr, first, last):
-    """Lay out the words of units as `Corpus` has them."""
+    """Lay out the words of documents as `Corpus` has them."""
     n_groups = (last - first + GROUP - 1) // GROUP
     group_ptr = np.zeros(n_groups + 1, np.int64)
     for g in range(n_groups):
-        u = min(first + (g + 1) * GROUP, last) - 1  # the longest
-        group_ptr[g + 1] = group_ptr[g] + GROUP * (sequence_ptr[u + 1] - sequence_ptr[u])
+        d = min(first + (g + 1) * GROUP, last) - 1  # the longest
+        group_ptr[g + 1] = group_ptr[g] + GROUP * (sequence_ptr[d + 1] - sequence_ptr[d])
     word = np.full(max(group_ptr[n_groups], 1), -1, np.int32)
-    for u in range(last - first):
-        begin = sequence_ptr[first + u]
-        start = group_ptr[u // GROUP] + u % GROUP
-        for i in range(sequence_ptr[first + u + 1] - begin):
+    for d in range(last - first):
+        begin = sequence_ptr[first + d]
+        start = group_ptr[d // GROUP] + d % GROUP
+        for i in range(sequence_ptr[first + d + 1] - begin):
             word[start + i * GROUP] = sequence[begin + i]
     return word, group_ptr[:-1].copy()
 
