@@ -250,6 +250,12 @@ def test_killed_build_of_another_kind_starts_anew(built, tmp_path, in_parts):
         shutil.rmtree(tmp_path / "I")
 
 
+def test_what_makes_token_states_is_part_of_the_inputs(fake_encoder):
+    """A finished part of a killed build is taken up by this digest alone; the states' own record is gone by then."""
+    others = ({}, {"layer": 2}, {"states": "float16"}, {"encoder": "another"})
+    assert len({index_module.inputs_digest(corpus(**other)) for other in others}) == len(others)
+
+
 def test_altered_part_of_a_killed_build_is_made_again(built, tmp_path, in_parts):
     with pytest.raises(Killed):
         build(corpus(advance=killed_at(6)), tmp_path / "I")

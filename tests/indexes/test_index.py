@@ -26,7 +26,7 @@ from metric_oracle.indexes.store import Strings, read_arrays
 from metric_oracle.metrics import get_metric
 from support.inputs import changed
 
-PARTS = ["reports", "ngrams", "words", "radgraph", "chexbert", "labels"]
+PARTS = ["reports", "ngrams", "words", "temporal", "radgraph", "chexbert", "labels"]
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +169,23 @@ def test_offsets_that_lead_out_of_their_arrays(copied):
         path.write_bytes(whole)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert {"post_ptr", "fwd_ptr", "row_ptr", "sequence_ptr", "family_ptr"} <= seen
+
+
+def test_features_of_unlike_lengths(built):
+    whole = built.representation(get_metric("rouge-l")).features._asdict()
+    features.load_features(dict(whole))
+    shorter = {
+        "sizes": whole["sizes"][:, 1:],
+        "row_ptr": np.delete(whole["row_ptr"], 1),
+        "skip_slot": whole["skip_slot"][1:],
+        "fwd_id": np.r_[whole["fwd_id"], 0],
+    }
+    for name, values in shorter.items():
+        damaged = {**whole, name: values}
+        if name == "fwd_id":  # as many as its offsets say
+            damaged["fwd_ptr"] = np.r_[whole["fwd_ptr"][:-1], whole["fwd_ptr"][-1] + 1]
+        with pytest.raises(ValueError, match=r"^arrays of unlike lengths$"):
+            features.load_features(damaged)
 
 
 @pytest.mark.parametrize("name", ["reports.arrow", "words/features.arrow", "radgraph/graphs.arrow"])
@@ -425,6 +442,14 @@ def test_labels_need_a_meaning_of_uncertain(corpus):
         )
         with pytest.raises(InputError, match=match):
             api.build_index(corpus["train"], "I", chexbert_labels=corpus["train_labels"], uncertain=uncertain)
+
+
+@pytest.mark.parametrize("uncertain", ["positive", "negative", "blank"])
+def test_an_index_says_what_uncertain_counts_as(inputs, tmp_path, uncertain):
+    given = changed(inputs, "labels", settings={"uncertain": uncertain})
+    index = index_module.build_index(given, tmp_path / "I", metrics=["chexbert:labels"])
+    assert index.content["representations"]["labels"]["uncertain"] == uncertain
+    assert api.retrieve(index, given, "chexbert:labels").table.num_rows == len(inputs.ids)
 
 
 def test_labels_without_ids_go_by_row(corpus, tmp_path):
@@ -838,6 +863,14 @@ def test_changed_inputs_start_clean(inputs, tmp_path):
         assert index.fingerprint == index_module.build_index(other, tmp_path / "clean").fingerprint
         shutil.rmtree(out)
         shutil.rmtree(tmp_path / "clean")
+
+
+def test_arrays_of_another_representation_are_other_inputs(inputs):
+    from dataclasses import replace
+
+    attached = inputs.attached["labels"]
+    kinds = ("labels", "chexbert")
+    assert len({index_module.inputs_digest(replace(inputs, attached={kind: attached})) for kind in kinds}) == 2
 
 
 def test_fewer_metrics_on_resuming_leave_nothing_behind(inputs, tmp_path):

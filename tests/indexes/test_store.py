@@ -26,6 +26,13 @@ def test_strings_are_a_sequence(monkeypatch):
     assert list(Strings([])) == []
 
 
+@pytest.mark.parametrize("offsets", [[], [1, 3], [0, 2], [0, 4], [0, 2, 1, 3]])
+def test_offsets_that_do_not_cut_their_values(offsets):
+    store.check_offsets(np.array([0, 0, 2, 3]), "abc")
+    with pytest.raises(ValueError, match=r"^offsets that lead out of their array$"):
+        store.check_offsets(np.array(offsets, np.int64), "abc")
+
+
 def test_hash_of_strings_does_not_tell_their_chunks():
     whole = Strings(WORDS).arrow
     for cut in range(8):

@@ -7,10 +7,12 @@ import pytest
 
 from metric_oracle.errors import BackendError
 from metric_oracle.indexes.embeddings import EmbeddingIndex
+from metric_oracle.indexes.features import group_rows
 from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.store import ALIGNMENT, map_file, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
+from metric_oracle.kernels.cosine.codes import unit_vectors
 
 
 @pytest.fixture
@@ -85,6 +87,13 @@ def test_reports_number_their_vectors_in_the_order_of_first_use():
     assert in_order_of_use(np.full(3, -1))[1].tolist() == [-1] * 3
 
 
+def test_rows_ascend_within_a_unit():
+    unit_of_row = np.random.default_rng(2).integers(-1, 5, 1000)
+    row_ptr, row_id = group_rows(unit_of_row, 5)
+    for unit in range(5):
+        assert row_id[row_ptr[unit] : row_ptr[unit + 1]].tolist() == np.flatnonzero(unit_of_row == unit).tolist()
+
+
 def test_embeddings_are_numbered_by_rows_and_unused_ones_left_out():
     vectors = np.array([[9, 9], [0, 2], [4, 0], [0, 1], [1, 1]], np.float32)
     given = Inputs([], [], {"embedding": Attachment(vectors, np.array([3, -1, 4, 1, 2]))})
@@ -96,6 +105,13 @@ def test_embeddings_are_numbered_by_rows_and_unused_ones_left_out():
         [2],
         [4],
     ]
+
+
+def test_unit_vectors_of_a_prepared_set_keep_their_bits():
+    vectors = unit_vectors(np.random.default_rng(1).standard_normal((3000, 8)).astype(np.float32))
+    assert (unit_vectors(vectors) != vectors).any()
+    given = Inputs([], [], {"embedding": Attachment(vectors, np.arange(3000), are_unit=True)})
+    np.testing.assert_array_equal(EmbeddingIndex.build("embedding", given, [], np.empty(0)).vectors, vectors)
 
 
 def test_faiss_over_the_vectors(index, monkeypatch):

@@ -9,6 +9,7 @@ from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.labels import LabelIndex
+from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot
@@ -51,7 +52,7 @@ def stored(given: Inputs, folder, kind: str = "chexbert") -> EmbeddingIndex:
     """Return the index of vectors, saved and opened."""
     (folder / kind).mkdir()
     EmbeddingIndex.build(kind, given, [], np.empty(0)).save(folder / kind)
-    return EmbeddingIndex.load(folder / kind)
+    return EmbeddingIndex.load(kind, {path.name: map_file(path) for path in (folder / kind).iterdir()})
 
 
 def searched(corpus, batch, k, blocks=4):
@@ -303,6 +304,14 @@ def test_documents_dropped_by_float32_products_are_scored_in_a_sample(planted):
     dropped.least[:] = -2.0  # everything should have been listed, and nothing was
     cpu._check_dropped(0, 0, corpus, batch.vectors[0], batch.codes[0], error, dropped, best[0])
     assert dropped.missed[0] == 1 + cpu.FIRST_SAMPLED
+    n_sampled = len(corpus.vectors) // cpu.PAIRS + cpu.FIRST_SAMPLED
+    sampled = [cpu._random(s) % len(corpus.vectors) for s in range(n_sampled)]
+    scores = [cpu.exact_cosine(document, batch.vectors[0], corpus.vectors) for document in sampled]
+    dropped.least[:] = max(scores)  # a tie of the k-th best row is listed too
+    n_missed = int(dropped.missed[0])
+    cpu._check_dropped(0, 0, corpus, batch.vectors[0], batch.codes[0], error, dropped, best[0])
+    assert dropped.missed[0] == n_missed + scores.count(max(scores))
+    dropped.missed[0] = n_missed
     with pytest.raises(ExactnessError, match=r"^retrieve: no dropped candidate must score among the best; got 9 of a "):
         check_bounds({}, int(dropped.missed[0]))
 

@@ -16,8 +16,10 @@ from metric_oracle.indexes import store
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval import pool
+from metric_oracle.retrieval.answers import fall_back, fill_zeros, most_frequent_row
 from support.inputs import changed
 
 LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "rouge-l")
@@ -107,6 +109,21 @@ def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
     assert released == []
     with limit.block(), limit.block():  # those under way may grow too
         held[0] = 0.985e9
+    with limit.block():
+        assert released == [1]
+
+
+def test_what_one_block_took_is_not_forgotten_after_a_small_one(monkeypatch):
+    released, held = [], [0.1e9]
+    monkeypatch.setattr(pool, "resident", lambda: held[0])
+    monkeypatch.setattr(pool, "release", lambda: released.append(1))
+    limit = pool.MemoryLimit(1.0, 1, "retrieve")
+    with limit.block():
+        held[0] += 0.3e9
+    with limit.block():
+        pass
+    held[0] = 0.8e9
+    assert released == []
     with limit.block():
         assert released == [1]
 
@@ -214,6 +231,32 @@ def test_a_report_without_words(index):
     for text in ("", " ", "...", "\x00", "\u202e"):
         table = api.retrieve(index, [text], "rouge-l", k=2).table.to_pylist()
         assert [(answer["row"], answer["score"]) for answer in table] == [(0, 0.0), (1, 0.0)]
+
+
+def test_rows_of_score_0_follow_in_the_order_of_rows():
+    row_id = np.random.default_rng(0).permutation(500)[:300]
+    ascending, k = np.sort(row_id).tolist(), 40
+    listed = [ascending[i] for i in (30, 3, 200)]
+    found = Answers(np.full((2, k), -1), np.zeros((2, k)), np.zeros((2, k), np.int64))
+    found.rows[0, :3], found.ties[0, :3] = listed, 1
+    fill_zeros(found, row_id)
+    others = [row for row in ascending if row not in listed]
+    assert found.rows.tolist() == [listed + others[: k - 3], ascending[:k]]
+    assert found.ties.tolist() == [[1] * 3 + [297] * (k - 3), [300] * k]
+
+
+def test_the_report_that_is_fallen_back_to_is_listed_once(index):
+    row_id = np.arange(index.n_reports)
+    row = most_frequent_row(index, row_id)
+    assert most_frequent_row(index, row_id[::-1]) == row  # whatever the order of the documents
+    a, b, c = (other for other in range(4) if other != row) if row < 4 else range(3)
+    rows = [[a, row, b], [row, a, b], [a, b, c], [a, row, b]]
+    found = Answers(np.array(rows), np.zeros((4, 3)), np.ones((4, 3), np.int64))
+    found.scores[3, 0] = 0.5
+    fallback = np.zeros((4, 3), bool)
+    fall_back(found, fallback, index, row_id)
+    assert found.rows.tolist() == [[row, a, b]] * 3 + [rows[3]]
+    assert fallback.tolist() == [[True, False, False]] * 3 + [[False] * 3]
 
 
 def test_fallback_where_the_first_row_of_every_text_has_no_graph(corpus, tmp_path):
@@ -328,13 +371,13 @@ def test_queries_without_what_the_metric_reads(index, queries, metric, kind, wha
     with pytest.raises(InputError, match=match):
         api.retrieve(index, queries.texts, metric)
     ids = ["Small effusion on the left", *queries.ids[1:]]
-    for lacking in (1, 4):
+    for lacking in (1, 3, 4):
         of_row = queries.attached[kind].of_row.copy()
         of_row[:lacking] = -1
-        more = ", ..." if lacking > 3 else ""
+        shown = ", ".join(["(withheld)", *map(repr, ids[1:3])][:lacking]) + (", ..." if lacking > 3 else "")
         match = (
             rf"^retrieve: queries must have {what} each for metric '{metric}'; got {lacking} of 12 without "
-            rf"\(\(withheld\).*{more}\)\. Add them to the file or leave these queries out\.$"
+            rf"\({re.escape(shown)}\)\. Add them to the file or leave these queries out\.$"
         )
         with pytest.raises(InputError, match=match):
             api.retrieve(index, changed(replace(queries, ids=ids), kind, of_row=of_row), metric)

@@ -455,6 +455,29 @@ def test_brute_force_is_the_plain_search(whole, metric):
     assert sum(told) == 3 * brute_force.n_pairs(record, representation, encoded, chosen)
 
 
+def test_candidates_within_the_error_of_products_are_scored(whole, monkeypatch):
+    index, batch = whole
+    record = get_metric("chexbert")
+    representation = representation_of(index, record)
+    encoded = representation.encode(batch)
+    approximate = brute_force._scores
+
+    def rough(*arguments):
+        scores, _ = approximate(*arguments)
+        return scores + np.random.default_rng(0).uniform(-0.1, 0.1, scores.shape), 0.1
+
+    def plain(q, unit):
+        return load_reference(record)(representation.candidate(unit, encoded), encoded.item(q))[0]
+
+    chosen = np.unique(encoded.which).tolist()
+    found = brute_force.search(record, representation, encoded, chosen, 2, plain, lambda n: None)
+    monkeypatch.setattr(brute_force, "_scores", rough)
+    for one, other in zip(
+        brute_force.search(record, representation, encoded, chosen, 2, plain, lambda n: None), found, strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_error_of_products_is_bounded(whole):
     """Scores of products lie within their bound of the plain ones; the bound is far below what is searched for."""
     index, batch = whole

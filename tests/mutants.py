@@ -1,0 +1,503 @@
+"""Plant one mutant at a time in a copy of the repository and run the tests that concern it: which survive?
+
+    python tests/mutants.py [--copy FOLDER] [--timeout SECONDS] [WORD ...]
+
+Words choose the mutants whose path or name holds one of them. Writes a Markdown table to stdout, a line as each ends.
+A survivor is a test that is lacking, or code that nothing needs. Results: MUTANTS.md.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+class Mutant(NamedTuple):
+    """A change of one place of a module, and the arguments of pytest that choose the tests that concern it."""
+
+    path: str  # below metric_oracle
+    name: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTANTS = [
+    # ---- indexes ----
+    Mutant(
+        "indexes/features.py",
+        "rows of a unit in any order",
+        'np.argsort(unit_of_row, kind="stable")',
+        "np.argsort(unit_of_row)",
+        "indexes/test_vectors.py",
+    ),
+    Mutant(
+        "indexes/features.py",
+        "one feature more than ids can tell apart",
+        "if n > MOST_FEATURES:",
+        "if n > MOST_FEATURES + 1:",
+        "indexes/test_index.py -k more_features",
+    ),
+    Mutant(
+        "indexes/features.py",
+        "table of skips of another length is taken",
+        "len(features.skip_slot), len(features.post_unit)",
+        "n_features, len(features.post_unit)",
+        "indexes/test_index.py -k lengths",
+    ),
+    Mutant(
+        "indexes/manifest.py",
+        "names may climb out of the folder",
+        'not Path(name).is_absolute() and ".." not in Path(name).parts',
+        "not Path(name).is_absolute()",
+        "indexes/test_manifest.py",
+    ),
+    Mutant(
+        "indexes/manifest.py",
+        "empty files are whole",
+        'entry["bytes"] > 0',
+        'entry["bytes"] >= 0',
+        "indexes/test_manifest.py",
+    ),
+    Mutant(
+        "indexes/manifest.py",
+        "half a JSON file stays beside",
+        "    except OSError:\n        beside.unlink(missing_ok=True)\n        raise",
+        "    except OSError:\n        raise",
+        "indexes/test_manifest.py",
+    ),
+    Mutant(
+        "indexes/manifest.py",
+        "notes know a file by its size alone",
+        "checksum([wanted, *self._stamps[name]])",
+        "checksum([wanted, self._stamps[name][0]])",
+        "indexes/test_manifest.py",
+    ),
+    Mutant(
+        "indexes/build.py",
+        "parts of other inputs are resumed",
+        'state["done"] if state["inputs"] == digest else {}',
+        'state["done"]',
+        "indexes/test_index.py -k changed_inputs",
+    ),
+    Mutant(
+        "indexes/build.py",
+        "distinct texts name their last row",
+        "first[distinct_id[::-1]] = rows[::-1]",
+        "first[distinct_id] = rows",
+        "indexes/test_index.py -k round_trip",
+    ),
+    Mutant(
+        "indexes/build.py",
+        "digest forgets which representation an array is",
+        "hasher.update(kind.encode())",
+        "pass",
+        "indexes/test_index.py -k other_inputs",
+    ),
+    Mutant(
+        "indexes/build.py",
+        "digest forgets the storage of token states",
+        "inputs.encoding.storage.name, inputs.encoding.baseline",
+        "inputs.encoding.baseline",
+        "indexes/test_bertscore.py -k what_makes",
+    ),
+    Mutant(
+        "indexes/build.py",
+        "a folder without lock is an earlier build's",
+        "if not foreign and (not own or LOCK in own):",
+        "if not foreign:",
+        "indexes/test_index.py -k 'without_a_lock or in_the_place'",
+    ),
+    Mutant(
+        "indexes/build.py",
+        "the folder itself is not synced",
+        'for name in content["files"]} | {building}',
+        'for name in content["files"] if "/" in name}',
+        "indexes/test_index.py -k power_cut",
+    ),
+    Mutant(
+        "indexes/store.py",
+        "arrays of odd bytes move the next ones off their line",
+        "-(-arrays[i].values.nbytes // 8) * 8",
+        "arrays[i].values.nbytes",
+        "indexes/test_vectors.py -k cache",
+    ),
+    Mutant(
+        "indexes/store.py",
+        "hash of strings forgets where they end",
+        "lengths.update(np.diff(ptr).data)",
+        'lengths.update(b"")',
+        "indexes/test_store.py",
+    ),
+    Mutant(
+        "indexes/store.py",
+        "offsets may begin beyond 0",
+        "offsets[0] != 0 or ",
+        "",
+        "indexes/test_store.py",
+    ),
+    Mutant(
+        "indexes/temporal.py",
+        "_ joins words",
+        r"[\n_-]+",
+        r"[\n-]+",
+        "kernels/test_temporal.py",
+    ),
+    Mutant(
+        "indexes/temporal.py",
+        "a slash parts words",
+        '_DROPPED.sub("", ',
+        '_DROPPED.sub(" ", ',
+        "kernels/test_temporal.py",
+    ),
+    Mutant(
+        "indexes/embeddings.py",
+        "prepared unit vectors are divided once more",
+        "values[used[some]] if inputs.attached[kind].are_unit else unit_vectors(values[used[some]])",
+        "unit_vectors(values[used[some]])",
+        "indexes/test_vectors.py",
+    ),
+    Mutant(
+        "indexes/labels.py",
+        "manifest always says uncertain is positive",
+        'return {"uncertain": self.uncertain}',
+        'return {"uncertain": "positive"}',
+        "indexes/test_index.py -k uncertain",
+    ),
+    Mutant(
+        "indexes/vectors.py",
+        "used vectors in the order of the file",
+        "order = np.argsort(first)",
+        "order = np.arange(len(first))",
+        "indexes/test_vectors.py",
+    ),
+    # ---- retrieval ----
+    Mutant(
+        "retrieval/pool.py",
+        "growth of the last block, not the most",
+        "self._growth = max(self._growth, (resident()",
+        "self._growth = max((resident()",
+        "retrieval/test_search.py -k 'pages or limit or forgotten'",
+    ),
+    Mutant(
+        "retrieval/pool.py",
+        "progress counts distinct queries",
+        "total = n_queries * done // n if n else 0",
+        "total = done",
+        "retrieval/test_search.py -k progress",
+    ),
+    Mutant(
+        "retrieval/pool.py",
+        "blocks go on after an error",
+        "pool.shutdown(cancel_futures=True)",
+        "pool.shutdown()",
+        "retrieval/test_search.py -k one_block",
+    ),
+    Mutant(
+        "retrieval/pool.py",
+        "the first of two searches to end frees BLAS",
+        "            if not _LIMITERS:\n                last.restore",
+        "            if True:\n                last.restore",
+        "retrieval/test_search.py -k 'products or overlapping'",
+    ),
+    Mutant(
+        "retrieval/answers.py",
+        "rows of score 0 in the order of a partition",
+        "np.sort(np.partition(row_id, k - 1)[:k])",
+        "np.partition(row_id, k - 1)[:k]",
+        "retrieval/test_search.py -k 'rows_of_score_0'",
+    ),
+    Mutant(
+        "retrieval/answers.py",
+        "the fall-back is listed twice",
+        "answers.rows[q][answers.rows[q] != row]",
+        "answers.rows[q]",
+        "retrieval/test_search.py -k 'fallback or fallen'",
+    ),
+    Mutant(
+        "retrieval/answers.py",
+        "lowest row of the most frequent text only if rows are sorted",
+        "scorable = np.sort(row_id)",
+        "scorable = row_id",
+        "retrieval/test_search.py -k 'fallback or fallen'",
+    ),
+    Mutant(
+        "retrieval/checks.py",
+        "dots after all of three names",
+        '", ..." if len(lacking) > 3',
+        '", ..." if len(lacking) >= 3',
+        "retrieval/test_search.py -k without_what",
+    ),
+    Mutant(
+        "retrieval/verification.py",
+        "one row twice passes",
+        "if len(set(rows)) < self.k or order != sorted(order):",
+        "if order != sorted(order):",
+        "retrieval/test_verification.py -k 'lost_or_doubled or changed_order'",
+    ),
+    Mutant(
+        "retrieval/verification.py",
+        "ties of the last score may be fewer than its rows",
+        "max(ties[-1], least) for score",
+        "ties[-1] for score",
+        "retrieval/test_verification.py -k ties",
+    ),
+    Mutant(
+        "retrieval/verification.py",
+        "progress may end before all pairs",
+        "(done - told >= total / 100 or done == total)",
+        "done - told >= total / 100",
+        "retrieval/test_verification.py -k 'altered_value or right_results'",
+    ),
+    Mutant(
+        "retrieval/brute_force.py",
+        "candidates within the error of products are lost",
+        "signed >= last - 2 * error",
+        "signed >= last",
+        "retrieval/test_verification.py -k of_products",
+    ),
+    Mutant(
+        "retrieval/brute_force.py",
+        "a query without words has a score",
+        "(lengths[first:last] == 2) | (counts[place] == 2)",
+        "lengths[first:last] == 2",
+        "retrieval/test_verification.py -k 'brute and bertscore'",
+    ),
+    Mutant(
+        "retrieval/expectation.py",
+        "quantiles one row too high where p divides the rows",
+        "max(math.ceil(n_rows * p), 1)",
+        "min(math.floor(n_rows * p) + 1, n_rows)",
+        "retrieval/test_baselines.py -k 'expectation_is and bleu-1 or duplicates_weigh'",
+    ),
+    Mutant(
+        "retrieval/expectation.py",
+        "histogram drops scores on its upper edge",
+        "counts[n - 1 :].sum()",
+        "counts[n - 1]",
+        "retrieval/test_baselines.py -k 'bins or duplicates_weigh'",
+    ),
+    Mutant(
+        "retrieval/baselines.py",
+        "draws go by documents, not by rows",
+        "scorable = np.sort(representation.row_id)",
+        "scorable = representation.row_id",
+        "retrieval/test_baselines.py -k 'random and not embedding'",
+    ),
+    Mutant(
+        "retrieval/baselines.py",
+        "a draw depends on the number of draws",
+        "size=(draws, n)).T",
+        "size=(n, draws))",
+        "retrieval/test_baselines.py -k 'reproducible'",
+    ),
+    Mutant(
+        "retrieval/results.py",
+        "U+2028 ends a line of JSON",
+        '.removesuffix("\\n").split("\\n")',
+        ".splitlines()",
+        "retrieval/test_results.py",
+    ),
+    Mutant(
+        "retrieval/results.py",
+        "the table takes its place before its signature",
+        "zip(besides[::-1], places[::-1], strict=True)",
+        "zip(besides, places, strict=True)",
+        "retrieval/test_results.py",
+    ),
+    Mutant(
+        "retrieval/results.py",
+        "mean of all answers",
+        '[self.table["rank"].to_numpy() == 1]',
+        "",
+        "retrieval/test_results.py tests/test_api.py -k 'mean or repr or shown'",
+    ),
+    Mutant(
+        "retrieval/composite/weights.py",
+        "true is a weight",
+        "if isinstance(value, bool) or not isinstance(value, int | float):",
+        "if not isinstance(value, int | float):",
+        "retrieval/test_composite.py -k 'weights or terms or number or none'",
+    ),
+    # ---- kernels: each is compiled anew ----
+    Mutant(
+        "kernels/bleu/score.py",
+        "one match is smoothed like none",
+        "(1.0 if matched > 0 else 10.0)",
+        "(1.0 if matched > 1 else 10.0)",
+        "kernels/test_score.py",
+    ),
+    Mutant(
+        "kernels/rouge_l/score.py",
+        "coco weighs precision as recall",
+        "61.0 * lcs / (25 * length + 36 * reference_length)",
+        "61.0 * lcs / (36 * length + 25 * reference_length)",
+        "kernels/test_score.py",
+    ),
+    Mutant(
+        "kernels/radgraph/score.py",
+        "equal means are the sum of two rounded ones",
+        "(matched_a * sizes_b + matched_b * sizes_a) / (sizes_a * sizes_b)",
+        "matched_a / sizes_a + matched_b / sizes_b",
+        "kernels/test_score.py",
+    ),
+    Mutant(
+        "kernels/crg/score.py",
+        "an empty class takes a label from the other",
+        "    negatives = max(labels - positives, 1)\n    positives = max(positives, 1)",
+        "    positives = max(positives, 1)\n    negatives = max(labels - positives, 1)",
+        "kernels/test_crg.py",
+    ),
+    Mutant(
+        "kernels/topk/reference.py",
+        "ties of the k-th unit are lost",
+        "kept = scores >= np",
+        "kept = scores > np",
+        "kernels/test_bounds.py -k select_sorts",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "last right child is never the least",
+        "if child + 1 < n and",
+        "if child + 2 < n and",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "a tie counts as one row",
+        "best.state[2] += n_rows",
+        "best.state[2] += 1",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "only one score leaves at once",
+        "while best.state[1] - best.state[2] >= k:",
+        "if best.state[1] - best.state[2] >= k:",
+        "kernels/test_bounds.py -k 'documents_inserted or long_lists'",
+    ),
+    Mutant(
+        "kernels/chexbert_labels/cpu.py",
+        "equal cosines of labels differ in their last bits",
+        "np.sqrt(np.divide(dot * dot, norm, out=np.zeros(len(corpus)), where=norm > 0))",
+        "np.divide(abs(dot), np.sqrt(norm), out=np.zeros(len(corpus)), where=norm > 0)",
+        "kernels/test_cosine.py -k labels",
+    ),
+    Mutant(
+        "kernels/temporal/cpu.py",
+        "recall by the candidate's keywords",
+        "shared / np.maximum(n_reference, 1)}",
+        "shared / np.maximum(sizes, 1)}",
+        "kernels/test_temporal.py",
+    ),
+    Mutant(
+        "kernels/cosine/cpu.py",
+        "the greatest block of a tile waits twice",
+        " and c != first:",
+        ":",
+        "kernels/test_cosine.py -k tiles",
+    ),
+    Mutant(
+        "kernels/cosine/cpu.py",
+        "a dropped document that ties is not missed",
+        "if exact >= least and not _is_kept",
+        "if exact > least and not _is_kept",
+        "kernels/test_cosine.py -k 'dropped or below'",
+    ),
+    Mutant(
+        "kernels/_overlap_counts.py",
+        "a saturated count hides nothing",
+        "if count < FULL else n_lists",
+        "if count <= FULL else n_lists",
+        "kernels/test_bounds.py -k saturated",
+    ),
+    Mutant(
+        "kernels/_overlap_search.py",
+        "a document is met again after its warm start",
+        "                if not _contains(started, n_started, d) and not is_excluded(policy, d):\n"
+        "                    value = score(policy, d, j)\n                    _compare(reach",
+        "                if not is_excluded(policy, d):\n"
+        "                    value = score(policy, d, j)\n                    _compare(reach",
+        "kernels/test_bounds.py -k scored_early_is_listed_once",
+    ),
+]
+
+
+def main() -> None:
+    """Copy the repository, check that all mutants can be planted, and run one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--copy", type=Path, help="folder of the copy; compiled code of an earlier run is used again")
+    parser.add_argument("--timeout", type=float, default=150.0)
+    given = parser.parse_args()
+    chosen = [m for m in MUTANTS if not given.words or any(w in m.path or w in m.name for w in given.words)]
+    copy = given.copy or Path(tempfile.mkdtemp(prefix="mutants-"))
+    names = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=REPOSITORY, text=True)
+    for name in names.splitlines():
+        place = copy / "tree" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if (REPOSITORY / name).is_file():
+            shutil.copy2(REPOSITORY / name, place)
+    for mutant in chosen:
+        if (copy / "tree/metric_oracle" / mutant.path).read_text(encoding="utf-8").count(mutant.old) != 1:
+            sys.exit(f"mutants: {mutant.old!r} must be in {mutant.path} once")
+    print("| file | mutant | diff | result |\n|---|---|---|---|", flush=True)
+    killers = [_run(mutant, copy, given.timeout) for mutant in chosen]
+    print(f"\n{len(chosen) - killers.count(None)} of {len(chosen)} killed.", flush=True)
+    # A test that fails without a mutant kills none.
+    found = [killer for killer in dict.fromkeys(killers) if killer]
+    done = _pytest(copy, found) if found else None
+    if done is not None and done.returncode:
+        sys.exit(f"mutants: killers must pass without a mutant; got\n{done.stdout[-3000:]}")
+
+
+def _pytest(copy: Path, arguments: list[str], timeout: float | None = None) -> subprocess.CompletedProcess:
+    """Run tests of the copy, and of nothing else."""
+    environment = {
+        **os.environ, "PYTHONPATH": str(copy / "tree"), "NUMBA_CACHE_DIR": str(copy / "numba"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments]
+    return subprocess.run(command, cwd=copy / "tree", env=environment, capture_output=True, text=True, timeout=timeout)
+
+
+def _run(mutant: Mutant, copy: Path, timeout: float) -> str | None:
+    """Plant a mutant, print what became of it, take it out again; return the test that killed it, "" for the clock."""
+    path = copy / "tree/metric_oracle" / mutant.path
+    source, times = path.read_bytes(), path.stat()
+    started = time.monotonic()
+    killer: str | None = None
+    try:
+        path.write_bytes(source.replace(mutant.old.encode(), mutant.new.encode()))
+        done = _pytest(copy, ["-x", *shlex.split(f"tests/{mutant.tests}")], timeout)
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        passed = re.search(r"(\d+) passed", done.stdout)
+        if failed:
+            killer = failed[1]
+            result = f"killed by `{killer.rpartition('/')[2]}`"
+        elif done.returncode or not passed:
+            result = f"**not run** (pytest ended with {done.returncode})"
+        else:
+            result = f"**survived** {passed[1]} tests"
+    except subprocess.TimeoutExpired:
+        killer, result = "", f"killed (no end after {timeout:g} s)"
+    finally:
+        path.write_bytes(source)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    lines = (" ".join(text.split()).replace("|", "\\|") for text in (mutant.old, mutant.new))
+    diff = " → ".join(f"`{line}`" if line else "nothing" for line in lines)
+    print(f"| {mutant.path} | {mutant.name} | {diff} | {result}, {time.monotonic() - started:.0f} s |", flush=True)
+    return killer
+
+
+if __name__ == "__main__":
+    main()
