@@ -125,7 +125,7 @@ def check_answers(
         On the first difference.
     """
     first, *others = backends
-    k = min(k, len(index.representation(get_metric(metric)).row_id))
+    k = min(k, len(representation_of(index, get_metric(metric)).row_id))
     found = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
     api.verify(index, found, queries, sample=sample)
     for backend in others:
@@ -278,7 +278,7 @@ def _process() -> None:
         held[:] = []  # on a GPU, room for the next one
         held.append(api.open_index(folder))
         assert held[0].reports is not None
-        held[0].representation(get_metric(metric))
+        representation_of(held[0], get_metric(metric))
 
     def search(queries: Inputs) -> float:
         return timed(lambda: api.retrieve(held[0], queries, metric, backend=backend))
