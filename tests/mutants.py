@@ -242,7 +242,7 @@ MUTANTS = [
         "one row twice passes",
         "if len(set(rows)) < self.k or order != sorted(order):",
         "if order != sorted(order):",
-        "retrieval/test_verification.py -k 'lost_or_doubled or changed_order'",
+        "retrieval/test_verification.py -k 'lost_or_doubled or changed_order or listed_twice'",
     ),
     Mutant(
         "retrieval/verification.py",
