@@ -479,7 +479,7 @@ def _run(mutant: Mutant, copy: Path, timeout: float) -> str | None:
     try:
         path.write_bytes(source.replace(mutant.old.encode(), mutant.new.encode()))
         done = _pytest(copy, ["-x", *shlex.split(f"tests/{mutant.tests}")], timeout)
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
         passed = re.search(r"(\d+) passed", done.stdout)
         if failed:
             killer = failed[1]
