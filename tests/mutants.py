@@ -242,7 +242,7 @@ MUTANTS = [
         "one row twice passes",
         "if len(set(rows)) < self.k or order != sorted(order):",
         "if order != sorted(order):",
-        "retrieval/test_verification.py -k 'lost_or_doubled or changed_order'",
+        "retrieval/test_verification.py -k 'lost_or_doubled or changed_order or listed_twice'",
     ),
     Mutant(
         "retrieval/verification.py",
@@ -479,7 +479,7 @@ def _run(mutant: Mutant, copy: Path, timeout: float) -> str | None:
     try:
         path.write_bytes(source.replace(mutant.old.encode(), mutant.new.encode()))
         done = _pytest(copy, ["-x", *shlex.split(f"tests/{mutant.tests}")], timeout)
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
         passed = re.search(r"(\d+) passed", done.stdout)
         if failed:
             killer = failed[1]

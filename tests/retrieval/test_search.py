@@ -234,15 +234,15 @@ def test_a_report_without_words(index):
 
 
 def test_rows_of_score_0_follow_in_the_order_of_rows():
-    row_id = np.random.default_rng(0).permutation(500)[:300]
-    ascending, k = np.sort(row_id).tolist(), 40
+    row_id = np.random.default_rng(0).permutation(5000)[:3000]
+    ascending, k = np.sort(row_id).tolist(), 1000  # NumPy sorts what it parts where that is little
     listed = [ascending[i] for i in (30, 3, 200)]
     found = Answers(np.full((2, k), -1), np.zeros((2, k)), np.zeros((2, k), np.int64))
     found.rows[0, :3], found.ties[0, :3] = listed, 1
     fill_zeros(found, row_id)
     others = [row for row in ascending if row not in listed]
     assert found.rows.tolist() == [listed + others[: k - 3], ascending[:k]]
-    assert found.ties.tolist() == [[1] * 3 + [297] * (k - 3), [300] * k]
+    assert found.ties.tolist() == [[1] * 3 + [2997] * (k - 3), [3000] * k]
 
 
 def test_the_report_that_is_fallen_back_to_is_listed_once(index):

@@ -133,6 +133,24 @@ def test_changed_ties(index, queries, results):
         api.verify(index, changed(results, "n_ties", lambda ties: ties.__setitem__(5, ties[5] + 1)), queries)
 
 
+def test_one_row_listed_twice_is_found_without_a_search(index, queries, results):
+    twice = results.table.take([0, 1, 1, *range(3, results.table.num_rows)])
+    place = twice.column_names.index("rank")
+    twice = twice.set_column(place, "rank", results.table["rank"])
+    with pytest.raises(ExactnessError, match=RANKED):
+        api.verify(index, Results(twice, results.signature), queries, sample=0)
+
+
+def test_ties_of_the_last_score_are_no_fewer_than_the_rows_of_its_reports(index, queries, results):
+    scores = results.table["score"].to_pylist()[:K]
+
+    def none(ties):
+        ties[:K] = [0 if score == scores[-1] else n for score, n in zip(scores, ties, strict=False)]
+
+    with pytest.raises(ExactnessError, match=r"^verify: n_ties of query '\d+' and row \d+ must be \d+; got 0\. "):
+        api.verify(index, changed(results, "n_ties", none), queries, sample=0)
+
+
 def test_ties_above_the_last_score_are_counted_without_a_search(index, queries, results):
     """All rows with a score above the last listed one are listed, in whatever query."""
     table = results.table.to_pydict()
@@ -464,7 +482,7 @@ def test_candidates_within_the_error_of_products_are_scored(whole, monkeypatch):
 
     def rough(*arguments):
         scores, _ = approximate(*arguments)
-        return scores + np.random.default_rng(0).uniform(-0.1, 0.1, scores.shape), 0.1
+        return scores + np.random.default_rng(0).uniform(-1.0, 1.0, scores.shape), 1.0
 
     def plain(q, unit):
         return load_reference(record)(representation.candidate(unit, encoded), encoded.item(q))[0]
