@@ -255,7 +255,7 @@ def baseline(
                 msg = f"baseline: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
                 raise InputError(msg)
             options[f"{side}_vectors"] = as_vectors(path, ids, "baseline")
-    get_metric(metric)
+    get_metric(metric, "baseline")
     batch = _loaded(queries, loading, "baseline")
     return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **_settings(idf, rescale))
 
@@ -281,7 +281,7 @@ def expectation(
     quantiles, bins, progress
         See :func:`metric_oracle.retrieval.expectation.expectation`.
     """
-    get_metric(metric)
+    get_metric(metric, "expectation")
     batch = _loaded(queries, loading, "expectation")
     return _expectation.expectation(
         opened(index), batch, metric, quantiles=quantiles, bins=bins, progress=progress, **_settings(idf, rescale)

@@ -39,6 +39,7 @@ def world(corpus, tmp_path_factory, fake_encoder):
         sides[side] = load_inputs(
             read.ids, read.texts, "build_index", radgraph=corpus[f"{side}_graphs"],
             chexbert=corpus[f"{side}_embeddings"], labels=corpus[f"{side}_labels"], uncertain="positive",
+            embeddings=corpus[f"{side}_embeddings"],
             encoding=load_encoding("fake", "build_index") if side == "train" else None,
         )  # fmt: skip
     rng = np.random.default_rng(11)
@@ -75,7 +76,9 @@ def test_expectation_is_the_mean_of_all_rows(world, metric):
     matrix, rows = scored_by_hand(world, metric)
     found = api.expectation(*world, metric, quantiles=QUANTILES)
     error = found.signature["error"]
-    assert error < (1e-12 if "bertscore" not in get_metric(metric).representations else 1e-5)
+    # RadCliQ weights BERTScore's bound (7e-6) by more than 1.
+    limit = 1e-12 if "bertscore" not in get_metric(metric).representations else 2e-5 if "radcliq" in metric else 1e-5
+    assert error < limit
     if metric.startswith(("bleu", "rouge", "radgraph")):
         assert error == 0.0
     table = found.table
@@ -111,7 +114,7 @@ def test_a_corpus_of_one_report(tmp_path):
     precisions = [(m + 1e-15) / (n + 1e-9) for m, n in ((2, 2), (1, 1), (0, 0), (0, 0))]
     coco = math.prod(precisions) ** 0.25 * math.exp(1 - (2 + 1e-9) / (2 + 1e-15))
     for metric, same in (("bleu", 1.0), ("rouge-l", 1.0), ("bleu-4:coco", coco)):
-        found = api.expectation(index, ["no effusion", "else", ""], metric)
+        found = api.expectation(index, ["no effusion", "else", ""], metric, keep_empty=True)
         score = api.retrieve(index, ["no effusion"], metric).table["score"][0].as_py()
         assert score == pytest.approx(same, rel=1e-12)
         for record, value in zip(found.table.to_pylist(), (score, 0.0, 0.0), strict=True):
@@ -519,7 +522,7 @@ def test_what_every_search_refuses(world):
     calls = [lambda q, m, kind=kind, **o: api.baseline(index, q, kind, m, **o) for kind in ("random", "identity")]
     calls.append(lambda q, m, **o: api.expectation(index, q, m, **o))
     for call in calls:
-        check_refused(r"^retrieve: queries must be at least one report; got 0\.", call, [], "bleu")
+        check_refused(r"^load_queries: path must hold at least one report to keep; got none", call, [], "bleu")
         check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
         check_refused(r"^retrieve: queries must have a graph each for metric 'radgraph'", call, ["a"], "radgraph")
         check_refused(

@@ -229,7 +229,7 @@ def test_report_of_100_000_words(tmp_path):
 
 def test_a_report_without_words(index):
     for text in ("", " ", "...", "\x00", "\u202e"):
-        table = api.retrieve(index, [text], "rouge-l", k=2).table.to_pylist()
+        table = api.retrieve(index, [text], "rouge-l", k=2, keep_empty=True).table.to_pylist()
         assert [(answer["row"], answer["score"]) for answer in table] == [(0, 0.0), (1, 0.0)]
 
 
