@@ -24,6 +24,7 @@ def files(corpus, side):
     return {
         "radgraph": corpus[f"{side}_graphs"],
         "chexbert": corpus[f"{side}_embeddings"],
+        "embeddings": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
         "uncertain": "negative",
     }
@@ -84,7 +85,7 @@ def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_pat
     vectors, labels = read_embeddings(corpus["train_embeddings"]), read_labels(corpus["train_labels"])
     of_id = {new[i]: v for i, v in zip(vectors.ids, vectors.values, strict=True) if i in new}
     classes = {new[i]: v for i, v in zip(labels.ids, labels.values, strict=True) if i in new}
-    predicted = {"radgraph": graphs, "chexbert": of_id, "chexbert_labels": classes}
+    predicted = {"radgraph": graphs, "chexbert": of_id, "embeddings": of_id, "chexbert_labels": classes}
     monkeypatch.undo()
     out = tmp_path / "P"
     mo.build_index(texts, out, encoder="bert", keep_empty=True, uncertain="negative", **predicted)
@@ -264,7 +265,7 @@ def test_a_representation_of_vectors_needs_its_record_only(monkeypatch):
     assert found.values[found.of_row].tolist() == [[0, 0, 1], [1, 0, 0]]
     made = inputs.load_inputs(["a", "b"], ["x", "y"], "f", embeddings=lambda texts: np.eye(2)).completed()
     assert made.attached["embedding"].of_row.tolist() == [0, 1]
-    match = r"^f: vectors must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
+    match = r"^f: embeddings must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
     with pytest.raises(InputError, match=match):
         inputs.load_inputs(["z"], ["x"], "f", **given)
     with pytest.raises(TypeError, match=r"^f\(\) got an unexpected keyword argument 'embeding'\. Did you mean 'embedd"):

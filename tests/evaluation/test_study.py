@@ -173,7 +173,7 @@ def test_command(world, tmp_path):
     models = [f"--model=fair={paths['fair']}", f"--model-radgraph=fair={paths['fair_graphs']}"]
     code, out, err = run("study", *given, *models, "--out", tmp_path / "study")
     assert (code, out) == (0, ""), err
-    assert err.splitlines()[-1] == f"{tmp_path / 'study'}: 6 systems, 2 metrics"
+    assert err.splitlines()[-1] == f"{tmp_path / 'study'}: 6 systems, 40 studies: bleu-2, radgraph"
     code, out, err = run("study", *given)
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0
