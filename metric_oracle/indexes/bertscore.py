@@ -260,15 +260,17 @@ class TokenStateIndex(Units):
         if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
             stored: TokenStateIndex = prepared.values
             tokens, _ = stored.tokens_of(prepared)
-            return self.queries(
+            found = self.queries(
                 tokens, lambda some: stored.states_of(some, self.states.dtype), inputs.ids, idf, rescale, wordless
             )
+            return replace(found, recorded={**found.recorded, "states_digest": _digest_of(found)})
         encoder = self.open_encoder(inputs)
         tokens = encoder.tokenize(inputs.texts)
         found = self.queries(
             tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale, wordless
         )
-        return replace(found, recorded={**found.recorded, **_made(found, encoder)})
+        made = {"states_digest": _digest_of(found), "environment": encoder.environment}
+        return replace(found, recorded={**found.recorded, **made})
 
     def queries(
         self,
@@ -420,13 +422,10 @@ class TokenQueries(Encoded):
         return TokenItem(self.batch.states_of(q).astype(np.float32), self.batch.weights_of(q), self.baseline)
 
 
-def _made(queries: TokenQueries, encoder: TokenEncoder) -> dict[str, Any]:
+def _digest_of(queries: TokenQueries) -> str:
     """Return what tells states from those of another device or library, whatever the order of the queries."""
     each = sorted(states_digest(queries.batch.states_of(q)) for q in range(len(queries.tokens.ptr) - 1))
-    return {
-        "states_digest": hashlib.sha256("".join(each).encode()).hexdigest(),
-        "environment": encoder.environment,
-    }
+    return hashlib.sha256("".join(each).encode()).hexdigest()
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:

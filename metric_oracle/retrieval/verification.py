@@ -144,7 +144,7 @@ def _check_states(signature: Mapping[str, Any], settings: Mapping[str, Any]) -> 
     then, now = signature.get("states_digest"), settings.get("states_digest")
     if then is None or now is None or then == now:
         return
-    before, here = signature.get("environment") or {}, settings["environment"]
+    before, here = signature.get("environment") or {}, settings.get("environment") or {}
     differ = [
         f"{name} {before.get(name)!r} then, {value!r} now" for name, value in here.items() if before.get(name) != value
     ]
