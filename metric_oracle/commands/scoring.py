@@ -35,7 +35,7 @@ def score(
 ) -> None:  # fmt: skip
     """Score a model's reports against the radiologists', joined on ids.
 
-    What CXR-Report-Metric does, and more metrics. Models are given once, for both sides.
+    What CXR-Report-Metric does, and more metrics. Models serve both sides.
     """
     from metric_oracle import api
     from metric_oracle.presentation.terminal import scores_table
