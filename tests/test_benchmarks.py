@@ -83,7 +83,7 @@ def swap_answers(found):
     ("spoil", "message"),
     [
         (list_a_row_twice, "ranked by score, then row"),
-        (miscount_ties, "must be those of a brute-force search"),
+        (miscount_ties, "n_ties of query"),
         (swap_answers, "ranked by score, then row"),
     ],
 )
