@@ -51,6 +51,7 @@ from metric_oracle.evaluation.bench import (
     timed,
 )
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.composite.representation import representation_of
 
 FULL_SIZE = (185_538, 2_192)  # reports and tests that the goals hold for
 ALL = (*LEXICAL_AND_GRAPH, "chexbert")
@@ -358,7 +359,7 @@ def _states_oracle(metric: str, backend: str, bench: Bench) -> Measurement:
     studies = bench.studies_on(metric, backend)
     columns: dict[str, Any] = columns_of(studies, data.queries, data.index)
     search = columns["search_s"]
-    n_units = len(data.index.representation(get_metric(metric)).row_ptr) - 1
+    n_units = len(representation_of(data.index, get_metric(metric)).row_ptr) - 1
     columns |= {
         "search_pairs_per_s": data.pairs / search,
         "distinct_search_pairs_per_s": len(set(data.queries.texts)) * n_units / search,
@@ -508,7 +509,7 @@ def _open(bench: Bench) -> Measurement:
         assert index.reports is not None
         for metric in metrics:
             _mark(marks, metric)
-            index.representation(get_metric(metric))
+            representation_of(index, get_metric(metric))
         _collect(marks, totals, parts)
     columns = {f"{part}_ms": 1000 * median(seconds[1:]) for part, seconds in parts.items()}
     return Measurement([1000 * seconds for seconds in totals[1:]], columns)  # the first one imports modules

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +18,7 @@ from metric_oracle.evaluation import bench
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bleu import cpu, reference
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.composite.representation import representation_of
 
 SMALL = ["--reports", "200", "--tests", "20"]
 TINY = ["--reports", "60", "--tests", "4", "--repetitions", "2"]  # for token states
@@ -262,7 +264,9 @@ def test_states_are_encoded_once(state_rows, data, monkeypatch):
     [("cuda-bleu", 'backend "cuda" is not usable'), ("peer-faiss-gpu", "needs a GPU and faiss-gpu")],
 )
 def test_without_a_gpu_a_line(rows, data, tmp_path, monkeypatch, name, line):
-    monkeypatch.setattr("metric_oracle.retrieval.search.find_spec", lambda module: None)
+    monkeypatch.setattr(
+        "metric_oracle.retrieval.kernels.find_spec", lambda name: None if name.endswith(".cuda") else find_spec(name)
+    )
     if name == "peer-faiss-gpu":
         faiss = pytest.importorskip("faiss")
         monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
@@ -399,7 +403,7 @@ def test_postings_of_the_floor(rows, data, metric):
     """Count by hand: lists by rarity, cell by cell, until what is left cannot reach the best score."""
     held = benchmark_data.prepare(data, 200, 20)
     record = get_metric(metric)
-    representation = held.index.representation(record)
+    representation = representation_of(held.index, record)
     encoded = representation.encode(held.queries)
     features, packed = representation.features, encoded.queries
     table = mo.retrieve(held.index, held.queries, metric, text=False).table
@@ -491,7 +495,7 @@ def test_radcliq_reads_all_postings(state_rows, data):
     held = benchmark_data.prepare_states(data, 60, 4)
     stages = {"cells": 1.0, "codes": 0.0, "float32": 0.0, "scored": 0.0}
     work = floor.work_of(held.index, held.queries, "radcliq", stages)[3]
-    representation = held.index.representation(get_metric("radcliq"))
+    representation = representation_of(held.index, get_metric("radcliq"))
     encoded = representation.encode(held.queries)
     graphs = representation.parts["radgraph"]
     every = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]
