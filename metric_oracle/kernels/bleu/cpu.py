@@ -262,7 +262,7 @@ class Backend(DrivenKernel):
         lengths = zip(corpus.features.sizes[0, unit].tolist(), batch.queries.sizes[query, 0].tolist(), strict=True)
         pairs = zip(counts.T.tolist(), lengths, strict=True)
         scores = np.array([bleu(*matched, *both, self.order, self.coco) for matched, both in pairs])
-        return scores, self.components(corpus, batch, query, unit, scores)
+        return scores, self._components(corpus, batch, query, unit, counts)
 
     def components(self, corpus, batch, query, unit, scores):
         """Return the precisions and the brevity penalty of pairs of a distinct query and a document.
@@ -276,7 +276,9 @@ class Backend(DrivenKernel):
         -------
         dict of str to float64[n]
         """
-        matched = matches(corpus, batch, query, unit)
+        return self._components(corpus, batch, query, unit, matches(corpus, batch, query, unit))
+
+    def _components(self, corpus, batch, query, unit, matched):
         length = corpus.features.sizes[0, unit].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         parts = {}

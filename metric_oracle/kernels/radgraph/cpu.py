@@ -248,10 +248,10 @@ class Backend(DrivenKernel):
 
     def score_pairs(self, corpus, batch, query, unit):
         """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-        parts = self.components(corpus, batch, query, unit, None)
+        matched = matches(corpus, batch, query, unit)
+        parts = self._components(corpus, batch, query, unit, matched)
         if self.family_b < 0:
             return parts[NAMES[self.family_a]], parts
-        matched = matches(corpus, batch, query, unit)
         columns = []
         for f in (self.family_a, self.family_b):
             columns += [matched[f].tolist(), (corpus.features.sizes[f, unit] + batch.queries.sizes[query, f]).tolist()]
@@ -269,7 +269,9 @@ class Backend(DrivenKernel):
         -------
         dict of str to float64[n]
         """
-        matched = matches(corpus, batch, query, unit)
+        return self._components(corpus, batch, query, unit, matches(corpus, batch, query, unit))
+
+    def _components(self, corpus, batch, query, unit, matched):
         parts = {}
         for f in (self.family_a, self.family_b):
             if f >= 0:
