@@ -23,6 +23,11 @@ class Answers(NamedTuple):
     scores: np.ndarray
     ties: np.ndarray
 
+    def put(self, q, best):
+        """Write the answers of query `q`: rows, scores and ties, k or fewer."""
+        for column, values in zip(self, best, strict=True):
+            column[q, : len(values)] = values
+
 
 @dataclass(frozen=True)
 class Capabilities:

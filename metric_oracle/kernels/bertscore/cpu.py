@@ -277,8 +277,7 @@ class Backend(Kernel):
             found = find_all(corpus, batch, places, k, every, workspace, self.part, self.scored, QUERIES)
             for q, (item, precision, recall) in zip(places, found, strict=True):
                 scores = final_scores(precision, recall, batch.baseline)[self.part]
-                best = select(item, scores, corpus.row_ptr, corpus.row_id, k)
-                answers.rows[q], answers.scores[q], answers.ties[q] = best
+                answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))
 
     def score_all(self, corpus, batch, chosen):
         """Yield BERTScore of every unit against each of some distinct queries.

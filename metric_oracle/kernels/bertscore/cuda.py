@@ -441,7 +441,7 @@ class Backend(cpu.Backend):
             strict=True,
         ):
             scores = final_scores(precision, recall, batch.baseline)[self.part]
-            answers.rows[q], answers.scores[q], answers.ties[q] = select(item, scores, corpus.row_ptr, corpus.row_id, k)
+            answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))
 
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped, and the share that was scored in float64."""

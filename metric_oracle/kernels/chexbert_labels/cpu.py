@@ -52,9 +52,7 @@ class Backend(Kernel):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
         documents = np.arange(len(corpus.vectors))
         for q, all_scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
-            rows, scores, ties = select(documents, all_scores, corpus.row_ptr, corpus.row_id, k)
-            m = len(rows)
-            answers.rows[q, :m], answers.scores[q, :m], answers.ties[q, :m] = rows, scores, ties
+            answers.put(q, select(documents, all_scores, corpus.row_ptr, corpus.row_id, k))
 
     def score_all(self, corpus, batch, chosen):
         """Yield the cosine of every document with each of some distinct queries: float64[D]."""

@@ -71,9 +71,7 @@ class Backend(cpu.Backend):
         def work_on(device, begin, end):
             for q, units in _candidates(corpus, batch.vectors, first + begin, first + end, k):
                 scores = cosines(vectors[units], squares[units], batch.vectors[q])
-                rows, scores, ties = select(units, scores, corpus.row_ptr, corpus.row_id, k)
-                m = len(rows)
-                answers.rows[q, :m], answers.scores[q, :m], answers.ties[q, :m] = rows, scores, ties
+                answers.put(q, select(units, scores, corpus.row_ptr, corpus.row_id, k))
 
         _device.share("torch", last - first, work_on)
 

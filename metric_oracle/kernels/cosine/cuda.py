@@ -142,13 +142,13 @@ class Backend(cpu.Backend):
                 exact = np.empty(len(documents))
                 cpu.score_documents(documents, batch.vectors[q], corpus.vectors, exact)
                 check_bounds({"float32": float((product[kept] + error - exact).min())})
-                rows, scores, ties = select(documents, exact, corpus.row_ptr, corpus.row_id, k)
+                best = select(documents, exact, corpus.row_ptr, corpus.row_id, k)
+                rows, scores, _ = best
                 if n < n_documents and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
                     again.append(q)
                     continue
                 _check_dropped(corpus, batch.vectors[q], int(q), documents, scores[-1])
-                m = len(rows)
-                answers.rows[q, :m], answers.scores[q, :m], answers.ties[q, :m] = rows, scores, ties
+                answers.put(q, best)
             pending = np.array(again, np.int64)
             n = min(4 * n, n_documents)
 

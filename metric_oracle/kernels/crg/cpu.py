@@ -41,9 +41,7 @@ class Backend(Kernel):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
         units = np.arange(len(corpus.positive))
         for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
-            answers.rows[q], answers.scores[q], answers.ties[q] = select(
-                units, scores, corpus.row_ptr, corpus.row_id, k
-            )
+            answers.put(q, select(units, scores, corpus.row_ptr, corpus.row_id, k))
 
     def score_all(self, corpus, batch, chosen):
         """Yield the contribution of every unit against each of some distinct queries: float64[D]."""
