@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from metric_oracle.corpora.predictions import as_predictions
-from metric_oracle.corpora.reports import Reports, as_reports
-from metric_oracle.errors import InputError
+from metric_oracle.corpora.reports import Reports, as_reports, check_left_out
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import ARGUMENTS, Inputs
@@ -133,9 +132,7 @@ def reports_of(
         return read(given, function=function, **reading), None
     usual = {"section": "impression", "profile": "yu2023", "seed": 0}
     foreign = [name for name, value in reading.items() if value not in (None, False, usual.get(name))]
-    if foreign:
-        msg = f"{function}: {', '.join(foreign)} must be left out for a prepared set; got a value. Drop it."
-        raise InputError(msg)
+    check_left_out(foreign, (), function, "a prepared set")
     counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     return Reports(prepared.ids, prepared.texts, source, counts, states, *section), prepared

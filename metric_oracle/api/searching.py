@@ -18,17 +18,17 @@ from metric_oracle.api.given import (
     split,
 )
 from metric_oracle.corpora.attached import as_vectors
-from metric_oracle.corpora.reports import check_options
+from metric_oracle.corpora.reports import check_left_out, check_options
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
-from metric_oracle.metrics import COMPOSITE, get_metric
+from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import baselines as _baselines
 from metric_oracle.retrieval import expectation as _expectation
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
-from metric_oracle.retrieval.composite.weights import read_weights
+from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.kernels import check_backend
 from metric_oracle.retrieval.results import Results, read_results
@@ -140,10 +140,7 @@ def _loaded(queries: Given, given: Loading, function: str) -> Inputs:
     check_options(given, LOADING, function)
     if not isinstance(queries, Inputs):
         return load_queries(queries, **given)
-    foreign = [name for name in split(given, given) if name not in ("tell", "advance")]
-    if foreign:
-        msg = f"{function}: {', '.join(foreign)} must be left out for loaded queries; got a value. Drop it."
-        raise InputError(msg)
+    check_left_out(split(given, given), ("tell", "advance"), function, "loaded queries")
     return queries
 
 
@@ -184,13 +181,10 @@ def retrieve(
     **loading
         Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
     """
-    if weights is not None and metric != COMPOSITE:
-        msg = f"retrieve: weights must be left out for metric {metric!r}; got {weights}. Pass --metric {COMPOSITE}."
-        raise InputError(msg)
-    record = metric if weights is None else read_weights(weights)
+    record = weighed(metric, weights)
     held = opened(index)
-    held.check_holds(get_metric(record))
-    check_backend(backend, get_metric(record), "retrieve")
+    held.check_holds(record)
+    check_backend(backend, record, "retrieve")
     batch = _loaded(queries, loading, "retrieve")
     settings = _settings(idf, rescale)
     if prevalence is not None:
@@ -243,10 +237,8 @@ def baseline(
     }  # fmt: skip
     own = {"draws": draws, "seed": seed, **vectors}
     belonging = {"random": ("draws", "seed"), "nearest": tuple(vectors)}.get(kind, ())
-    foreign = [name for name, value in own.items() if value is not None and name not in belonging]
-    if foreign:
-        msg = f"baseline: {', '.join(foreign)} must be left out for kind {kind!r}; got a value. Drop it."
-        raise InputError(msg)
+    given_here = [name for name, value in own.items() if value is not None]
+    check_left_out(given_here, belonging, "baseline", f"kind {kind!r}")
     options: dict[str, Any] = {name: own[name] for name in ("draws", "seed") if own[name] is not None}
     if kind == "nearest":
         for side in ("corpus", "query"):

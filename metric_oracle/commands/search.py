@@ -14,7 +14,7 @@ from metric_oracle.commands.command import command, given, metric_names, one_met
 from metric_oracle.commands.inputs import check_installed, load_tests
 from metric_oracle.commands.output import Destination, DifferenceFoundError, bar, deliver_results, note, progress
 from metric_oracle.errors import ExactnessError, InputError
-from metric_oracle.metrics import ALIASES, COMPOSITE, METRICS, REPRESENTATIONS, get_metric
+from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -92,13 +92,10 @@ def retrieve(
 def check_search(index: Path, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None) -> Any:
     """Open an index, after all checks of a search that need no test report."""
     from metric_oracle import api
-    from metric_oracle.retrieval.composite.weights import read_weights
+    from metric_oracle.retrieval.composite.weights import weighed
     from metric_oracle.retrieval.kernels import check_backend
 
-    if weights is not None and metric != COMPOSITE:
-        msg = f"retrieve: weights must be left out for metric {metric!r}; got {weights}. Pass --metric {COMPOSITE}."
-        raise InputError(msg)
-    record = get_metric(metric) if weights is None else read_weights(weights)
+    record = weighed(metric, weights)
     check_installed("retrieve", files, [record])
     check_backend(backend, record, "retrieve")
     opened = api.open_index(index)

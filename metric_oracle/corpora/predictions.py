@@ -17,9 +17,10 @@ from typing import Any
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.reports import (
     JOINED,
-    SECTIONS,
     Reports,
+    check_left_out,
     check_options,
+    check_section,
     checked_texts,
     section_of_column,
     sort_out,
@@ -107,9 +108,7 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
         return read_predictions(predictions, **reading)
     given = [name for name, value in reading.items() if value not in (None, False, 0)]
     if isinstance(predictions, Reports):
-        if given:
-            msg = f"{function}: {', '.join(given)} must be left out for Reports, which are read; got a value. Drop it."
-            raise InputError(msg)
+        check_left_out(given, (), function, "Reports, which are read")
         return predictions
     table, texts = in_memory(predictions, function)
     if table is not None:
@@ -117,10 +116,7 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
         return _assembled(
             rows, table.path, **{n: v for n, v in reading.items() if n not in ("id_column", "text_column")}
         )
-    foreign = [name for name in given if name in _OF_FILES]
-    if foreign:
-        msg = f"{function}: {', '.join(foreign)} must be left out for texts without columns; got a value. Drop it."
-        raise InputError(msg)
+    check_left_out(given, ("seed", "after_impression", "section"), function, "texts without columns")
     cells = checked_texts(texts or [], function, "the predictions in memory")
     rows = _Rows("texts in memory", cells, _Keys([str(place) for place in range(len(cells))], None, "place"))
     return _assembled(rows, "the texts in memory", **reading)
@@ -183,9 +179,8 @@ def _assembled(
     section: str | None = None,
 ) -> Reports:
     """Return one report a study."""
-    if section is not None and section not in SECTIONS:
-        msg = f"{_NAME}: section must be one of {', '.join(SECTIONS)}; got {section!r}. Choose one."
-        raise InputError(msg)
+    if section is not None:
+        check_section(section, _NAME)
     what, keys = rows.what, rows.keys
     if (keys is None) == (ids is None):
         rule = "given where the predictions have none" if ids is None else "left out where the predictions have ids"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -141,7 +141,7 @@ def read_reports(
     keep_empty : keep reports that are empty or hold no alphanumeric character; missing ones are dropped always
     """
     path = Path(path)
-    _check_section(section, "read_reports")
+    check_section(section, "read_reports")
     if profile not in _PROFILES:
         msg = f"read_reports: profile must be one of {', '.join(_PROFILES)}; got {profile!r}. Choose one."
         raise InputError(msg)
@@ -204,18 +204,18 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
         return read_reports(reports, **reading)
     given = {name: value for name, value in reading.items() if value is not None and value != _DEFAULTS[name]}
     if isinstance(reports, Reports):
-        _check_left_out(given, (), function, "Reports, which are read already")
+        check_left_out(given, (), function, "Reports, which are read already")
         return reports
     table, texts = in_memory(reports, function)
     if texts is not None:
-        _check_left_out(given, ("section", "keep_empty"), function, "texts without columns")
+        check_left_out(given, ("section", "keep_empty"), function, "texts without columns")
         return _from_texts(
             texts, None, reading.get("section"), bool(reading.get("keep_empty")), function, "the reports in memory"
         )
     assert table is not None
-    _check_left_out(given, [name for name in _DEFAULTS if name != "profile"], function, str(table.path))
+    check_left_out(given, [name for name in _DEFAULTS if name != "profile"], function, str(table.path))
     section = reading.get("section", "impression")
-    _check_section(section, function)
+    check_section(section, function)
     source = _table_source(table, section, reading.get("id_column"), reading.get("text_column"))
     return _chosen(
         source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
@@ -232,14 +232,16 @@ def check_options(options: Iterable[str], known: Iterable[str], function: str) -
             raise TypeError(msg)
 
 
-def _check_left_out(given: Iterable[str], allowed: Sequence[str], function: str, what: str) -> None:
+def check_left_out(given: Iterable[str], allowed: Container[str], function: str, what: str) -> None:
+    """Raise where options have a value that make no sense for what is read."""
     foreign = [name for name in given if name not in allowed]
     if foreign:
         msg = f"{function}: {', '.join(foreign)} must be left out for {what}; got a value. Drop it."
         raise InputError(msg)
 
 
-def _check_section(section: object, function: str) -> None:
+def check_section(section: object, function: str) -> None:
+    """Raise unless a section is one that reports have."""
     if section not in SECTIONS:
         msg = f"{function}: section must be one of {', '.join(SECTIONS)}; got {section!r}. Choose one."
         raise InputError(msg)
@@ -249,7 +251,7 @@ def _from_texts(
     texts: list[Any], ids: Iterable[object] | None, section: str | None, keep_empty: bool, function: str, where: str
 ) -> Reports:
     if section is not None:
-        _check_section(section, function)
+        check_section(section, function)
     texts = checked_texts(texts, function, where)
     keys = [str(place) for place in range(len(texts))]
     if ids is not None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from metric_oracle.errors import InputError
+
 
 @contextmanager
 def held(path: Path) -> Iterator[int]:
@@ -22,6 +24,21 @@ def held(path: Path) -> Iterator[int]:
         yield file
     finally:
         os.close(file)
+
+
+@contextmanager
+def alone(folder: Path, lock: str, function: str, work: str) -> Iterator[None]:
+    """Hold a folder in which one process works at a time, by a file `lock` in it, or raise.
+
+    The system lets go of it when the process ends, however it ends.
+    """
+    with (folder / lock).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            msg = f"{function}: {folder} must not be in use; got another {work} at work there. Wait for it to end."
+            raise InputError(msg) from error
+        yield
 
 
 def remove_leftovers(place: Path, before: str, after: str) -> None:

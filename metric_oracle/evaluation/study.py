@@ -4,7 +4,6 @@ Every finished step is a file in the folder of the study, which is called ``<out
 study that was killed goes on from there. `STEPS` says what each file was made of, and its checksum.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -25,7 +24,7 @@ import pyarrow as pa
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.corpora.unfinished import held, remove_leftovers
+from metric_oracle.corpora.unfinished import alone, held, remove_leftovers
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import Comparison, compare
 from metric_oracle.indexes import manifest
@@ -394,12 +393,7 @@ def _workplace(out: Path | None) -> Iterator[Path]:
         )
         raise InputError(msg)
     folder.mkdir(exist_ok=True)
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            msg = f"study: {folder} must not be in use; got another study at work there. Wait for it to end."
-            raise InputError(msg) from error
+    with alone(folder, LOCK, "study", "study"):
         yield folder
 
 

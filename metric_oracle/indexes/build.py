@@ -6,14 +6,13 @@ right. All files and their folders are synced before the rename, the folder abov
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.unfinished import alone
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import StoredRepresentation
@@ -98,7 +98,7 @@ def build_index(
     _check_own(building)
     try:
         building.mkdir(parents=True, exist_ok=True)
-        with _alone(building):
+        with alone(building, LOCK, "build_index", "build"):
             _check_new(out)  # another build may just have ended
             _build(inputs, building, kinds, (source, section), states or {}, progress or (lambda part: None))
             building.rename(out)
@@ -136,7 +136,7 @@ def _check_new(out: Path) -> None:
     manifest.check_name(out, "build_index", "out")
     if out.exists() or out.is_symlink():
         if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
-            with suppress(OSError, InputError), _alone(out):
+            with suppress(OSError, InputError), alone(out, LOCK, "build_index", "build"):
                 _finish(out)
         msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
         raise InputError(msg)
@@ -155,18 +155,6 @@ def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
             msg = f"build_index: {needs.plural} must be given for metric {name!r}; got none. Add {needs.option}."
             raise InputError(msg)
     return [kind for kind in stored if kind in kinds]
-
-
-@contextmanager
-def _alone(building: Path) -> Iterator[None]:
-    """Hold the build folder; the system lets go of it when the process ends, however it ends."""
-    with (building / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            msg = f"build_index: {building} must not be in use; got another build at work there. Wait for it to end."
-            raise InputError(msg) from error
-        yield
 
 
 def _files_of(part: str) -> dict[str, bool]:

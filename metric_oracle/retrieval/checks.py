@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import EncodedQueries
@@ -16,10 +17,7 @@ from metric_oracle.retrieval.composite.representation import representation_of
 def encode_queries(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> EncodedQueries:
     """Return the distinct queries as the kernels of a metric take them, after all checks."""
     check_queries(queries, record, index)
-    foreign = [name for name in settings if name not in record.settings]
-    if foreign:
-        msg = f"retrieve: {', '.join(foreign)} must be left out for metric {record.name!r}; got a value. Drop it."
-        raise InputError(msg)
+    check_left_out(settings, record.settings, "retrieve", f"metric {record.name!r}")
     return representation_of(index, record).encode(queries, **settings)
 
 

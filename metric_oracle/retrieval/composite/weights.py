@@ -8,9 +8,19 @@ from typing import Any
 
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import COMPOSITE, Metric, composite
+from metric_oracle.metrics import COMPOSITE, Metric, composite, get_metric
 
 FORMAT, VERSION = "metric-oracle composite", 1
+
+
+def weighed(metric: str, weights: str | Path | None) -> Metric:
+    """Return the record that a search asks for by name, or by the weights file of a composite."""
+    if weights is None:
+        return get_metric(metric)
+    if metric != COMPOSITE:
+        msg = f"retrieve: weights must be left out for metric {metric!r}; got {weights}. Pass --metric {COMPOSITE}."
+        raise InputError(msg)
+    return read_weights(weights)
 
 
 def read_weights(path: str | Path, function: str = "retrieve") -> Metric:
