@@ -39,6 +39,7 @@ def sides(corpus, side):
         "radgraph": corpus[f"{side}_graphs"],
         "chexbert": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
+        "embeddings": corpus[f"{side}_embeddings"],
         "uncertain": "negative",
     }
 
