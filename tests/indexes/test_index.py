@@ -1027,14 +1027,14 @@ def test_two_builds_at_once(inputs, built, tmp_path):
 
 
 def test_build_that_ends_while_another_waits_for_the_lock(inputs, built, tmp_path, monkeypatch):
-    alone = index_module._alone
+    alone = index_module.alone
 
-    def late(building):
+    def late(*building):
         monkeypatch.undo()
         shutil.copytree(built.folder, tmp_path / "I")
-        return alone(building)
+        return alone(*building)
 
-    monkeypatch.setattr(index_module, "_alone", late)
+    monkeypatch.setattr(index_module, "alone", late)
     with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*I, which exists"):
         index_module.build_index(inputs, tmp_path / "I")
     assert everything(tmp_path / "I") == everything(built.folder)

@@ -213,11 +213,13 @@ def test_other_index(index, queries, results, corpus, tmp_path):
 
 def test_altered_index(index, queries, results, tmp_path):
     folder = shutil.copytree(index.folder, tmp_path / "I")
-    path = folder / "ngrams/features.arrow"
+    read = {"bleu-2": "ngrams/features", "rouge-l": "words/features", "radgraph": "radgraph/postings"}
+    path = folder / f"{read[results.signature['metric']]}.arrow"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(IndexFormatError, match=r"^open_index: ngrams/features.arrow must have the checksum"):
+    name = path.relative_to(folder)
+    with pytest.raises(IndexFormatError, match=rf"^open_index: {name} must have the checksum"):
         api.verify(folder, results, queries)
 
 
