@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._sort import sort
 
 FULL = 255  # a saturated count
 # Bounds are computed in float64 from the same integers as the scores; the slack covers their rounding (a handful of
@@ -190,23 +191,13 @@ def by_rarity(ids, post_ptr):
     int32[n]
     """
     n = len(ids)
-    out = ids.copy()
-    if n > 64:
-        keys = np.empty(n, np.int64)
-        for i in range(n):
-            keys[i] = post_ptr[ids[i] + 1] - post_ptr[ids[i]]
-        order = np.argsort(keys, kind="mergesort")
-        for i in range(n):
-            out[i] = ids[order[i]]
-        return out
-    for i in range(1, n):
-        x = out[i]
-        key = post_ptr[x + 1] - post_ptr[x]
-        j = i - 1
-        while j >= 0 and post_ptr[out[j] + 1] - post_ptr[out[j]] > key:
-            out[j + 1] = out[j]
-            j -= 1
-        out[j + 1] = x
+    keys = np.empty(n, np.int64)
+    for i in range(n):
+        keys[i] = (post_ptr[ids[i] + 1] - post_ptr[ids[i]]) << 31 | ids[i]
+    sort(keys)
+    out = np.empty(n, np.int32)
+    for i in range(n):
+        out[i] = keys[i] & 0x7FFFFFFF
     return out
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._sort import sort
 
 
 class Best(NamedTuple):
@@ -130,12 +131,26 @@ def _rows_of_least(best, row_ptr):
 
 
 @jit
+def _sort_descending(best):
+    """Put the documents in order, best score first: the least of the heap goes to its end, again and again."""
+    n = best.state[0]
+    while best.state[0] > 1:
+        best.state[0] -= 1
+        last = best.state[0]
+        unit, score = best.unit[last], best.score[last]
+        best.unit[last], best.score[last] = best.unit[0], best.score[0]
+        _sift_down(unit, score, best)
+    best.state[0] = n
+
+
+@jit
 def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
     """Write the k best rows of one query.
 
     Parameters
     ----------
     best : Best
+        Put in order: no heap any more.
     row_ptr, row_id : int64[D + 1], int64[N]
         Rows of each document, ascending.
     k : int
@@ -151,15 +166,15 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
     O(n log n) for n kept documents and the rows that may be listed.
     """
     n = best.state[0]
-    order = np.argsort(best.score[:n])[::-1]
+    _sort_descending(best)
     filled = 0
     begin = 0
     while begin < n and filled < k:
-        score = best.score[order[begin]]
+        score = best.score[begin]
         end = begin
         rows = n_gathered = 0
-        while end < n and best.score[order[end]] == score:
-            unit = best.unit[order[end]]
+        while end < n and best.score[end] == score:
+            unit = best.unit[end]
             n_rows = row_ptr[unit + 1] - row_ptr[unit]
             rows += n_rows
             n_gathered += min(n_rows, k - filled)
@@ -168,11 +183,11 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
         gathered = np.empty(n_gathered, np.int64)
         n_gathered = 0
         for i in range(begin, end):
-            first = row_ptr[best.unit[order[i]]]
-            for p in range(first, min(row_ptr[best.unit[order[i]] + 1], first + k - filled)):
+            first = row_ptr[best.unit[i]]
+            for p in range(first, min(row_ptr[best.unit[i] + 1], first + k - filled)):
                 gathered[n_gathered] = row_id[p]
                 n_gathered += 1
-        gathered.sort()
+        sort(gathered)
         for row in gathered[: k - filled]:
             out_row[filled] = row
             out_score[filled] = score
