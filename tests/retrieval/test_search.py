@@ -37,6 +37,7 @@ def files(corpus):
             "radgraph": corpus[f"{side}_graphs"],
             "chexbert": corpus[f"{side}_embeddings"],
             "chexbert_labels": corpus[f"{side}_labels"],
+            "embeddings": corpus[f"{side}_embeddings"],
             "uncertain": "positive",
             "encoder": "fake",
         }
@@ -182,7 +183,7 @@ def test_progress_adds_up_to_the_queries(index, queries):
 def test_corpus_of_one_report(tmp_path):
     index = api.build_index(reports("No effusion."), tmp_path / "I")
     for metric in LEXICAL:
-        table = api.retrieve(index, ["No effusion.", "else", ""], metric).table.to_pylist()
+        table = api.retrieve(index, ["No effusion.", "else", ""], metric, keep_empty=True).table.to_pylist()
         assert [answer["row"] for answer in table] == [0, 0, 0]
         assert table[0]["score"] > 0
         assert [answer["score"] for answer in table[1:]] == [0.0, 0.0]
