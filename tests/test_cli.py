@@ -573,7 +573,7 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     fails("info", tmp_path / "nowhere", match=r"open_index: index must be a folder with manifest.json")
     fails("info", index / "manifest.json", match=r"open_index: index must be a folder with manifest.json")
     fails("verify", index, test, test, match=r"verify: results must be a file that retrieve --out wrote, with its sig")
-    fails("build-index", index, "--out", out, match=r"read_reports: path must hold report files like p10/")
+    fails("build-index", tmp_path, "--out", out, match=r"read_reports: path must hold report files like p10/")
     fails(
         "build-index", train, "--radgraph", train, "--out", out, match=r"read_graphs: path must be a whole JSON object"
     )
