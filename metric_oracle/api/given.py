@@ -135,4 +135,4 @@ def reports_of(
     check_left_out(foreign, (), function, "a prepared set")
     counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
-    return Reports(prepared.ids, prepared.texts, source, counts, states, *section), prepared
+    return Reports(list(prepared.ids), list(prepared.texts), source, counts, states, *section), prepared

@@ -23,6 +23,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.indexes.store import Strings
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import baselines as _baselines
 from metric_oracle.retrieval import expectation as _expectation
@@ -96,15 +97,15 @@ def build_index(
     inputs = load_inputs(
         corpus.ids, corpus.texts, "build_index", encoding=encoding, **models, **split(given, ARGUMENTS)
     )
-    return _build.build_index(
-        _with_prepared(inputs, prepared),
-        out,
-        metrics=names,
-        source=corpus.source,
-        states={name: corpus.counts.get(name, 0) for name in ("missing", "empty", "tokenless")},
-        section=(corpus.section, corpus.section_by),
-        progress=progress,
-    )
+    inputs = _with_prepared(inputs, prepared)
+    inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
+    described: dict[str, Any] = {
+        "source": corpus.source,
+        "states": {name: corpus.counts.get(name, 0) for name in ("missing", "empty", "tokenless")},
+        "section": (corpus.section, corpus.section_by),
+    }
+    del corpus, prepared  # lists of strings take three times the memory of Arrow's
+    return _build.build_index(inputs, out, metrics=names, **described, progress=progress)
 
 
 def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:

@@ -97,7 +97,7 @@ class TokenStateIndex(Units):
         ):
             return cls._of_prepared(prepared, inputs.texts, encoding)
         assert encoding is not None
-        assert encoding.scratch is not None
+        assert inputs.scratch is not None
         encoder = encoding.encoder
         tokens = encoder.tokenize(texts)
         distinct, unit_of_text = _distinct(tokens)
@@ -108,8 +108,8 @@ class TokenStateIndex(Units):
                 f"{tokens.n_truncated:,} of {len(texts):,} distinct texts are longer than the {encoder.max_length} "
                 f"tokens that {encoder.name} takes: their ends are cut off"
             )
-        encoding.scratch.mkdir(exist_ok=True)
-        path = encoding.scratch / "states.raw"
+        inputs.scratch.mkdir(exist_ok=True)
+        path = inputs.scratch / "states.raw"
         write_states(
             encoder,
             distinct,

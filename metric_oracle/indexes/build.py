@@ -215,8 +215,7 @@ def _build(
     inputs = inputs.completed(building / SCRATCH)
     digest = inputs_digest(inputs)
     done = _resume(building, digest, kinds)
-    if inputs.encoding is not None:
-        inputs = replace(inputs, encoding=replace(inputs.encoding, scratch=building / SCRATCH))
+    inputs = replace(inputs, scratch=building / SCRATCH)
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
         """Build one part unless an earlier, killed build finished it."""
@@ -230,6 +229,7 @@ def _build(
         manifest.write_json(building / PROGRESS, {"inputs": digest, "done": done})
 
     part("reports", lambda folder: _write_reports(folder, inputs))
+    pa.default_memory_pool().release_unused()
     texts = Strings(read_table(map_file(building / "distinct.arrow"), DISTINCT)["text"])
     text_of_row = read_table(map_file(building / "reports.arrow"), REPORTS)["distinct_id"].chunk(0).to_numpy()
     for kind in kinds:
@@ -312,24 +312,31 @@ def inputs_digest(inputs: Inputs) -> str:
 
 
 def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
-    """Write the rows and the distinct texts; equal ones are found by Arrow, in the order of their first rows."""
-    texts = Strings(inputs.texts).arrow.combine_chunks()
-    encoded = texts.dictionary_encode()
-    distinct_id, n_distinct = encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-    rows = np.arange(len(texts))
+    """Write the distinct texts, which Arrow finds in the order of their first rows, and then the rows."""
+    texts = Strings(inputs.texts).arrow
+    distinct_id, n_distinct = _write_distinct(folder, texts)
     columns = {
-        "row": rows,
+        "row": np.arange(len(texts)),
         "study_id": Strings(inputs.ids).arrow.combine_chunks(),
-        "text": texts,
+        "text": texts.combine_chunks(),
         "distinct_id": distinct_id,
     }
     write_table(folder / "reports.arrow", pa.table(columns, REPORTS))
-    first = np.zeros(n_distinct, np.int64)
-    first[distinct_id[::-1]] = rows[::-1]
-    multiplicity = np.bincount(distinct_id, minlength=n_distinct)
-    distinct = {"text": encoded.dictionary, "first_row": first, "multiplicity": multiplicity}
-    write_table(folder / "distinct.arrow", pa.table(distinct, DISTINCT))
     return {"reports": len(texts), "distinct_texts": n_distinct}
+
+
+def _write_distinct(folder: Path, texts: pa.ChunkedArray) -> tuple[np.ndarray, int]:
+    """Write the distinct texts; return which of them each row has, int64[N], and how many there are."""
+    encoded = texts.dictionary_encode()  # of one dictionary, which the last chunk has whole
+    dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
+    distinct_id = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks]).astype(np.int64)
+    n_distinct = len(dictionary)
+    first = np.zeros(n_distinct, np.int64)
+    first[distinct_id[::-1]] = np.arange(len(texts))[::-1]
+    multiplicity = np.bincount(distinct_id, minlength=n_distinct)
+    distinct = {"text": dictionary, "first_row": first, "multiplicity": multiplicity}
+    write_table(folder / "distinct.arrow", pa.table(distinct, DISTINCT))
+    return distinct_id, n_distinct
 
 
 def _write_representation(

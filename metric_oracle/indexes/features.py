@@ -1,16 +1,19 @@
 """Sets of features, laid out for the overlap kernels: distinct units, postings, forward lists, rows of each unit."""
 
+from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.store import check_offsets
-from metric_oracle.kernels._build import invert_lists, skip_table
+from metric_oracle.indexes.store import check_offsets, gathered
+from metric_oracle.kernels._build import invert_lists, note_cells, posting_offsets
 from metric_oracle.kernels._overlap import Features, Queries
 
 SHORTEST_SKIPPED = 4  # postings a cell from which a list gets a row in the skip table
+AT_ONCE = 1 << 26  # postings that are put in order in memory: 256 MiB
 MOST_FEATURES = 2**31 - 1  # ids of features are 32 bits wide
 
 
@@ -167,15 +170,44 @@ def invert(
     sort_key: np.ndarray,
     unit_of_row: np.ndarray,
     n_features: int,
+    scratch: Path | None = None,
 ) -> Features:
-    """Add posting lists, skips and rows to forward lists whose units are sorted by `sort_key`."""
-    post_ptr, post_unit = invert_lists(fwd_ptr, fwd_id, n_features)
+    """Add posting lists, skips and rows to forward lists whose units are sorted by `sort_key`.
+
+    Parameters
+    ----------
+    scratch : Path or None
+        Folder for posting lists beyond `AT_ONCE`, which then take no memory; see :func:`gathered`.
+    """
+    post_ptr = posting_offsets(fwd_id, n_features)
     cell_of_unit = np.cumsum(_starts(sort_key)) - 1
     n_cells = int(cell_of_unit[-1]) + 1 if len(cell_of_unit) else 0
-    skip_slot, skip = skip_table(post_ptr, post_unit, cell_of_unit, n_cells, SHORTEST_SKIPPED * max(n_cells, 1))
+    is_long = np.diff(post_ptr) >= SHORTEST_SKIPPED * max(n_cells, 1)
+    slot = np.where(is_long, np.cumsum(is_long) - 1, -1).astype(np.int32)
+    skip = np.zeros((np.count_nonzero(is_long), n_cells + 1), np.int32)
+    ranges = _ranges(post_ptr)
+
+    def lists() -> Iterator[np.ndarray]:
+        for first, last in ranges:
+            some = invert_lists(fwd_ptr, fwd_id, post_ptr, first, last)
+            note_cells(post_ptr, some, first, last, cell_of_unit, slot, skip)
+            yield some
+
+    post_unit = gathered(lists(), scratch if len(ranges) > 1 else None)
     row_ptr, row_id = group_rows(unit_of_row, len(fwd_ptr) - 1)
     sizes = np.ascontiguousarray(sizes)
-    return Features(post_ptr, post_unit, fwd_ptr, fwd_id, sizes, skip_slot, skip, row_ptr, row_id)
+    return Features(post_ptr, post_unit, fwd_ptr, fwd_id, sizes, slot, skip, row_ptr, row_id)
+
+
+def _ranges(post_ptr: np.ndarray) -> list[tuple[int, int]]:
+    """Cut features into ranges of `AT_ONCE` postings at most, or of one feature that has more; one range at least."""
+    ranges: list[tuple[int, int]] = []
+    first, n_features = 0, len(post_ptr) - 1
+    while first < n_features or not ranges:
+        last = int(np.searchsorted(post_ptr, post_ptr[first] + AT_ONCE, side="right")) - 1
+        ranges.append((first, min(max(last, first + 1), n_features)))
+        first = ranges[-1][1]
+    return ranges
 
 
 def _starts(sort_key: np.ndarray) -> np.ndarray:

@@ -34,8 +34,6 @@ class Encoding:
     storage : dtype
         float16 or float32, of the states on disk.
     baseline : (precision, recall, f1) of random pairs under this encoder, or None
-    scratch : Path or None
-        Folder for finished parts of the work, given by the build.
     max_memory : float or None
         GB that building may hold beside the model and mapped files.
     tell : function
@@ -47,7 +45,6 @@ class Encoding:
     encoder: TokenEncoder
     storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
     baseline: tuple[float, float, float] | None = None
-    scratch: Path | None = None
     max_memory: float | None = None
     tell: Callable[[str], None] = _ignore
     advance: Callable[[int, int], None] = _ignore
@@ -108,7 +105,7 @@ class Inputs:
 
     Attributes
     ----------
-    ids, texts : list of str
+    ids, texts : sequence of str
     attached : dict of str to Attachment
         By representation; of prepared token states: their `TokenStateIndex`, and the unit of each report.
     encoding : Encoding or None
@@ -117,14 +114,17 @@ class Inputs:
         Where the encoder of an index is now, for queries.
     models : tuple of Model
         What is still to be made from the texts, see :meth:`completed`.
+    scratch : Path or None
+        Folder for work under way, given by the build.
     """
 
-    ids: list[str]
-    texts: list[str]
+    ids: Sequence[str]
+    texts: Sequence[str]
     attached: dict[str, Attachment] = field(default_factory=dict)
     encoding: Encoding | None = None
     encoder: str | Path | None = None
     models: tuple[Model, ...] = ()
+    scratch: Path | None = None
 
     def __repr__(self) -> str:
         return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"

@@ -29,7 +29,7 @@ from metric_oracle.indexes.features import (
     pack_queries,
 )
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.store import Strings, check_offsets, read_arrays, release, write_arrays
+from metric_oracle.indexes.store import BATCH, Strings, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import (
     distinct_lists,
     number_grams,
@@ -129,7 +129,7 @@ class NgramIndex(FeatureUnits):
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "NgramIndex":
         """Index the distinct texts of a corpus; see :func:`build_ngrams`."""
-        return build_ngrams(kind, texts, row_text)
+        return build_ngrams(kind, texts, row_text, inputs.scratch)
 
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
@@ -210,10 +210,11 @@ def number_tokens(
     """Tokenize texts one by one: the words in code-point order, their ids int32[T], offsets int64[n + 1]."""
     number: dict[str, int] = defaultdict(count().__next__)
     ids, lengths = array("i"), array("q", [0])
-    for text in texts:
-        ids.extend(map(number.__getitem__, tokenize(text)))
-        lengths.append(len(ids))
-    release()  # the texts are read once, in order
+    for first in range(0, len(texts), BATCH):
+        for text in texts[first : first + BATCH]:
+            ids.extend(map(number.__getitem__, tokenize(text)))
+            lengths.append(len(ids))
+        release()  # the texts are read once, in order
     words = sorted(number)
     rank = np.empty(len(words), np.int32)
     rank[np.fromiter(map(number.__getitem__, words), np.int64, len(words))] = np.arange(len(words))
@@ -230,7 +231,7 @@ def _ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keys[order], rank
 
 
-def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> NgramIndex:
+def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray, scratch: Path | None = None) -> NgramIndex:
     """Index the n-grams of a corpus.
 
     Parameters
@@ -240,6 +241,8 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> Ngram
         Distinct texts.
     row_text : int64[N]
         Which text each corpus row has.
+    scratch : Path or None
+        See :func:`invert`.
     """
     max_order = MAX_ORDER[kind]
     words, flat, ptr = number_tokens(texts, TOKENIZERS[kind])
@@ -273,7 +276,7 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray) -> Ngram
     family = np.array(family_ptr, np.int64)
     return NgramIndex(
         kind,
-        invert(fwd_ptr, fwd_id, sizes, sizes[0], unit_of_row, int(family[-1])),
+        invert(fwd_ptr, fwd_id, sizes, sizes[0], unit_of_row, int(family[-1]), scratch),
         Strings(words),
         np.concatenate(gram_keys),
         np.cumsum([0] + [len(k) for k in gram_keys]).astype(np.int64),

@@ -11,11 +11,12 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, overload
+from typing import IO, Any, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -25,7 +26,7 @@ from pyarrow import ipc
 ALIGNMENT = 64  # a line of the cache, and a register of AVX-512
 _FILLER = "filler"
 BATCH = 1 << 16  # strings made at once
-PIECE = 1 << 26  # bytes hashed at once, then given back
+PIECE = 1 << 26  # bytes written or hashed at once, then given back
 _TEXT, _NUMBER = pa.large_string(), pa.int64()
 # Columns of the corpus rows, and of its distinct texts.
 REPORTS = pa.schema({"row": _NUMBER, "study_id": _TEXT, "text": _TEXT, "distinct_id": _NUMBER})
@@ -99,6 +100,43 @@ class Strings(Sequence[str]):
             yield from self.arrow.slice(first, BATCH).to_pylist()
 
 
+def gathered(parts: Iterable[np.ndarray], scratch: Path | None = None) -> np.ndarray:
+    """Return arrays of one type behind one another, read-only.
+
+    Parameters
+    ----------
+    parts : iterable of array
+    scratch : Path or None
+        Folder for a nameless file that they are written into and mapped from, so that memory holds one at a time. It
+        goes with the array, or with the process.
+    """
+    if scratch is None:
+        several = list(parts)
+        whole = several[0] if len(several) == 1 else np.concatenate(several)
+        whole.setflags(write=False)
+        return whole
+    scratch.mkdir(exist_ok=True)
+    with tempfile.TemporaryFile(dir=scratch) as file:
+        for part in parts:
+            file.write(part.data)
+        file.flush()
+        return np.frombuffer(map_file(file.fileno()), part.dtype)
+
+
+class _Pieces:
+    """A file that is written piece by piece; the pages of what was mapped go back after each."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.flush, self.closed = file, file.flush, False
+
+    def write(self, content: Any) -> None:
+        view = memoryview(content)
+        for first in range(0, len(view), PIECE):
+            self.file.write(view[first : first + PIECE])
+            if len(view) > PIECE:
+                release()
+
+
 def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
     """Write arrays (any shape, fixed-width dtypes) and strings into one Arrow IPC file."""
     arrays, fields = [], []
@@ -114,7 +152,7 @@ def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) 
         fields.append(pa.field(name, column.type, metadata={"shape": shape}))
     arrays, fields = _aligned(arrays, fields)
     schema = pa.schema(fields)
-    with path.open("wb") as file, ipc.new_file(file, schema) as writer:
+    with path.open("wb") as file, ipc.new_file(_Pieces(file), schema) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 

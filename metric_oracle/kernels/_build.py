@@ -96,42 +96,55 @@ def grow(keys):
 
 
 @jit
-def invert_lists(fwd_ptr, fwd_id, n_features):
-    """Turn forward lists into posting lists by counting sort; units ascend within a list."""
+def posting_offsets(fwd_id, n_features):
+    """Return where the posting list of each feature begins: int64[n_features + 1]."""
     post_ptr = np.zeros(n_features + 1, np.int64)
     for p in range(len(fwd_id)):
         post_ptr[fwd_id[p] + 1] += 1
     for v in range(n_features):
         post_ptr[v + 1] += post_ptr[v]
-    cursor = post_ptr[:-1].copy()
-    post_unit = np.empty(len(fwd_id), np.int32)
-    for u in range(len(fwd_ptr) - 1):
-        for p in range(fwd_ptr[u], fwd_ptr[u + 1]):
-            v = fwd_id[p]
-            post_unit[cursor[v]] = u
-            cursor[v] += 1
-    return post_ptr, post_unit
+    return post_ptr
 
 
 @jit
-def skip_table(post_ptr, post_unit, cell_of_unit, n_cells, shortest):
-    """Find where each cell begins within the lists of at least `shortest` postings."""
-    slot = np.full(len(post_ptr) - 1, -1, np.int32)
-    n_slots = 0
-    for v in range(len(slot)):
-        if post_ptr[v + 1] - post_ptr[v] >= shortest:
-            slot[v] = n_slots
-            n_slots += 1
-    skip = np.zeros((n_slots, n_cells + 1), np.int32)
-    for v in range(len(slot)):
+def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
+    """Return the posting lists of the features first .. last - 1 by counting sort; units ascend within a list."""
+    cursor = post_ptr[first:last] - post_ptr[first]
+    post_unit = np.empty(post_ptr[last] - post_ptr[first], np.int32)
+    for u in range(len(fwd_ptr) - 1):
+        for p in range(fwd_ptr[u], fwd_ptr[u + 1]):
+            v = fwd_id[p] - first
+            if 0 <= v < len(cursor):
+                post_unit[cursor[v]] = u
+                cursor[v] += 1
+    return post_unit
+
+
+@jit
+def note_cells(post_ptr, post_unit, first, last, cell_of_unit, slot, skip):
+    """Write where each cell begins within those lists of the features first .. last - 1 that have a row in `skip`.
+
+    Parameters
+    ----------
+    post_ptr : int64[V + 1]
+    post_unit : int32[...]
+        Of these features alone.
+    cell_of_unit : int64[D]
+    slot : int32[V]
+        Row of each feature, -1 for none.
+
+    Writes
+    ------
+    skip : int32[S, cells + 1], the rows of these features
+    """
+    for v in range(first, last):
         if slot[v] >= 0:
-            cell = 0
-            for p in range(post_ptr[v], post_ptr[v + 1]):
+            cell, begin = 0, post_ptr[v] - post_ptr[first]
+            for p in range(begin, post_ptr[v + 1] - post_ptr[first]):
                 while cell <= cell_of_unit[post_unit[p]]:
-                    skip[slot[v], cell] = p - post_ptr[v]
+                    skip[slot[v], cell] = p - begin
                     cell += 1
             skip[slot[v], cell:] = post_ptr[v + 1] - post_ptr[v]
-    return slot, skip
 
 
 @jit

@@ -12,6 +12,7 @@ signature
     ``baseline`` names the kind.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,7 @@ def nearest(
 KINDS = {"random": random, "most-frequent": most_frequent, "identity": identity, "nearest": nearest}
 
 
-def _places(ids: list[str], vectors: Vectors, name: str) -> np.ndarray:
+def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
     """Return the place of each report's vector, -1 for none: int64[n]."""
     place = {key: i for i, key in enumerate(vectors.ids)}
     places = np.array([place.get(i, -1) for i in canonical_ids(ids, "baseline", "ids")], np.int64)

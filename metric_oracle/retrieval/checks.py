@@ -40,7 +40,7 @@ def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> 
     if attachment is None:
         msg = f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got none. Add {needs.option}."
         raise InputError(msg)
-    lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0)]
+    lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0).tolist()]
     if lacking:
         shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         msg = (

@@ -94,6 +94,27 @@ def test_equal_inputs_make_equal_files(inputs, built, tmp_path):
     assert again.content["files"] == built.content["files"]
 
 
+@pytest.mark.parametrize("at_once", [1, 50, 1000])
+def test_posting_lists_inverted_in_ranges_make_equal_files(inputs, built, tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(features, "AT_ONCE", at_once)
+    seen: list[int] = []
+    invert_lists = features.invert_lists
+
+    def noting(*arguments):
+        seen.append(len(found := invert_lists(*arguments)))
+        return found
+
+    monkeypatch.setattr(features, "invert_lists", noting)
+    again = index_module.build_index(inputs, tmp_path / "I", metrics=["bleu", "rouge-l", "radgraph"])
+    for kind in ("ngrams", "words", "radgraph"):
+        files = everything(again.folder / kind)
+        assert files == everything(built.folder / kind)
+    longest = max(np.diff(again.part(kind).features.post_ptr).max() for kind in ("ngrams", "words", "radgraph"))
+    assert len(seen) > 3
+    assert max(seen) <= max(at_once, longest)
+    assert sum(seen) == sum(len(again.part(kind).features.fwd_id) for kind in ("ngrams", "words", "radgraph"))
+
+
 def test_ids_and_texts_of_any_form_come_back(tmp_path):
     ids = ["", " a", "a,b", 'q"', "new\nline", "\u202e", "\x1b[31m", "[red]", "\u2028", "é" * 300]
     texts = ["", " ", "\x00", "\r\n", "a\u2028b", "\x85", "[bold]x[/]", "'", "日本", "ok"]

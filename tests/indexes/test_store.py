@@ -1,3 +1,4 @@
+import errno
 import threading
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from metric_oracle.errors import InputError
 from metric_oracle.indexes import features, store
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.inputs import Inputs
@@ -61,6 +63,35 @@ def test_hash_of_content_tells_names_shapes_types_and_values(tmp_path):
     assert len(set(hashes)) == len(changes)
     write_arrays(tmp_path / "turned.arrow", dict(reversed(base.items())))
     assert hash_content(tmp_path / "turned.arrow") == hashes[0]
+
+
+def test_large_arrays_are_gathered_in_a_file_and_written_in_pieces(tmp_path, monkeypatch):
+    parts = [np.arange(n, dtype=np.int32) for n in (700, 0, 1, 5000)]
+    whole = np.concatenate(parts)
+    monkeypatch.setattr(store, "_MAPS", maps := store.WeakSet())
+    inside, outside = store.gathered(iter(parts)), store.gathered(iter(parts), tmp_path / "scratch")
+    assert len(maps) == 1
+    assert list((tmp_path / "scratch").iterdir()) == []  # its name is gone
+    for found in (inside, outside):
+        assert (found.dtype, found.tolist(), found.flags.writeable) == (np.int32, whole.tolist(), False)
+    assert store.gathered([parts[0]]) is parts[0]
+
+    columns = {"x": outside, "s": ["a", "b" * 999], "empty": whole[:0]}
+    write_arrays(tmp_path / "whole.arrow", columns)
+    monkeypatch.setattr(store, "PIECE", 1000)
+    write_arrays(tmp_path / "pieces.arrow", columns)
+    assert (tmp_path / "pieces.arrow").read_bytes() == (tmp_path / "whole.arrow").read_bytes()
+
+
+def test_a_full_disk_is_no_gathered_array(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(features, "AT_ONCE", 3)
+    match = r"^build_index: out must be a place with room to write; got .*Make room and run the same command again"
+    with pytest.raises(InputError, match=match):
+        build_index(Inputs(["a", "b"], ["no effusion", "no edema"]), tmp_path / "I", metrics=["bleu"])
 
 
 def test_release_knows_all_files_of_an_index(tmp_path, monkeypatch):
