@@ -76,9 +76,7 @@ def test_expectation_is_the_mean_of_all_rows(world, metric):
     matrix, rows = scored_by_hand(world, metric)
     found = api.expectation(*world, metric, quantiles=QUANTILES)
     error = found.signature["error"]
-    # RadCliQ weights BERTScore's bound (7e-6) by more than 1.
-    limit = 1e-12 if "bertscore" not in get_metric(metric).representations else 2e-5 if "radcliq" in metric else 1e-5
-    assert error < limit
+    assert error < (1e-5 if "bertscore" in get_metric(metric).representations else 1e-12)
     if metric.startswith(("bleu", "rouge", "radgraph")):
         assert error == 0.0
     table = found.table

@@ -76,7 +76,8 @@ def margins_of(width, norm_error):
         token=REACH * gamma(LONGEST + 24) / (LONGEST + 24),
         below=(rise + 1 + error) / UNIT,
         means=gamma(16) + exact,
-        product=norm_error + product_error(width, 1.0 + norm_error) * (1.0 + norm_error) + gamma(8) + exact,
+        # One rounding of the weights moves a mean within [-1, 1] by 2 of them, that of the query's states by one more.
+        product=norm_error + product_error(width, 1.0 + norm_error) * (1.0 + norm_error) + gamma(4) + exact,
     )
 
 
