@@ -103,11 +103,3 @@ class StoredRepresentation(Representation, Protocol):
 
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records besides the numbers of documents and rows."""
-
-
-class JoinedRepresentation(Representation, Protocol):
-    """A representation that follows from others and has no files."""
-
-    @classmethod
-    def join(cls, parts: dict[str, Any]) -> Self:
-        """Make it from opened representations of one corpus."""

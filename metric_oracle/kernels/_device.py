@@ -41,19 +41,24 @@ class NoRoomError(DeviceError):
     """The memory of a device is used up."""
 
 
-class OnDevice:
-    """What the backends on GPUs have in common: all queries in one call, and nothing kept but what is on the device."""
+class ByLibrary:
+    """What the backends have in common that reach a GPU through a library."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
     library: ClassVar[str]
-
-    def new_workspace(self, corpus: Any) -> Any:
-        """Return nothing: there is no work on the host to keep room for."""
-        return None
 
     def lacking(self) -> str:
         """Say what keeps a GPU from being used; nothing where it can be."""
         return lacking(self.library)
+
+
+class OnDevice(ByLibrary):
+    """What those have in common that take all queries in one call and keep nothing but what is on the device."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
+
+    def new_workspace(self, corpus: Any) -> Any:
+        """Return nothing: there is no work on the host to keep room for."""
+        return None
 
 
 # ---- whether there is one --------------------------------------------------------------------------------------------

@@ -54,18 +54,6 @@ def product_error(n: int, lengths: float = 1.0, u: float = FLOAT32) -> float:
     return gamma(n, u) * lengths * _OWN + underflow(2 * n, u)
 
 
-def sum_error(n: int, absolute: float, u: float = FLOAT32) -> float:
-    """Bound the error of a computed sum of n numbers: gamma_(n-1) times the sum of their absolute values (4.2).
-
-    Parameters
-    ----------
-    n : int
-    absolute : float
-        The sum of the absolute values at most. Their own errors are to be added by the caller.
-    """
-    return gamma(max(n - 1, 0), u) * absolute * _OWN
-
-
 def length_error(n: int, u: float = FLOAT64) -> float:
     """Bound the relative error of a computed Euclidean length of n numbers: n roundings in its square, one of the root.
 
@@ -86,21 +74,6 @@ def rounding(length: float, n: int, u: float = FLOAT32) -> float:
         Unit roundoff of the narrower format. A number below its least normal one loses up to that one.
     """
     return (u * length + math.sqrt(n) * _LEAST[u]) * _OWN
-
-
-def int8_error(step: float, greatest: int = 127, u: float = FLOAT32) -> float:
-    """Bound |x - step * rint(x / step)|: half a step, and the rounding of the quotient.
-
-    Parameters
-    ----------
-    step : float
-        Of the quantiser, above 0.
-    greatest : int
-        Absolute value of the codes at most; a number beyond `greatest` steps, which would be clipped, is not covered.
-    u : float
-        Unit roundoff of the division.
-    """
-    return step * (0.5 + (greatest + 0.5) * gamma(1, u)) * _OWN
 
 
 def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str = "retrieve") -> None:

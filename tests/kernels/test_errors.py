@@ -11,11 +11,9 @@ from metric_oracle.kernels._errors import (
     FLOAT32,
     FLOAT64,
     gamma,
-    int8_error,
     length_error,
     product_error,
     rounding,
-    sum_error,
     underflow,
 )
 
@@ -60,14 +58,12 @@ def lengths(x, y):
 @pytest.mark.parametrize("u", [FLOAT32, FLOAT64])
 @pytest.mark.parametrize("order", [left, pairwise])
 @pytest.mark.parametrize("n", WIDTHS)
-def test_products_and_sums_err_by_no_more(u, order, n):
+def test_products_err_by_no_more(u, order, n):
     rng = np.random.default_rng(n)
     for _ in range(5):
         for x, y in vectors(rng, n, DTYPES[u]):
             true = sum(a * b for a, b in zip(exact(x), exact(y), strict=True))
             assert abs(Fraction(float(order(x * y))) - true) <= Fraction(product_error(n, lengths(x, y), u))
-            total = Fraction(sum_error(n, float(sum(map(abs, exact(x)))), u))
-            assert abs(Fraction(float(order(x))) - sum(exact(x))) <= total
 
 
 def test_a_product_can_err_by_much_of_the_bound():
@@ -109,19 +105,6 @@ def test_lengths_err_by_no_more(n):
         true = sum(v * v for v in exact(x))
         error = Fraction(length_error(n, u))
         assert (length / (1 + error)) ** 2 <= true <= (length * (1 + error)) ** 2
-
-
-def test_int8_codes_err_by_no_more():
-    rng = np.random.default_rng(0)
-    for step in np.float32([1.0, 0.1, 1e-3, 3e-9]):
-        x = (rng.uniform(-127, 127, 5000) * step).astype(np.float32)
-        x[:254] = (np.arange(-127, 127) + 0.5).astype(np.float32) * step  # as near to two codes as can be
-        codes = np.rint(x / step)
-        assert np.abs(codes).max() == 127
-        bound = Fraction(int8_error(float(step)))
-        for a, code in zip(exact(x), codes.tolist(), strict=True):
-            assert abs(a - Fraction(code) * Fraction(float(step))) <= bound
-        assert bound < Fraction(float(step)) * Fraction(51, 100)
 
 
 def test_gamma_is_highams():

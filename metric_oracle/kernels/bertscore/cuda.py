@@ -419,9 +419,10 @@ def upper_bounds(precision, recall, slack, spread, part):
 
 
 @dataclass(frozen=True)
-class Backend(cpu.Backend):
+class Backend(_device.ByLibrary, cpu.Backend):
     """BERTScore on GPUs."""
 
+    library: ClassVar[str] = LIBRARY
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
@@ -446,7 +447,3 @@ class Backend(cpu.Backend):
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
         return stages(workspaces)
-
-    def lacking(self):
-        """Say what keeps PyTorch and Triton from using a GPU; nothing where they can."""
-        return _device.lacking(LIBRARY)

@@ -52,9 +52,10 @@ def _candidates(corpus, queries, first, last, k):
 
 
 @dataclass(frozen=True)
-class Backend(cpu.Backend):
+class Backend(_device.ByLibrary, cpu.Backend):
     """Cosine of CheXbert's labels on GPUs."""
 
+    library: ClassVar[str] = LIBRARY
     capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
@@ -73,8 +74,4 @@ class Backend(cpu.Backend):
                 scores = cosines(vectors[units], squares[units], batch.vectors[q])
                 answers.put(q, select(units, scores, corpus.row_ptr, corpus.row_id, k))
 
-        _device.share("torch", last - first, work_on)
-
-    def lacking(self):
-        """Say what keeps a GPU from being used; nothing where it can be."""
-        return _device.lacking(LIBRARY)
+        _device.share(LIBRARY, last - first, work_on)

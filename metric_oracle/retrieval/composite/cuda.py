@@ -14,9 +14,10 @@ from metric_oracle.retrieval.composite.cpu import BERTSCORE, COSINE
 LIBRARY = bertscore.LIBRARY
 
 
-class Backend(cpu.Backend):
+class Backend(_device.ByLibrary, cpu.Backend):
     """Composites on GPUs."""
 
+    library: ClassVar[str] = LIBRARY
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
@@ -52,7 +53,3 @@ class Backend(cpu.Backend):
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
         return bertscore.stages(workspaces)
-
-    def lacking(self):
-        """Say what keeps a GPU from being used; nothing where it can be."""
-        return _device.lacking(LIBRARY)
