@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.evaluation import bench
+from metric_oracle.evaluation.machine import machine, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 _PEERS = (
@@ -15,7 +15,7 @@ _PEERS = (
 
 def describe() -> dict[str, Any]:
     """Return the facts that every result row carries."""
-    return {"machine": bench.machine(), "versions": bench.versions(_PEERS), **_commit()}
+    return {"machine": machine(), "versions": versions(_PEERS), **_commit()}
 
 
 def _commit() -> dict[str, Any]:

@@ -4,8 +4,6 @@ The repository's ``benchmarks/`` measures with the functions of this module.
 """
 
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -15,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
@@ -27,11 +24,11 @@ from metric_oracle import api
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.evaluation.demo import INSTALL, MOST_ENCODED, MOST_QUERIES, find_encoder, write_files
+from metric_oracle.evaluation.machine import machine, versions
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.pool import n_threads
 from metric_oracle.retrieval.results import replacing
 
 METRICS = shown_in("bench")
@@ -42,7 +39,6 @@ _COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
 _ANSWERS = 5  # a query, that are compared
 # Of the plain scorers: queries that are searched by brute force, and pairs at most, fewer of token states.
 _SAMPLE, _PAIRS, _STATE_PAIRS = 3, 600_000, 2_000
-_PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "faiss-gpu", "torch", "transformers")
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -74,33 +70,6 @@ def seconds_text(value: float) -> str:
     """Return seconds or milliseconds, three digits of them at least."""
     number, unit = (value, "s") if value >= 1 else (1000 * value, "ms")
     return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
-
-
-def machine() -> dict[str, Any]:
-    """Return what a timing depends on besides the program: processor, usable cores, memory, system."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cpu": _cpu_model(), "cores": n_threads(), "ram_gb": round(memory / 1e9, 1), "os": platform.platform()}
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
-    """Return the version of Python and of each package that takes part; None where it is not installed."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in (*_PACKAGES, *packages)}}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def check_answers(

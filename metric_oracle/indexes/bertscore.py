@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.corpora.tables import read_table, shown_names
+from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, states_digest, write_states
 from metric_oracle.errors import BackendError, InputError
+from metric_oracle.indexes import idf as idf_weights
 from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Attachment, Encoding, Inputs
 from metric_oracle.indexes.store import map_file, read_arrays, release, write_arrays
@@ -25,8 +26,6 @@ from metric_oracle.metrics import Metric
 
 LEAST_BLOCK = 1 << 8  # tokens at once
 BOUND_BYTES = CODE + 27  # of a token's cell, radius, code, terms and id
-# Weights that float32 holds in full; below and beyond, a token's share would be lost.
-LEAST_WEIGHT, GREATEST_WEIGHT = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -311,14 +310,14 @@ class TokenStateIndex(Units):
         use = baseline is not None and rescale is not False
         return TokenQueries(
             which, distinct, make_states(distinct), weights, corpus, tuple(baseline) if use else None,
-            {"idf": _name_of(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
+            {"idf": idf_weights.name_of(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
         )  # fmt: skip
 
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
         """Return the weight of each token id, float64[ids]."""
         n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
         if isinstance(idf, np.ndarray):
-            return _checked_idf(idf, n_ids)
+            return idf_weights.checked(idf, n_ids)
         if str(idf) in ("tests", "corpus"):
             if str(idf) == "corpus":
                 n, frequency = len(self.row_id), np.zeros(n_ids, np.int64)
@@ -334,7 +333,7 @@ class TokenStateIndex(Units):
                 f"retrieve: idf must be off, tests, corpus or a file; got {str(idf)!r}, which is none. Check the name."
             )
             raise InputError(msg)
-        return _read_idf(Path(idf), n_ids)
+        return idf_weights.read(Path(idf), n_ids)
 
     def open_encoder(self, inputs: Inputs) -> TokenEncoder:
         """Return the encoder of the corpus: the one given, or the one that the index names."""
@@ -499,48 +498,3 @@ def _plan(tokens: Tokens, encoder: TokenEncoder, storage: np.dtype, block: int) 
         f"{_memory(n_tokens, encoder.width, block) / 1e9:.2f} GB of memory beside the model, "
         f"encoded on {encoder.device}"
     )
-
-
-def _are_weights(weight: np.ndarray) -> bool:
-    """Tell whether all weights are 0 or numbers that float32 holds in full."""
-    return bool(np.all((weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= GREATEST_WEIGHT))))
-
-
-def _checked_idf(weight: np.ndarray, n_ids: int) -> np.ndarray:
-    """Return weights that were given as an array, float64[ids]."""
-    rule = f"must be a one-dimensional array of at least {n_ids:,} weights, each 0 or from 1e-30 to 1e30"
-    if weight.ndim != 1 or weight.dtype.kind not in "fiu" or len(weight) < n_ids:
-        msg = f"retrieve: idf {rule}; got {weight.dtype}{list(weight.shape)}. Give one weight for each token id."
-        raise InputError(msg)
-    wide = weight.astype(np.float64)
-    if not _are_weights(wide):
-        place = int(np.flatnonzero(~((wide == 0) | ((wide >= LEAST_WEIGHT) & (wide <= GREATEST_WEIGHT))))[0])
-        msg = f"retrieve: idf {rule}; got {wide[place]} for token {place}. Repair it."
-        raise InputError(msg)
-    return wide
-
-
-def _name_of(idf: str | Path | np.ndarray) -> str:
-    """Return what the signature says of the weights; arrays are told apart by a hash."""
-    if isinstance(idf, np.ndarray):
-        return f"array {hashlib.sha256(idf.astype('<f8').tobytes()).hexdigest()}"
-    return str(idf)
-
-
-def _read_idf(path: Path, n_ids: int) -> np.ndarray:
-    table = read_table(path, "retrieve")
-    columns = [table.column(name, "retrieve", "idf") for name in ("token_id", "idf")]
-    try:
-        ids, values = np.array([int(i) for i in columns[0]]), np.array([float(v) for v in columns[1]])
-    except (TypeError, ValueError):
-        ids = values = np.array([-1.0])
-    if not len(ids) or ids.min() < 0 or not _are_weights(values):
-        msg = (
-            f"retrieve: idf must have ids and weights that are 0 or from 1e-30 to 1e30; got others in {path}. "
-            "Repair the table."
-        )
-        raise InputError(msg)
-    # A token that the table lacks is as rare as the rarest, as in bert_score.
-    weight = np.full(max(n_ids, int(ids.max()) + 1), values.max())
-    weight[ids] = values
-    return weight

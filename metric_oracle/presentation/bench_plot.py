@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.evaluation.bench import BACKENDS, Row, machine, n_threads, seconds_text
+from metric_oracle.evaluation.bench import BACKENDS, Row, seconds_text
+from metric_oracle.evaluation.machine import machine
 from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
+from metric_oracle.retrieval.pool import n_threads
 
 
 def write_plot(path: Path, rows: Sequence[Row]) -> None:

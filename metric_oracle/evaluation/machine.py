@@ -1,0 +1,39 @@
+"""What a timing depends on besides the program: the machine, and the versions of what takes part."""
+
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from metric_oracle.retrieval.pool import n_threads
+
+_PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "faiss-gpu", "torch", "transformers")
+
+
+def machine() -> dict[str, Any]:
+    """Return what a timing depends on besides the program: processor, usable cores, memory, system."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpu": _cpu_model(), "cores": n_threads(), "ram_gb": round(memory / 1e9, 1), "os": platform.platform()}
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
+    """Return the version of Python and of each package that takes part; None where it is not installed."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in (*_PACKAGES, *packages)}}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
