@@ -1,6 +1,6 @@
 """Plant one mutant at a time in a copy of the repository and run the tests that concern it: which survive?
 
-    python tests/mutants.py [--copy FOLDER] [--timeout SECONDS] [WORD ...]
+    python tests/mutants.py [--copy FOLDER] [--timeout SECONDS] [--interpreted] [WORD ...]
 
 Words choose the mutants whose path or name holds one of them. Writes a Markdown table to stdout, a line as each ends.
 A survivor is a test that is lacking, or code that nothing needs. Results: MUTANTS.md.
@@ -92,8 +92,8 @@ MUTANTS = [
     Mutant(
         "indexes/build.py",
         "distinct texts name their last row",
-        "first[distinct_id[::-1]] = rows[::-1]",
-        "first[distinct_id] = rows",
+        "first[distinct_id[::-1]] = np.arange(len(texts))[::-1]",
+        "first[distinct_id] = np.arange(len(texts))",
         "indexes/test_index.py -k round_trip",
     ),
     Mutant(
@@ -328,7 +328,163 @@ MUTANTS = [
         "if not isinstance(value, int | float):",
         "retrieval/test_composite.py -k 'weights or terms or number or none'",
     ),
-    # ---- kernels: each is compiled anew ----
+    # ---- kernels: each is compiled anew, or the first ones run with --interpreted ----
+    Mutant(
+        "kernels/topk/cpu.py",
+        "a tie with the k-th row is turned away",
+        "    if score < threshold(best, k):\n        return",
+        "    if score <= threshold(best, k):\n        return",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "rows of a new least score add to those of the old",
+        "    if n == 0 or score < best.score[0]:\n        best.state[2] = n_rows",
+        "    if n == 0 or score < best.score[0]:\n        best.state[2] += n_rows",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "tied documents are listed one after the other",
+        "        sort(gathered)\n",
+        "",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "ties are counted among listed rows",
+        "out_ties[filled] = rows",
+        "out_ties[filled] = n_gathered",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "one least document leaves of several",
+        "        while best.score[0] == least:  # never all: k rows are left",
+        "        if best.score[0] == least:",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/topk/cpu.py",
+        "a worse document may stand below a better one",
+        "        if score <= best.score[child]:\n            break",
+        "        if score <= best.score[2 * i + 1]:\n            break",
+        "kernels/test_bounds.py -k documents_inserted",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "an empty list equals any with its slot",
+        "    return p == n and ptr[j + 1] - ptr[j] == n",
+        "    return p == n",
+        "kernels/test_overlap.py -k empty_list",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "a grown table forgets the last key",
+        "    for i in range(len(keys)):\n        table[find_key",
+        "    for i in range(len(keys) - 1):\n        table[find_key",
+        "indexes/test_index.py -k of_the_definition",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "a key goes to its slot in the table before it grew",
+        """                    keys, table = grow(keys)
+                    slot = find_key(table, keys, key)
+                keys[n] = key
+                table[slot] = n
+                n += 1
+            gram[p]""",
+        """                    keys, table = grow(keys)
+                keys[n] = key
+                table[slot] = n
+                n += 1
+            gram[p]""",
+        "indexes/test_index.py -k of_the_definition",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "occurrences go on in the next report",
+        "times[g] = times[g] + 1 if seen_in[g] == u else 0",
+        "times[g] = times[g] + 1",
+        "indexes/test_index.py -k of_the_definition",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "the first repeat keeps the number of its appearance",
+        "        if fwd_id[p] >= first:",
+        "        if fwd_id[p] > first:",
+        "indexes/test_index.py -k of_the_definition",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "the first n-gram of queries has no second occurrence",
+        "        if g >= 0:\n            times[g]",
+        "        if g > 0:\n            times[g]",
+        "kernels/test_overlap.py -k as_a_query",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "a cell begins behind its first unit",
+        "while cell <= cell_of_unit[post_unit[p]]:",
+        "while cell < cell_of_unit[post_unit[p]]:",
+        "kernels/test_overlap.py -k cells_begin",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "of the cells behind a list only the next one is noted",
+        "skip[slot[v], cell:] = ",
+        "skip[slot[v], cell] = ",
+        "kernels/test_overlap.py -k cells_begin",
+    ),
+    Mutant(
+        "kernels/_build.py",
+        "features of an earlier range are put into this one",
+        "            if 0 <= v < len(cursor):",
+        "            if v < len(cursor):",
+        "kernels/test_overlap.py -k cells_begin",
+    ),
+    Mutant(
+        "kernels/_sort.py",
+        "the last right child of a heap is never the greatest",
+        "if child + 1 < n and",
+        "if child + 2 < n and",
+        "kernels/test_sort.py",
+    ),
+    Mutant(
+        "kernels/_overlap.py",
+        "the lower bound is the upper one",
+        "        if values[middle] < x:",
+        "        if values[middle] <= x:",
+        "kernels/test_overlap.py -k lower_bound",
+    ),
+    Mutant(
+        "kernels/_overlap.py",
+        "features of one query stay marked for the next pair",
+        "            begin = end\n        set_marks(ids, mark, 0)",
+        "            begin = end",
+        "kernels/test_overlap.py -k as_a_query",
+    ),
+    Mutant(
+        "kernels/rouge_l/cpu.py",
+        "a carry is lost between blocks",
+        "            total += carry\n",
+        "",
+        "kernels/test_overlap.py -k subsequences",
+    ),
+    Mutant(
+        "kernels/rouge_l/cpu.py",
+        "a carry does not ripple on",
+        "        carry = np.uint64(total == 0)",
+        "        carry = np.uint64(0)",
+        "kernels/test_overlap.py -k subsequences",
+    ),
+    Mutant(
+        "kernels/rouge_l/cpu.py",
+        "a carry may be added to a block twice",
+        "            done = j + 1",
+        "            done = j",
+        "kernels/test_overlap.py -k subsequences",
+    ),
     Mutant(
         "kernels/bleu/score.py",
         "one match is smoothed like none",
@@ -438,7 +594,10 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--copy", type=Path, help="folder of the copy; compiled code of an earlier run is used again")
     parser.add_argument("--timeout", type=float, default=150.0)
+    parser.add_argument("--interpreted", action="store_true", help="run kernels without Numba's compiler")
     given = parser.parse_args()
+    if given.interpreted:
+        os.environ["NUMBA_DISABLE_JIT"] = "1"
     chosen = [m for m in MUTANTS if not given.words or any(w in m.path or w in m.name for w in given.words)]
     copy = given.copy or Path(tempfile.mkdtemp(prefix="mutants-"))
     names = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=REPOSITORY, text=True)
@@ -467,6 +626,8 @@ def _pytest(copy: Path, arguments: list[str], timeout: float | None = None) -> s
         "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments]
+    if os.environ.get("NUMBA_DISABLE_JIT"):
+        command += ["-W", "ignore::RuntimeWarning"]  # of words of 64 bits that wrap around
     return subprocess.run(command, cwd=copy / "tree", env=environment, capture_output=True, text=True, timeout=timeout)
 
 
