@@ -312,6 +312,7 @@ def compare(
             "oracles": oracles,
             "paired": [list(pair) for pair in paired],
             **({"test": {"name": "permutation", "resamples": n_resamples, "seed": seed}} if paired else {}),
+            **({"adjusted_over": len(tests)} if paired else {}),
             "version": version("metric-oracle"),
         },
     )

@@ -173,11 +173,16 @@ def _notes(comparison: Comparison) -> list[str]:
     if comparison.differences:
         notes.append(
             f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples; "
-            f"adjusted by Benjamini and Hochberg over the {len(comparison.differences)} tests of this table. Intervals "
-            "of the differences: BCa. Intervals that do not overlap are the rule of Yu et al. for a significant "
-            "difference; it ignores that the studies are the same."
+            f"adjusted by Benjamini and Hochberg over one family, the {len(comparison.differences)} tests of this "
+            f"table: {_counted(len(signature['paired']), 'pair')} of systems, each once, under "
+            f"{_counted(len(columns), 'metric')}. Intervals of the differences: BCa. Intervals that do not overlap are "
+            "the rule of Yu et al. for a significant difference; it ignores that the studies are the same."
         )
     return notes
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 
 def _among(comparison: Comparison) -> list[str]:
