@@ -71,7 +71,11 @@ def draw(of_pair: Sequence[str], resamples: int, seed: int) -> Resamples:
 
 def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
     """Prepare a column of P numbers."""
-    signs = np.sign(values[:, None] - values).astype(np.float64)
+    return of_signs(np.sign(values[:, None] - values).astype(np.float64), drawn)
+
+
+def of_signs(signs: Array, drawn: Resamples) -> Side:
+    """Prepare float64[P, P] signs of differences, which need not be those of one column; they have no ranks then."""
     ranks = drawn.studies @ (drawn.member.T @ signs)
     untied = signs * signs
     spread = np.einsum("bp,bp->b", drawn.pairs, ranks * ranks)

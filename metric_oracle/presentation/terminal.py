@@ -199,17 +199,26 @@ def crg_table(scored: CRG) -> Group:
 def composite_table(fitted: Composite) -> Group:
     """Return the terms of a composite and how well it fits."""
     content, fit = fitted.content, fitted.content["fit"]
-    names = ("mean", "scale", "weight")
-    rows = [(metric, [entry(f"{term[number]:z.4f}") for number in names]) for metric, term in content["terms"].items()]
-    taus = [fit[name] for name in ("tau_b", "tau_b_leave_one_study_out")]
-    inside, outside = ("undefined" if tau is None else f"{tau:.3f}" for tau in taus)
+    names = ("mean", "scale", "weight", "standard_error")
+    rows = [(record["metric"], [entry(f"{record[name]:z.4f}") for name in names]) for record in fitted.records()]
+    inside, outside = (_tau(fit, name) for name in ("tau_b", "tau_b_held_out"))
+    bootstrap = fit["bootstrap"]
     notes = [
         f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
-        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, with each study left out {outside}; lower is better",
-        "left-out studies pooled: where nothing predicts, that tau-b is below 0 (about -0.06 of 50 studies, -0.15 of "
-        "20)",
+        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better",
+        "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
+        f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they are; "
+        "standard errors of weights: clustered by study",
+        *fitted.warnings(),
     ]
-    return Group(PaperTable(content["name"], list(names), rows, notes, "metric"))
+    heads = [name.replace("_", " ") for name in names]
+    return Group(PaperTable(content["name"], heads, rows, notes, "metric"))
+
+
+def _tau(fit: Mapping[str, Any], name: str) -> str:
+    """Return a tau with its interval."""
+    value, low, high = (fit[name + end] for end in ("", "_low", "_high"))
+    return "undefined" if value is None else f"{value:.3f} [{low:.3f} {high:.3f}]"
 
 
 def demo_tables(outcome: "DemoOutcome") -> list[Any]:
