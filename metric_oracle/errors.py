@@ -22,6 +22,10 @@ class IndexFormatError(MetricOracleError):
     """An index is absent, incomplete, altered, foreign or of another format version."""
 
 
+class DamagedIndexError(IndexFormatError):
+    """A file of an index is not the one that was written."""
+
+
 class BackendError(MetricOracleError):
     """A named backend, extra or device cannot be used here."""
 

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from metric_oracle import api, cli
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
+from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.presentation.terminal import answers_table, info_table
 from metric_oracle.retrieval.results import read_results
 from support import SECRET
@@ -106,6 +106,45 @@ def test_info(oracle, index):
     code, out, err = oracle("info", index, "--check")
     assert (code, err) == (0, "")
     assert json.loads(out)["content"]["counts"]["reports"] == 120
+
+
+def test_checks_end_with_1_where_an_index_is_damaged(oracle, corpus, index, tmp_path):
+    """What a check finds is no wrong use: 1. Without a check, and of what is no index, it is 2."""
+    oracle("retrieve", index, corpus["test"], "--out", tmp_path / "r.csv")
+    where = tmp_path / "I"
+    shutil.copytree(index, where)
+    checks = [["info", where, "--check"], ["verify", where, tmp_path / "r.csv", corpus["test"]]]
+
+    def codes(name, change):
+        path = where / name
+        before, stamp = path.read_bytes(), path.stat()
+        path.write_bytes(change(before))
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        ended = [oracle(*command) for command in [*checks, ["info", where]]]
+        path.write_bytes(before)
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        assert all(err.startswith("error: open_index: ") and err.count("\n") == 1 for code, _, err in ended if code)
+        return [code for code, _, _ in ended]
+
+    assert codes("words/features.arrow", lambda raw: raw) == [0, 0, 0]
+    assert codes("words/features.arrow", lambda raw: raw[:999] + bytes([raw[999] ^ 1]) + raw[1000:]) == [1, 1, 0]
+    assert codes("reports.arrow", lambda raw: raw[:-1]) == [1, 1, 2]
+    assert codes("manifest.json", lambda raw: raw.replace(b'"reports": 120', b'"reports": 121')) == [1, 1, 2]
+    assert codes("manifest.json", lambda raw: b"{}") == [2, 2, 2]
+    assert oracle("info", tmp_path, "--check")[0] == 2
+
+
+def test_a_broken_bound_ends_with_1(oracle, corpus, index, monkeypatch):
+    def broken(*arguments, **options):
+        msg = "retrieve: bounds must hold; got a broken one. Report it."
+        raise ExactnessError(msg)
+
+    monkeypatch.setattr("metric_oracle.api.retrieve", broken)
+    assert oracle("retrieve", index, corpus["test"]) == (
+        1,
+        "",
+        "error: retrieve: bounds must hold; got a broken one. Report it.\n",
+    )
 
 
 def test_text_option(oracle, index):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
 from metric_oracle.commands.inputs import check_installed, load_tests
-from metric_oracle.commands.output import Destination, DifferenceFoundError, bar, deliver_results, note, progress
-from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.commands.output import Destination, bar, checking, deliver_results, note, progress
+from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -127,30 +128,32 @@ def verify(
 ) -> None:  # fmt: skip
     """Score a result file again with the reference scorer, and search a sample of its queries by brute force.
 
-    Ends with exit code 1 where anything differs.
+    Ends with exit code 1 where anything differs or the index is damaged.
     """
     from metric_oracle import api
 
     check_installed("verify", files)
-    opened = api.open_index(index)
+    with checking():
+        opened = api.open_index(index)
     batch = load_tests(queries, files, models, reading)
-    with progress("verifying") as step:
+    with progress("verifying") as step, checking():
         opened.verify_files()
-        try:
-            checked = api.verify(opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"))
-        except ExactnessError as error:
-            raise DifferenceFoundError(str(error)) from error
+        checked = api.verify(opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"))
     print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 
 @command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"), panel="Search")
 def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
-    """Show what an index holds: reports, representations, metrics, files, fingerprint."""
+    """Show what an index holds: reports, representations, metrics, files, fingerprint.
+
+    With --check, ends with exit code 1 where a file is not the one that was written.
+    """
     from metric_oracle import api
 
-    opened = api.open_index(index)
-    if check:
-        opened.verify_files()
+    with checking() if check else nullcontext():
+        opened = api.open_index(index)
+        if check:
+            opened.verify_files()
     _show_info(opened, to)
 
 

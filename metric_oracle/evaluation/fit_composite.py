@@ -112,7 +112,8 @@ def fit_composite(
         ``content["fit"]`` has the numbers of ``pairs`` and ``studies``, ``r2`` and ``tau_b`` (Kendall) on these pairs,
         and ``tau_b_held_out``, in which two reports are compared under a fit without their studies: 0 is no skill. Both
         have 95 % percentile intervals (``_low``, ``_high``) from resamples of studies (``bootstrap``), the fits as they
-        are. ``standard_errors`` are those of the weights, clustered by study (Liang and Zeger, 1986, with the factor
+        are: in simulations that held out covered in 91 of 100 with 50 studies of 4 pairs, in 79 with 20 of one.
+        ``standard_errors`` are those of the weights, clustered by study (Liang and Zeger, 1986, with the factor
         S / (S - 1) x (n - 1) / (n - m - 1) of S studies, n pairs and m metrics), means and scales fixed.
 
     Raises
