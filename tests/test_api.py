@@ -184,6 +184,7 @@ def test_metrics_by_name(index, tmp_path):
         with pytest.raises(InputError, match=r"metric must be one of .*; got 'blew'\. Did you mean 'bleu'\?$"):
             call(["a"], ["a"], metrics="blew")
     assert mo.list_metrics()[0] == get_metric("bleu-1")
+    assert "metrics" not in dir(mo)  # the name of the registry, which any import of it sets: one function, one name
 
 
 def test_sections_that_differ():

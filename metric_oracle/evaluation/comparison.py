@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.statistics import (
+from metric_oracle.evaluation.systems import Given, aligned, check_signatures, common_metrics, read_system
+from metric_oracle.evaluation.table_cells import CRG, Cell, Column, MetricCells, means_of
+from metric_oracle.metrics import get_metric
+from metric_oracle.statistics import (
     FEW,
     LEGACY,
     LEGACY_SAMPLE,
@@ -20,9 +23,6 @@ from metric_oracle.evaluation.statistics import (
     overlap,
     permutation_p,
 )
-from metric_oracle.evaluation.systems import Given, aligned, check_signatures, common_metrics, read_system
-from metric_oracle.evaluation.table_cells import CRG, Cell, Column, MetricCells, means_of
-from metric_oracle.metrics import get_metric
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def compare(
     paired : sequence of (str, str)
         Pairs of rows to test on the same studies.
     method, resamples, seed
-        See :func:`metric_oracle.evaluation.statistics.interval`; the level is 0.95. With ``legacy-yu2023`` the
+        See :func:`metric_oracle.statistics.interval`; the level is 0.95. With ``legacy-yu2023`` the
         resamples are those of the paired tests.
     progress : function
         Called with a name, and how many of how many steps are done.

@@ -16,10 +16,10 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.statistics import LEVEL, Interval, Resampled, checked_resamples, resample_means
 from metric_oracle.evaluation.table_cells import crg_of_means
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.kernels.crg.score import crg
+from metric_oracle.statistics import LEVEL, Interval, Resampled, checked_resamples, resample_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
 # Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.

@@ -25,7 +25,7 @@ from metric_oracle.corpora.raters import KINDS, Ratings, read_ratings
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
-from metric_oracle.evaluation.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
+from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
 
 DIRECTIONS = {"more": ">", "less": "<"}
 

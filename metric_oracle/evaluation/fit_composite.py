@@ -21,11 +21,11 @@ from metric_oracle.errors import InputError
 from metric_oracle.evaluation.alignment import RESAMPLES, agreement
 from metric_oracle.evaluation.rank_agreement import TAU, draw, of_signs, side, tau_b
 from metric_oracle.evaluation.rated_scores import read_rated
-from metric_oracle.evaluation.statistics import FEW, LEVEL, Array
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.metrics import ALIASES, COMPOSABLE
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.retrieval.results import PUBLISHED_NAMES, check_out, replacing
+from metric_oracle.statistics import FEW, LEVEL, Array
 
 _SEED = 0
 _NO_WEIGHT = 1e-10  # relative size of an eigenvalue under which a column says nothing that others do not

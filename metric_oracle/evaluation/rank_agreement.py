@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.evaluation.statistics import Array
+from metric_oracle.statistics import Array
 
 TAU, SPEARMAN, WITHIN, ACCURACY = "tau-b", "spearman", "tau-b within studies", "pairwise accuracy"
 

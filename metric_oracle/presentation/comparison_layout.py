@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import Comparison
-from metric_oracle.evaluation.statistics import LEGACY, LEVEL, Interval
 from metric_oracle.evaluation.table_cells import CRG, Column
 from metric_oracle.presentation import paper_table
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
 from metric_oracle.retrieval.results import check_out, replacing
+from metric_oracle.statistics import LEGACY, LEVEL, Interval
 
 LABELS = {
     **{f"bleu-{order}": f"BLEU-{order}" for order in (1, 2, 3, 4)},

@@ -17,6 +17,7 @@ from metric_oracle.presentation.paper_table import Entry, PaperTable, entry, pla
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores
+from metric_oracle.statistics import RESAMPLES
 
 if TYPE_CHECKING:
     from metric_oracle.evaluation.demo import DemoOutcome
@@ -98,20 +99,26 @@ def _of_answers(results: Results) -> list[str]:
 
 
 def scores_table(scores: Scores) -> Group:
-    """Return the mean of each metric over the pairs that it scored."""
+    """Return the mean of each metric over the pairs that it scored, with its interval."""
     signature = scores.signature
-    rows = []
+    rows, intervals = [], scores.interval()
     for name, record in signature["metrics"].items():
         column = scores.table[name]
         mean = pc.mean(column).as_py()
         n_scored = len(column) - column.null_count
-        cells = [f"{len(column):,}", f"{n_scored:,}", "" if mean is None else f"{mean:z.4f}", record["direction"]]
+        low, high, is_degenerate = intervals[name]
+        ends = "" if n_scored < 2 else f"[{low:z.4f} {high:z.4f}]{'†' if is_degenerate else ''}"
+        mean_text = "" if mean is None else f"{mean:z.4f}"
+        cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, record["direction"]]
         rows.append((name, [entry(cell) for cell in cells]))
     left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
     lines = [f"left out: {left_out}"] if left_out else []
     if any(scores.table[name].null_count for name in signature["metrics"]):
         lines.append("pairs not scored lack a graph, an embedding or labels on a side; the mean is over the others")
-    heads = ["pairs", "scored", "mean", "better"]
+    lines.append(f"95 % BCa intervals of the mean over studies, {RESAMPLES:,} resamples, seed 0")
+    if any(ends.degenerate for ends in intervals.values()):
+        lines.append("† all values are equal, or nearly, or fewer than two: the interval says nothing")
+    heads = ["pairs", "scored", "mean", "95 % CI", "better"]
     return Group(PaperTable(signature["system"], heads, rows, [*lines, _signed(signature)], "metric"))
 
 

@@ -11,10 +11,10 @@ from scipy import stats
 import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import compare
-from metric_oracle.evaluation.statistics import adjusted, interval, overlap, paired
 from metric_oracle.metrics import get_metric
 from metric_oracle.presentation.comparison_layout import layout as tables_of
 from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.statistics import adjusted, interval, overlap, paired
 
 
 def layout(comparison):

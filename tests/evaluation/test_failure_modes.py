@@ -10,7 +10,6 @@ from scipy import stats
 from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation.failure_modes import failure_modes, pooled_t_tests, study_test
-from metric_oracle.evaluation.statistics import benjamini_hochberg
 from metric_oracle.presentation.paper_table import write_tables
 from metric_oracle.presentation.ratings_layout import (
     failure_mode_tables,
@@ -20,6 +19,7 @@ from metric_oracle.presentation.ratings_layout import (
     scientific,
 )
 from metric_oracle.presentation.ratings_plots import plot_failure_modes
+from metric_oracle.statistics import benjamini_hochberg
 
 CANDIDATES = ("bleu", "s_emb", "bertscore", "radgraph")
 # Table S4 of Yu et al., Patterns 2023: p-value, critical value and decision as printed, for BLEU > CheXbert, BLEU >
