@@ -173,7 +173,7 @@ def test_loaded_queries_take_no_keywords(index, prepared):
 def test_empty_reports_mean_the_same_in_memory(index):
     found = mo.retrieve(index, ["", "No edema.", " . "], "bleu")
     assert found.table["query_id"].to_pylist() == ["1"]
-    with pytest.raises(InputError, match=r"^load_queries: path must hold at least one report to keep; got none"):
+    with pytest.raises(InputError, match=r"^retrieve: path must hold at least one report to keep; got none"):
         mo.retrieve(index, ["", "  "], "bleu")
 
 

@@ -640,9 +640,9 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     match = r"build_index: graphs must be given for metric 'radgraph'; got none\. Add --radgraph GRAPHS.json\.$"
     fails("build-index", train, "--metrics", "radgraph", "--out", out, match=match)
     fails("build-index", train, "--out", train, match=r"build_index: out must be a new folder; got .*, which exists\.")
-    fails("synth", train, match=r"write_synthetic: out must be a new or empty folder; got")
+    fails("synth", train, match=r"synth: out must be a new or empty folder; got")
     fails(
-        "synth", train / "x", match=r"write_synthetic: out must lie in a folder; got .*, where a file is in the way\."
+        "synth", train / "x", match=r"synth: out must lie in a folder; got .*, where a file is in the way\."
     )
     assert not os.listdir(tmp_path)
 

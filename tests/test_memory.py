@@ -185,15 +185,15 @@ def test_what_is_in_memory_is_what_files_say():
         (lambda: as_labels("abc"[1:1] or [[1], [1, 2]], "f"), r"^f: labels must be a file, a table or 14 classes"),
         (
             lambda: mo.load_queries(["a", "b"], chexbert=lambda texts: vectors(texts)[:1]),
-            r"^retrieve: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
+            r"^load_queries: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
         ),
         (
             lambda: mo.load_queries(["a"], chexbert_ids=["a"]),
-            r"^retrieve: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list in memory",
+            r"^load_queries: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list",
         ),
         (
             lambda: mo.load_queries(["a"], chexbert_labels=classes),
-            r"^retrieve: uncertain must be positive, negative or blank where labels are given; got None\.",
+            r"^load_queries: uncertain must be positive, negative or blank where labels are given; got None\.",
         ),
         (lambda: mo.score(["a"], ["a"], "bleu").values("rouge-l"), r"^values: metric must be one of bleu-2; got 'roug"),
     ],

@@ -7,13 +7,14 @@ from typing import Any, Unpack
 
 from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, split
 from metric_oracle.corpora.reports import Reports, check_options, check_sections
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.results import Scores
 
 
+@called("score")
 def score(
     references: Given,
     predictions: Given,

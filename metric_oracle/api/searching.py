@@ -19,7 +19,7 @@ from metric_oracle.api.given import (
 )
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
@@ -36,6 +36,7 @@ from metric_oracle.retrieval.results import Results, read_results
 __all__ = ["baseline", "build_index", "expectation", "load_queries", "open_index", "retrieve", "verify"]
 
 
+@called("build_index")
 def build_index(
     reports: Given,
     out: str | Path,
@@ -112,6 +113,7 @@ def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
     return inputs if prepared is None else replace(inputs, attached={**prepared.attached, **inputs.attached})
 
 
+@called("load_queries")
 def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     """Read test reports and what belongs to them.
 
@@ -144,6 +146,7 @@ def _loaded(queries: Given, given: Loading, function: str) -> Inputs:
     return queries
 
 
+@called("retrieve")
 def retrieve(
     index: str | Path | Index,
     queries: Given,
@@ -195,6 +198,7 @@ def retrieve(
     )  # fmt: skip
 
 
+@called("baseline")
 def baseline(
     index: str | Path | Index,
     queries: Given,
@@ -252,6 +256,7 @@ def baseline(
     return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **_settings(idf, rescale))
 
 
+@called("expectation")
 def expectation(
     index: str | Path | Index,
     queries: Given,
@@ -285,6 +290,7 @@ def _settings(idf: str | Path | None, rescale: bool | None) -> dict[str, Any]:
     return {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
 
 
+@called("verify")
 def verify(
     index: str | Path | Index,
     results: str | Path | Results,

@@ -41,7 +41,7 @@ def score(
     from metric_oracle.presentation.terminal import scores_table
 
     if published_names and to.out is None:
-        msg = "score: published_names must be given with out; got none. Add --out FILE.csv."
+        msg = "score: --published-names must be given with --out; got none. Add --out FILE.csv."
         raise InputError(msg)
     if published_names:
         to.check((".csv",), PLAIN)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.systems import Given, aligned, check_signatures, common_metrics, read_system
 from metric_oracle.evaluation.table_cells import CRG, Cell, Column, MetricCells, means_of
 from metric_oracle.metrics import get_metric
@@ -186,6 +186,7 @@ def _record(
     }
 
 
+@called("compare")
 def compare(
     systems: Mapping[str, Given | Sequence[Given]],
     *,

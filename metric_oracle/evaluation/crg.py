@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.table_cells import crg_of_means
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.kernels.crg.score import crg
@@ -111,6 +111,7 @@ class CRG:
         return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
 
 
+@called("score_crg")
 def score_crg(
     reference: str | Path,
     predicted: str | Path,

@@ -17,7 +17,7 @@ import numpy as np
 
 from metric_oracle.corpora.raters import KINDS, Ratings
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, read_table, shown_names
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.alignment import RESAMPLES, agreement
 from metric_oracle.evaluation.rank_agreement import TAU, draw, of_signs, side, tau_b
 from metric_oracle.evaluation.rated_scores import read_rated
@@ -71,6 +71,7 @@ class Composite:
             beside.write_text(json.dumps(self.content, indent=2) + "\n", encoding="utf-8")
 
 
+@called("fit_composite")
 def fit_composite(
     table: str | Path | Ratings,
     scores: str | Path | Sequence[str | Path] = (),
@@ -156,12 +157,12 @@ def fit_composite(
         "studies": len(set(studies)),
         "r2": float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()),
     }
-    for of_predicted, called in (
-        (side(predicted, drawn), "tau_b"),
-        (of_signs(held_out, drawn), "tau_b_held_out"),
+    for ours, of_predicted in (
+        ("tau_b", side(predicted, drawn)),
+        ("tau_b_held_out", of_signs(held_out, drawn)),
     ):
         found = agreement(TAU, tau_b(of_predicted, of_errors, drawn), drawn)
-        fit |= {called: found["value"], f"{called}_low": found["low"], f"{called}_high": found["high"]}
+        fit |= {ours: found["value"], f"{ours}_low": found["low"], f"{ours}_high": found["high"]}
     errors_of = _standard_errors(z, y - predicted, drawn.member).tolist()
     numbers = zip(columns, mean.tolist(), scale.tolist(), weights.tolist(), strict=True)
     return Composite(

@@ -522,22 +522,30 @@ def test_what_every_search_refuses(world):
     calls = [lambda q, m, kind=kind, **o: api.baseline(index, q, kind, m, **o) for kind in ("random", "identity")]
     calls.append(lambda q, m, **o: api.expectation(index, q, m, **o))
     for call in calls:
-        check_refused(r"^load_queries: path must hold at least one report to keep; got none", call, [], "bleu")
-        check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
-        check_refused(r"^retrieve: queries must have a graph each for metric 'radgraph'", call, ["a"], "radgraph")
         check_refused(
-            r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$", call, queries, "bleu",
-            idf="off",
+            r"^(baseline|expectation): path must hold at least one report to keep; got none", call, [], "bleu"
+        )
+        check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
+        check_refused(
+            r"^(baseline|expectation): queries must have a graph each for metric 'radgraph'", call, ["a"], "radgraph"
+        )
+        check_refused(
+            r"^(baseline|expectation): idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$", call,
+            queries, "bleu", idf="off",
         )  # fmt: skip
         narrow = changed(queries, "chexbert", values=np.ascontiguousarray(queries.attached["chexbert"].values[:, :3]))
         check_refused(
-            r"^retrieve: embeddings must have the index's width", call, narrow, "chexbert", error=BackendError
+            r"^(baseline|expectation): embeddings must have the index's width",
+            call,
+            narrow,
+            "chexbert",
+            error=BackendError,
         )
 
 
 def test_a_metric_that_the_index_lacks(tmp_path):
     index = api.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
-    match = r"^retrieve: metric must be one of bleu-1, .* \(what .* holds\); got 'rouge-l'\."
+    match = r"^(baseline|expectation): metric must be one of bleu-1, .* \(what .* holds\); got 'rouge-l'\."
     check_refused(match, api.expectation, index, ["a"], "rouge-l")
     check_refused(match, api.baseline, index, ["a"], "random", "rouge-l")
 

@@ -348,13 +348,13 @@ def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, Inputs([], []), "bleu")
-    with pytest.raises(InputError, match=r"^load_queries: path must hold at least one report to keep; got none in the"):
+    with pytest.raises(InputError, match=r"^retrieve: path must hold at least one report to keep; got none in the"):
         api.retrieve(index, [], "bleu")
 
 
 @pytest.mark.parametrize("value", [5, b"x"])
 def test_queries_that_are_no_texts(index, value):
-    match = r"^load_queries: the reports in memory must be text or None; got (int|bytes) at place 1\. Drop it\.$"
+    match = r"^retrieve: the reports in memory must be text or None; got (int|bytes) at place 1\. Drop it\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, ["a", value], "bleu")
 
