@@ -468,6 +468,9 @@ def test_idf_that_is_none(built, tmp_path):
     for rows in ("a,1\n", "2,\n", "2,x\n", "-1,1\n", "2,-0.5\n", "2,inf\n", "2,nan\n", "2.5,1\n"):
         path.write_text("token_id,idf\n" + rows)
         fails(InputError, rule, built, "heart", idf=path)
+    path.write_text("token_id,idf\n2,1\n7,1\n3,0.5\n7,1\n")
+    match = r"^retrieve: idf must have each token id once; got 7 more than once in .*idf\.csv\. Keep one row of each\.$"
+    fails(InputError, match, built, "heart", idf=path)
     path.write_text("token,idf\n2,1\n")
     match = r"^retrieve: idf must be a column of the file; got 'token_id' for .*idf\.csv\. Columns: 'token', 'idf'\.$"
     fails(InputError, match, built, "heart", idf=path)
