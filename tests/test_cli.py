@@ -290,7 +290,7 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     match = r"build_index: encoder must be a folder with config.json; got none in .*absent\. Save the whole model there"
     fails(*build, "--encoder", absent, "--layer", 5, match=match)
     match = r"build_index: path must be an existing file; got .*no\.tsv"
-    fails(*build, "--encoder", encoder, "--layer", 5, "--baseline", tmp_path / "no.tsv", match=match)
+    fails(*build, "--encoder", encoder, "--layer", 5, "--rescale-table", tmp_path / "no.tsv", match=match)
     assert os.listdir(tmp_path) == ["absent"]
     assert sorted(os.listdir(corpus["train"].parent)) == before
 
@@ -641,9 +641,7 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     fails("build-index", train, "--metrics", "radgraph", "--out", out, match=match)
     fails("build-index", train, "--out", train, match=r"build_index: out must be a new folder; got .*, which exists\.")
     fails("synth", train, match=r"synth: out must be a new or empty folder; got")
-    fails(
-        "synth", train / "x", match=r"synth: out must lie in a folder; got .*, where a file is in the way\."
-    )
+    fails("synth", train / "x", match=r"synth: out must lie in a folder; got .*, where a file is in the way\.")
     assert not os.listdir(tmp_path)
 
 

@@ -24,7 +24,7 @@ def score(
     inner: bool = False,
     encoder: str | Path | None = None,
     layer: int | None = None,
-    baseline: str | Path | None = None,
+    rescale_table: str | Path | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     text: bool = False,
@@ -56,7 +56,7 @@ def score(
     radgraph, chexbert, chexbert_ids, chexbert_labels
         Of the references, and with ``predicted_`` before the name of the predictions, as in :func:`build_index`. A
         model (a RadGraph archive, chexbert.pth) is given once, for both.
-    uncertain, encoder, layer, baseline, radgraph_encoder, vocabulary, device
+    uncertain, encoder, layer, rescale_table, radgraph_encoder, vocabulary, device
         As in :func:`build_index`.
     idf, rescale
         As in :func:`retrieve`; "tests" are the references, "corpus" the predictions.
@@ -88,7 +88,7 @@ def score(
     names = names_of(metrics)
     for name in names or ():
         get_metric(name, "score")
-    asked = split({"layer": layer, "baseline": baseline}, ("layer", "baseline"))
+    asked = split({"layer": layer, "rescale_table": rescale_table}, ("layer", "rescale_table"))
     if encoder is None and asked:
         msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)

@@ -45,7 +45,7 @@ def build_index(
     layer: int | None = None,
     states: str | None = None,
     bf16: bool = False,
-    baseline: str | Path | None = None,
+    rescale_table: str | Path | None = None,
     max_memory: float | None = None,
     progress: Callable[[str], None] | None = None,
     **given: Unpack[Loading],
@@ -61,7 +61,7 @@ def build_index(
         New folder. It may stand wherever test reports, references or predictions are asked for.
     metrics : str or sequence of str
         Metrics to build for; by default all that the given files allow.
-    layer, states, bf16, baseline, max_memory
+    layer, states, bf16, rescale_table, max_memory
         Of token states, see :func:`metric_oracle.indexes.inputs.load_encoding`.
     progress : function
         Called with the name of each part before it is built.
@@ -81,7 +81,7 @@ def build_index(
         "layer": layer,
         "states": states,
         "bf16": bf16 or None,
-        "baseline": baseline,
+        "rescale_table": rescale_table,
         "max_memory": max_memory,
     }
     asked = split(of_encoder, of_encoder)

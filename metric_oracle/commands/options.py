@@ -145,7 +145,7 @@ Layer = Annotated[int | None, _number("--layer", panel=BERTSCORE, least=0, text=
 STATES = ("float32", "float16")
 States = Annotated[str | None, _choice("--states", STATES, BERTSCORE, ": how states are stored"), OneOf(STATES)]
 Bf16 = Annotated[bool, _flag("--bf16", panel=BERTSCORE, text="Run the encoder in bfloat16.")]
-Rescaling = Annotated[Path | None, _file("--baseline", BERTSCORE, "bert_score's table to rescale by.")]
+Rescaling = Annotated[Path | None, _file("--rescale-table", BERTSCORE, "bert_score's baselines.")]
 
 
 @dataclass

@@ -33,7 +33,7 @@ PLAIN = ("table", "jsonl", "csv")
 def build_index(
     reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
     metric: o.Metrics = None, layer: o.Layer = None, states: o.States = None, bf16: o.Bf16 = False,
-    baseline: o.Rescaling = None, max_memory: o.MaxMemory = None,
+    rescale_table: o.Rescaling = None, max_memory: o.MaxMemory = None,
 ) -> None:  # fmt: skip
     """Index a corpus of reports. A killed build resumes when the same command runs again."""
     from metric_oracle import api
@@ -46,7 +46,8 @@ def build_index(
     with progress("building") as step:
         index = api.build_index(
             reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
-            baseline=baseline, max_memory=max_memory, tell=note, progress=step, advance=partial(step, "encoding"),
+            rescale_table=rescale_table, max_memory=max_memory, tell=note, progress=step,
+            advance=partial(step, "encoding"),
             **given(reading),
         )  # fmt: skip
     _show_info(index, to)
