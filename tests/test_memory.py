@@ -139,7 +139,9 @@ def test_what_is_in_memory_is_what_files_say():
         table = as_graphs(given, "f")
         assert (table.keyed_by, table.entity_ptr.tolist()) == (keyed, [0, 2, 3])
         assert as_graphs(table, "f") is table
-    queries = mo.load_queries(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare])
+    told = []
+    queries = mo.load_queries(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare], tell=told.append)
+    assert told == ["left out: 1 empty (the reports in memory, 2 of 3 rows)"]
     assert queries.ids == ["1", "2"]
     assert queries.attached["radgraph"].of_row.tolist() == [1, 2]
     for given, ids in (({"x": [1.0, 2], "y": [3.0, 4]}, None), (np.array([[1.0, 2], [3, 4]]), ["x", "y"])):

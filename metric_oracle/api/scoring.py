@@ -1,11 +1,10 @@
 """Scores of a model's reports."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, split
+from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, say, split
 from metric_oracle.corpora.reports import Reports, check_options, check_sections
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.inputs import load_encoding
@@ -93,9 +92,9 @@ def score(
         msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
     tell = given.get("tell")
-    say = tell or (lambda line: None)
+    told = tell or (lambda line: None)
     asked_reports, prepared = reports_of(references, "score", dict(reading or {}))
-    say(f"references: {_counted(asked_reports)}")
+    told(f"references: {_counted(asked_reports)}")
     written, prepared_too = reports_of(
         predictions,
         "score",
@@ -108,12 +107,10 @@ def score(
         ),
         predictions=True,
     )  # fmt: skip
-    say(f"predictions: {_counted(written)}")
+    told(f"predictions: {_counted(written)}")
     warning = check_sections(asked_reports, written)
-    if warning and tell:
-        tell(warning)
-    elif warning:
-        warnings.warn(warning, stacklevel=2)
+    if warning:
+        say(warning, tell)
     of_models = split(given, ("device", "tell", "advance"))
     encoding = None if encoder is None else load_encoding(encoder, "score", **asked, **of_models)
     if system is None:

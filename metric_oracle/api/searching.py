@@ -15,6 +15,7 @@ from metric_oracle.api.given import (
     names_of,
     opened,
     reports_of,
+    say,
     split,
 )
 from metric_oracle.corpora.attached import as_vectors
@@ -122,7 +123,8 @@ def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     queries : path or container
         What :func:`metric_oracle.corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
         "0", "1", ...), a dict id -> text, a table. Or a folder of :func:`build_index`, whose texts, graphs, vectors,
-        labels and token states are those of the queries. Missing, empty and token-less reports are left out.
+        labels and token states are those of the queries. Missing, empty and token-less reports are left out; `tell` is
+        called with how many, or else a warning says it.
     encoder : str or path
         Where the encoder of the index is now; by default where it was when the index was built.
     radgraph, chexbert, ..., section, ...
@@ -130,6 +132,8 @@ def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     """
     check_options(given, LOADING, "load_queries")
     reports, prepared = reports_of(queries, "load_queries", split(given, READING))
+    if reports.left_out:
+        say(reports.left_out, given.get("tell"))
     inputs = load_inputs(
         reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
         **split(given, ARGUMENTS),

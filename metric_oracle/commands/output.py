@@ -60,13 +60,6 @@ def error(line: str) -> None:
     print(f"error: {line}", file=sys.stderr)
 
 
-def note_dropped(read: Any) -> None:
-    """Say how many reports of a file were left out, and why."""
-    dropped = {state: read.counts.get(state, 0) for state in ("missing", "empty", "tokenless")}
-    if any(dropped.values()):
-        note("left out: " + ", ".join(f"{n} {state}" for state, n in dropped.items() if n) + f" ({read.source})")
-
-
 @dataclass
 class Destination:
     """Where the result of a command goes, checked before the work.
