@@ -1,6 +1,6 @@
 """Indexes, and what is found in them: the oracle, baselines, chance, the check of a result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -20,6 +20,7 @@ from metric_oracle.api.given import (
 )
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
+from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index, open_index
@@ -249,15 +250,22 @@ def baseline(
     check_left_out(given_here, belonging, "baseline", f"kind {kind!r}")
     options: dict[str, Any] = {name: own[name] for name in ("draws", "seed") if own[name] is not None}
     if kind == "nearest":
-        for side in ("corpus", "query"):
-            path, ids = vectors[f"{side}_vectors"], vectors[f"{side}_vector_ids"]
-            if path is None:
-                msg = f"baseline: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
-                raise InputError(msg)
-            options[f"{side}_vectors"] = as_vectors(path, ids, "baseline")
+        options |= _image_vectors(vectors, "baseline")
     get_metric(metric, "baseline")
     batch = _loaded(queries, loading, "baseline")
     return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **_settings(idf, rescale))
+
+
+def _image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
+    """Return the image embeddings of both sides."""
+    found = {}
+    for side in ("corpus", "query"):
+        path, ids = given[f"{side}_vectors"], given[f"{side}_vector_ids"]
+        if path is None:
+            msg = f"{function}: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
+            raise InputError(msg)
+        found[f"{side}_vectors"] = as_vectors(path, ids, function)
+    return found
 
 
 @called("expectation")
@@ -302,6 +310,10 @@ def verify(
     *,
     sample: int = 20,
     seed: int = 0,
+    corpus_vectors: Any = None,
+    corpus_vector_ids: Any = None,
+    query_vectors: Any = None,
+    query_vector_ids: Any = None,
     progress: Callable[[int, int], None] | None = None,
     **loading: Unpack[Loading],
 ) -> dict[str, int]:
@@ -315,6 +327,9 @@ def verify(
         Those that the results were made with, see :func:`load_queries`.
     sample, seed, progress
         See :func:`metric_oracle.retrieval.verification.verify`.
+    corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids
+        Of the baseline "nearest", as :func:`baseline` took them: its rows are chosen again. Without them its scores are
+        checked alone; `tell` is called with that, or else a warning says it.
 
     Returns
     -------
@@ -323,4 +338,20 @@ def verify(
     """
     batch = _loaded(queries, loading, "verify")
     found = results if isinstance(results, Results) else read_results(results)
-    return _verification.verify(opened(index), found, batch, sample=sample, seed=seed, progress=progress)
+    given = {
+        "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
+        "query_vector_ids": query_vector_ids,
+    }  # fmt: skip
+    vectors = None
+    if any(value is not None for value in given.values()):
+        both = _image_vectors(given, "verify")
+        vectors = both["corpus_vectors"], both["query_vectors"]
+    checked = _verification.verify(
+        opened(index), found, batch, sample=sample, seed=seed, vectors=vectors, progress=progress
+    )
+    if vectors is None and found.signature.get("baseline") == "nearest":
+        say(
+            "not verified: which rows are nearest, for which both sides' image vectors must be given",
+            loading.get("tell"),
+        )
+    return checked

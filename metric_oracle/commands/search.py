@@ -125,7 +125,9 @@ def show_answers(to: Destination, results: Any, batch: Any = None, components: b
 )  # fmt: skip
 def verify(
     index: o.Index, results: o.ResultFile, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading,
-    to: Destination, sample: o.Sample = 20, seed: o.Seed = 0,
+    to: Destination, sample: o.Sample = 20, seed: o.Seed = 0, corpus_vectors: o.CorpusVectorsOrNone = None,
+    query_vectors: o.QueryVectorsOrNone = None, corpus_vector_ids: o.CorpusVectorIds = None,
+    query_vector_ids: o.QueryVectorIds = None,
 ) -> None:  # fmt: skip
     """Score a result file again with the reference scorer, and search a sample of its queries by brute force.
 
@@ -139,7 +141,11 @@ def verify(
     batch = load_tests(queries, files, models, reading)
     with progress("verifying") as step, checking():
         opened.verify_files()
-        checked = api.verify(opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"))
+        checked = api.verify(
+            opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"), tell=note,
+            corpus_vectors=corpus_vectors, corpus_vector_ids=corpus_vector_ids, query_vectors=query_vectors,
+            query_vector_ids=query_vector_ids,
+        )  # fmt: skip
     print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 

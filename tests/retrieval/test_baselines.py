@@ -397,8 +397,40 @@ def test_nearest(world, vectors, metric):
     assert results.table["row"].to_pylist() == chosen
     assert results.table["score"].to_pylist() == [matrix[q, rows.index(row)] for q, row in enumerate(chosen)]
     assert results.signature["rows_with_vectors"] == sum(f"r{row}" in of_id for row in rows)
-    assert api.verify(index, results, queries) == {"pairs": 14, "queries": 0}
+    with pytest.warns(UserWarning, match=r"^not verified: which rows are nearest, for which both sides' image vectors"):
+        assert api.verify(index, results, queries) == {"pairs": 14, "queries": 0}
+    given = {"corpus_vectors": corpus_vectors, "query_vectors": query_vectors}
+    assert api.verify(index, results, queries, **given) == {"pairs": 14, "queries": 0}
     assert set(chosen) & set(range(20, 34))  # the lower one of two equal directions
+
+
+def test_rows_that_are_not_nearest(world, vectors):
+    index, queries = world
+    given = dict(zip(("corpus_vectors", "query_vectors"), vectors, strict=True))
+    right = baselines.nearest(index, queries, "bleu", **given)
+    order = np.random.default_rng(5).permutation(len(vectors[0].ids))
+    moved = Vectors([vectors[0].ids[i] for i in order], vectors[0].values[order])
+    assert api.verify(index, right, queries, **{**given, "corpus_vectors": moved}) == {"pairs": 14, "queries": 0}
+    other = baselines.nearest(index, queries, "bleu", corpus_vectors=vectors[0], query_vectors=Vectors(
+        vectors[1].ids, vectors[1].values[::-1].copy()
+    ))  # fmt: skip
+    assert other.table["row"].to_pylist() != right.table["row"].to_pylist()
+    passed_off = Results(other.table, right.signature)
+    with pytest.warns(UserWarning, match="not verified"):
+        api.verify(index, passed_off, queries)
+    match = r"^verify: the rows of query 't\d+' must be those of baseline 'nearest'; got others\."
+    check_refused(match, api.verify, index, passed_off, queries, **given, error=ExactnessError)
+    match = r"^verify: query_vectors must be those that the rows were chosen by, SHA-256 [0-9a-f]{12}; got [0-9a-f]+"
+    check_refused(match, api.verify, index, other, queries, **given)
+    old = {name: value for name, value in right.signature.items() if name != "vectors"}
+    match = r"^verify: corpus_vectors must be those that the rows were chosen by, SHA-256 none; got [0-9a-f]{12}\. Pass"
+    check_refused(match, api.verify, index, Results(right.table, old), queries, **given)
+    match = r"^verify: query_vectors must be given for kind 'nearest'; got None\. Pass a file of embeddings\.$"
+    check_refused(match, api.verify, index, right, queries, corpus_vectors=vectors[0])
+    for kind, what in (("identity", "baseline 'identity'"), (None, "an oracle's answers")):
+        found = api.baseline(index, queries, kind, "bleu") if kind else api.retrieve(index, queries, "bleu")
+        match = rf"^verify: vectors must be left out for {what}; got some\. They choose the rows of baseline"
+        check_refused(match, api.verify, index, found, queries, **given)
 
 
 def test_nearest_from_files(world, vectors, tmp_path):
