@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from metric_oracle.evaluation.crg import score_crg
     from metric_oracle.evaluation.failure_modes import failure_modes
     from metric_oracle.evaluation.fit_composite import fit_composite
-    from metric_oracle.evaluation.statistics import interval
     from metric_oracle.evaluation.study import run_study as study
     from metric_oracle.presentation.comparison_layout import write as write_table
     from metric_oracle.presentation.comparison_plot import write_plot
     from metric_oracle.presentation.expectation_plot import plot_histogram
     from metric_oracle.presentation.ratings_plots import plot_alignment, plot_failure_modes
+    from metric_oracle.statistics import interval
 
 _HOMES = {
     **dict.fromkeys(
@@ -59,7 +59,7 @@ _HOMES = {
     "compare": "metric_oracle.evaluation.comparison",
     "failure_modes": "metric_oracle.evaluation.failure_modes",
     "fit_composite": "metric_oracle.evaluation.fit_composite",
-    "interval": "metric_oracle.evaluation.statistics",
+    "interval": "metric_oracle.statistics",
     "plot_alignment": "metric_oracle.presentation.ratings_plots",
     "plot_failure_modes": "metric_oracle.presentation.ratings_plots",
     "plot_histogram": "metric_oracle.presentation.expectation_plot",

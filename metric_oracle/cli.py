@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 import typer
 
 from metric_oracle.commands import baselines, output, ratings, scoring, search, tools
-from metric_oracle.commands.output import DifferenceFoundError
-from metric_oracle.errors import MetricOracleError
+from metric_oracle.errors import ExactnessError, MetricOracleError
 
 app = typer.Typer(
     name="oracle",
@@ -75,7 +74,7 @@ def _fail(error: BaseException) -> NoReturn:
         line = str(error)
     output.error(line)
     interrupted = isinstance(error, KeyboardInterrupt | typer.Abort)
-    raise SystemExit(130 if interrupted else 1 if isinstance(error, DifferenceFoundError) else 2) from None
+    raise SystemExit(130 if interrupted else 1 if isinstance(error, ExactnessError) else 2) from None
 
 
 def usage_line(error: Any) -> str:

@@ -2,12 +2,32 @@
 
 The form: *function: argument must be rule; got value. Next step.* The command line turns any :class:`MetricOracleError`
 into that line and exit code 2; an :class:`ExactnessError`, which is a finding and no misuse, into exit code 1. Report
-text is patient data and never part of a message: messages name files, lines, columns and ids.
+text is patient data and never part of a message: messages name files, lines, columns and ids. *function* is the called
+one: see :func:`called`.
 """
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Those of readers stay, whoever calls them: their argument is the file that the message names.
+_OF_SHARED_CODE = re.compile(r"(?!read_|open_index|align_graphs)[A-Za-z][\w.]*(?=: )")
 
 
 class MetricOracleError(Exception):
     """Base of all errors raised on purpose."""
+
+
+@contextmanager
+def called(function: str) -> Iterator[None]:
+    """Let the errors of code that several public functions share begin with the one that was called."""
+    try:
+        yield
+    except MetricOracleError as error:
+        own = _OF_SHARED_CODE.match(str(error))
+        if own:
+            error.args = (function + str(error)[own.end() :],)
+        raise
 
 
 class InputError(MetricOracleError, ValueError):
@@ -20,6 +40,10 @@ class DtypeError(MetricOracleError, TypeError):
 
 class IndexFormatError(MetricOracleError):
     """An index is absent, incomplete, altered, foreign or of another format version."""
+
+
+class DamagedIndexError(IndexFormatError):
+    """A file of an index is not the one that was written."""
 
 
 class BackendError(MetricOracleError):

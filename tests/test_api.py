@@ -1,6 +1,7 @@
 """The public functions: one input model, prepared sets, keywords, sections, models that resume."""
 
 import json
+import re
 from dataclasses import replace
 from typing import ClassVar
 
@@ -171,9 +172,19 @@ def test_loaded_queries_take_no_keywords(index, prepared):
 
 
 def test_empty_reports_mean_the_same_in_memory(index):
-    found = mo.retrieve(index, ["", "No edema.", " . "], "bleu")
+    given = ["", "No edema.", " . ", None]
+    line = "left out: 1 missing, 1 empty, 1 tokenless (the reports in memory, 1 of 4 rows)"
+    with pytest.warns(UserWarning, match=re.escape(line)) as warned:
+        found = mo.retrieve(index, given, "bleu")
+    assert [one.filename for one in warned] == [__file__]
     assert found.table["query_id"].to_pylist() == ["1"]
-    with pytest.raises(InputError, match=r"^load_queries: path must hold at least one report to keep; got none"):
+    told = []
+    assert mo.load_queries(given, tell=told.append).ids == ["1"]
+    assert [text.startswith(line) for text in told] == [True]
+    for call in (mo.baseline, mo.expectation):
+        with pytest.warns(UserWarning, match=re.escape(line)):
+            call(index, given, *(["identity"] if call is mo.baseline else []), "bleu")
+    with pytest.raises(InputError, match=r"^retrieve: path must hold at least one report to keep; got none"):
         mo.retrieve(index, ["", "  "], "bleu")
 
 
@@ -184,6 +195,7 @@ def test_metrics_by_name(index, tmp_path):
         with pytest.raises(InputError, match=r"metric must be one of .*; got 'blew'\. Did you mean 'bleu'\?$"):
             call(["a"], ["a"], metrics="blew")
     assert mo.list_metrics()[0] == get_metric("bleu-1")
+    assert "metrics" not in dir(mo)  # the name of the registry, which any import of it sets: one function, one name
 
 
 def test_sections_that_differ():

@@ -2,6 +2,7 @@
 
     cli -> commands -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
 
+`statistics` are intervals and tests of numbers by study, for whoever has such numbers; it knows errors alone.
 `api` is the public functions: the demo in `evaluation` calls them as a user would, never the other way round. `corpora`
 feeds `indexes`; `metrics` and `errors` are leaves that everything but the kernels may use. Kernels know no Arrow, no
 files and no command line, and the plain scorers import no fast module.
@@ -23,18 +24,19 @@ LEAVES = {"errors", "metrics"}
 ALLOWED = {
     "errors": set(),
     "metrics": {"errors"},
+    "statistics": {"errors"},
     "kernels": {"errors"},
     "corpora": LEAVES,
     "encoders": LEAVES | {"corpora"},
     "indexes": LEAVES | {"corpora", "encoders", "kernels"},
-    "retrieval": LEAVES | {"corpora", "indexes", "kernels"},
-    "evaluation": LEAVES | {"corpora", "indexes", "kernels", "retrieval", "api"},
-    "presentation": LEAVES | {"corpora", "indexes", "retrieval", "api", "evaluation"},
+    "retrieval": LEAVES | {"corpora", "indexes", "kernels", "statistics"},
+    "evaluation": LEAVES | {"corpora", "indexes", "kernels", "retrieval", "api", "statistics"},
+    "presentation": LEAVES | {"corpora", "indexes", "retrieval", "api", "evaluation", "statistics"},
     "api": LEAVES | {"corpora", "indexes", "retrieval"},
     "commands": LEAVES | {"corpora", "encoders", "presentation", "evaluation", "api", "indexes", "retrieval"},
     "cli": LEAVES | {"commands"},
     "__main__": {"cli"},
-    "": {"api", "corpora", "errors", "evaluation", "presentation"},
+    "": {"api", "corpora", "errors", "evaluation", "presentation", "statistics"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
@@ -148,6 +150,7 @@ def test_no_import_points_up():
         ("api.py", "from metric_oracle.cli import main"),
         ("api.py", "from metric_oracle import evaluation"),
         ("metrics.py", "import numpy"),
+        ("statistics.py", "from metric_oracle.retrieval.results import Scores"),
         ("metrics.py", "from metric_oracle.indexes import index"),
         ("errors.py", "from metric_oracle import metrics"),
         ("__init__.py", "from metric_oracle.kernels import topk"),

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from metric_oracle import api, cli
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
+from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.presentation.terminal import answers_table, info_table
 from metric_oracle.retrieval.results import read_results
 from support import SECRET
@@ -106,6 +106,45 @@ def test_info(oracle, index):
     code, out, err = oracle("info", index, "--check")
     assert (code, err) == (0, "")
     assert json.loads(out)["content"]["counts"]["reports"] == 120
+
+
+def test_checks_end_with_1_where_an_index_is_damaged(oracle, corpus, index, tmp_path):
+    """What a check finds is no wrong use: 1. Without a check, and of what is no index, it is 2."""
+    oracle("retrieve", index, corpus["test"], "--out", tmp_path / "r.csv")
+    where = tmp_path / "I"
+    shutil.copytree(index, where)
+    checks = [["info", where, "--check"], ["verify", where, tmp_path / "r.csv", corpus["test"]]]
+
+    def codes(name, change):
+        path = where / name
+        before, stamp = path.read_bytes(), path.stat()
+        path.write_bytes(change(before))
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        ended = [oracle(*command) for command in [*checks, ["info", where]]]
+        path.write_bytes(before)
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        assert all(err.startswith("error: open_index: ") and err.count("\n") == 1 for code, _, err in ended if code)
+        return [code for code, _, _ in ended]
+
+    assert codes("words/features.arrow", lambda raw: raw) == [0, 0, 0]
+    assert codes("words/features.arrow", lambda raw: raw[:999] + bytes([raw[999] ^ 1]) + raw[1000:]) == [1, 1, 0]
+    assert codes("reports.arrow", lambda raw: raw[:-1]) == [1, 1, 2]
+    assert codes("manifest.json", lambda raw: raw.replace(b'"reports": 120', b'"reports": 121')) == [1, 1, 2]
+    assert codes("manifest.json", lambda raw: b"{}") == [2, 2, 2]
+    assert oracle("info", tmp_path, "--check")[0] == 2
+
+
+def test_a_broken_bound_ends_with_1(oracle, corpus, index, monkeypatch):
+    def broken(*arguments, **options):
+        msg = "retrieve: bounds must hold; got a broken one. Report it."
+        raise ExactnessError(msg)
+
+    monkeypatch.setattr("metric_oracle.api.retrieve", broken)
+    assert oracle("retrieve", index, corpus["test"]) == (
+        1,
+        "",
+        "error: retrieve: bounds must hold; got a broken one. Report it.\n",
+    )
 
 
 def test_text_option(oracle, index):
@@ -251,7 +290,7 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     match = r"build_index: encoder must be a folder with config.json; got none in .*absent\. Save the whole model there"
     fails(*build, "--encoder", absent, "--layer", 5, match=match)
     match = r"build_index: path must be an existing file; got .*no\.tsv"
-    fails(*build, "--encoder", encoder, "--layer", 5, "--baseline", tmp_path / "no.tsv", match=match)
+    fails(*build, "--encoder", encoder, "--layer", 5, "--rescale-table", tmp_path / "no.tsv", match=match)
     assert os.listdir(tmp_path) == ["absent"]
     assert sorted(os.listdir(corpus["train"].parent)) == before
 
@@ -601,10 +640,8 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     match = r"build_index: graphs must be given for metric 'radgraph'; got none\. Add --radgraph GRAPHS.json\.$"
     fails("build-index", train, "--metrics", "radgraph", "--out", out, match=match)
     fails("build-index", train, "--out", train, match=r"build_index: out must be a new folder; got .*, which exists\.")
-    fails("synth", train, match=r"write_synthetic: out must be a new or empty folder; got")
-    fails(
-        "synth", train / "x", match=r"write_synthetic: out must lie in a folder; got .*, where a file is in the way\."
-    )
+    fails("synth", train, match=r"synth: out must be a new or empty folder; got")
+    fails("synth", train / "x", match=r"synth: out must lie in a folder; got .*, where a file is in the way\.")
     assert not os.listdir(tmp_path)
 
 

@@ -54,7 +54,7 @@ def test_from_reports_to_verified_results(oracle, corpus, index, given, tmp_path
     if kind != "expectation":
         assert read_results(tmp_path / "b.parquet").table.to_pylist() == lines
         command = ["verify", index, tmp_path / "b.parquet", corpus["test"], "--radgraph", corpus["test_graphs"]]
-        code, out, err = oracle(*command)
+        code, out, err = oracle(*command, *(vectors(corpus) if kind == "nearest" else []))
         assert (code, err) == (0, "")
         assert out == f"right: {len(lines)} pairs scored again, 0 queries searched by brute force\n"
         code, out, _ = oracle("baseline", kind, *given, *own, "--no-text")

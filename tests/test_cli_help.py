@@ -15,8 +15,8 @@ from metric_oracle.commands import options
 from metric_oracle.commands.command import given
 from metric_oracle.commands.options import complete_metric
 from metric_oracle.corpora import reports
-from metric_oracle.evaluation.statistics import METHODS
 from metric_oracle.metrics import ALIASES, BACKENDS, METRICS, REPRESENTATIONS
+from metric_oracle.statistics import METHODS
 
 FOLDER = Path(commands.__file__).parent
 SCREEN = 40  # lines of 80 characters; a help has two

@@ -290,7 +290,8 @@ def test_an_empty_generated_report_counts_the_same_in_every_file(oracle, pair, t
 
 
 def test_where_scores_may_go(fails, pair, tmp_path):
-    fails("score", *pair, "--published-names", match=r"score: published_names must be given with out; got none\. Add")
+    match = r"score: --published-names must be given with --out; got none\. Add"
+    fails("score", *pair, "--published-names", match=match)
     fails("score", *pair, "--published-names", "--out", tmp_path / "s.parquet", match=(
         r"score: out must end with \.csv; got .*s.parquet\. Name such a file\."
     ))  # fmt: skip

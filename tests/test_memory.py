@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import polars
+import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
@@ -12,6 +13,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS, Labels, Vectors
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.results import Scores
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
@@ -137,7 +139,9 @@ def test_what_is_in_memory_is_what_files_say():
         table = as_graphs(given, "f")
         assert (table.keyed_by, table.entity_ptr.tolist()) == (keyed, [0, 2, 3])
         assert as_graphs(table, "f") is table
-    queries = mo.load_queries(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare])
+    told = []
+    queries = mo.load_queries(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare], tell=told.append)
+    assert told == ["left out: 1 empty (the reports in memory, 2 of 3 rows)"]
     assert queries.ids == ["1", "2"]
     assert queries.attached["radgraph"].of_row.tolist() == [1, 2]
     for given, ids in (({"x": [1.0, 2], "y": [3.0, 4]}, None), (np.array([[1.0, 2], [3, 4]]), ["x", "y"])):
@@ -183,15 +187,15 @@ def test_what_is_in_memory_is_what_files_say():
         (lambda: as_labels("abc"[1:1] or [[1], [1, 2]], "f"), r"^f: labels must be a file, a table or 14 classes"),
         (
             lambda: mo.load_queries(["a", "b"], chexbert=lambda texts: vectors(texts)[:1]),
-            r"^retrieve: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
+            r"^load_queries: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
         ),
         (
             lambda: mo.load_queries(["a"], chexbert_ids=["a"]),
-            r"^retrieve: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list in memory",
+            r"^load_queries: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list",
         ),
         (
             lambda: mo.load_queries(["a"], chexbert_labels=classes),
-            r"^retrieve: uncertain must be positive, negative or blank where labels are given; got None\.",
+            r"^load_queries: uncertain must be positive, negative or blank where labels are given; got None\.",
         ),
         (lambda: mo.score(["a"], ["a"], "bleu").values("rouge-l"), r"^values: metric must be one of bleu-2; got 'roug"),
     ],
@@ -231,8 +235,29 @@ def test_a_mean_of_nothing_is_no_number():
     other = {"5": some["0"], "1": {**some["0"], "text": "b"}}
     scores = mo.score(["a", "b"], ["a", "b"], "rouge-l, radgraph", radgraph=some, predicted_radgraph=other)
     assert scores.mean() == {"rouge-l": 1.0, "radgraph": pytest.approx(float("nan"), nan_ok=True)}
-    ends = mo.interval(mo.score(["a b", "c d", "e f"], ["a b", "x", "e"], "rouge-l").values("rouge-l"))
-    assert 0 <= ends.low <= ends.high <= 1
+    assert scores.interval()["rouge-l"] == (1.0, 1.0, True)
+    low, high, is_degenerate = scores.interval()["radgraph"]
+    assert is_degenerate
+    assert np.isnan([low, high]).all()
+
+
+def test_intervals_of_means_are_those_of_a_table():
+    rng = np.random.default_rng(6)
+    texts = [" ".join(rng.choice(list("abcd"), 5)) for _ in range(40)]
+    scores = mo.score(texts, texts[1:] + texts[:1], "rouge-l, bleu-1, bleu-2")
+    holes = pa.array([None, None, *scores.table["bleu-1"].to_pylist()[2:]])
+    scores = Scores(scores.table.set_column(2, "bleu-1", holes), scores.signature)
+    found = scores.interval(resamples=500, seed=3)
+    assert list(found) == ["rouge-l", "bleu-1", "bleu-2"] == scores.metrics
+    for name, ends in found.items():
+        assert ends[:2] == pytest.approx(mo.interval(scores.values(name), resamples=500, seed=3)[:2], abs=1e-14)
+        assert ends.low < scores.mean()[name] < ends.high
+    table = mo.compare({"a": scores}, resamples=500, seed=3)
+    assert found["rouge-l"][:2] == pytest.approx(table.cells["a", "rouge-l"].interval[:2], abs=1e-14)
+    other = scores.interval("percentile", 0.5, 500)
+    assert other["bleu-2"].high - other["bleu-2"].low < found["bleu-2"].high - found["bleu-2"].low
+    with pytest.raises(InputError, match=r"^interval: method must be one of bca, .*; got 'normal'\. Choose"):
+        scores.interval("normal")
 
 
 def test_the_package_is_typed():

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import metric_oracle
+import metric_oracle as mo
+from metric_oracle.errors import ExactnessError, InputError, called
 
 PACKAGE = Path(metric_oracle.__file__).parent
 WORDS = 4
@@ -85,3 +87,74 @@ def test_every_message_is_read_by_a_test(known):
 )
 def test_the_guard(source, lines, known):
     assert unread(source, known) == lines
+
+
+def test_errors_name_what_was_called():
+    """Of nested calls the outermost; readers stay, whose argument is the file."""
+
+    def raised(text, error=InputError):
+        with pytest.raises(error) as found, called("study"), called("retrieve"):
+            raise error(text)
+        return str(found.value)
+
+    assert raised("score: k must be 1; got 2: no. Choose one.") == "study: k must be 1; got 2: no. Choose one."
+    assert raised("retrieve: bounds must hold.", ExactnessError) == "study: bounds must hold."
+    for text in (
+        "read_reports: path must be a",
+        "open_index: index must be",
+        "align_graphs: a",
+        "oracle x: -k must",
+        "A",
+    ):
+        assert raised(text) == text
+
+
+def test_shared_code_is_not_taken_for_another_function(tmp_path):
+    index = mo.build_index(["a b", "b c"], tmp_path / "I", metrics="bleu")
+    beside = {"metric": "bleu", "idf": "off"}
+    for name, call in {
+        "retrieve": lambda: mo.retrieve(index, ["a"], **beside),
+        "baseline": lambda: mo.baseline(index, ["a"], "random", **beside),
+        "expectation": lambda: mo.expectation(index, ["a"], **beside),
+    }.items():
+        with pytest.raises(InputError, match=rf"^{name}: idf must be left out for metric 'bleu-2'; got a value\."):
+            call()
+    for name, call in {
+        "retrieve": lambda given: mo.retrieve(index, given, "bleu"),
+        "baseline": lambda given: mo.baseline(index, given, "identity", "bleu"),
+        "verify": lambda given: mo.verify(index, tmp_path / "r.csv", given),
+        "score": lambda given: mo.score(given, ["a"], "bleu"),
+        "compute": lambda given: mo.compute(references=given, predictions=["a"], metrics="bleu"),
+        "load_queries": mo.load_queries,
+        "build_index": lambda given: mo.build_index(given, tmp_path / "J"),
+    }.items():
+        with pytest.raises(InputError, match=rf"^{name}: the reports in memory must be text or None; got int at place"):
+            call([1])
+    rewarded = mo.reward("bleu")
+    with pytest.raises(InputError, match=r"^reward: the texts must be text or None; got int at place 0\. Drop it\.$"):
+        rewarded(completions=["a"], reference=[1])
+    scores = {"a": mo.score(["a", "b"], ["a", "c"], "bleu")}
+    with pytest.raises(InputError, match=r"^compare: resamples must be an int of at least 100; got 7\. The default"):
+        mo.compare(scores, resamples=7)
+
+
+def test_commands_are_named_as_they_are_typed(fails, tmp_path):
+    index, test, scores = tmp_path / "I", tmp_path / "t.csv", tmp_path / "s.csv"
+    test.write_text("study_id,report\n1,a b\n2,b c\n")
+    mo.build_index(test, index, metrics="bleu")
+    mo.score(test, test, "bleu").write(scores)
+    what = "metric must be one of bleu-1, .* holds\\); got 'radgraph'\\. Build an index with"
+    for command in ("retrieve", "baseline random", "study"):
+        fails(*command.split(), index, test, "-m", "radgraph", match=rf"{command.split()[0]}: {what}")
+    fails("table", f"a={scores}", "--resamples", 7, match=r"table: resamples must be an int of at least 100; got 7")
+    fails("table", f"a={scores}", "--random", "b", match=r"table: random must name systems of the table, a; got 'b'")
+    weights = tmp_path / "w.json"
+    weights.write_text("{}")
+    for command in ("retrieve", "baseline identity"):
+        name = command.split()[0]
+        match = (
+            rf"{name}: weights must be a JSON file that fit-composite writes"
+            if name == "retrieve"
+            else ("oracle baseline identity: options must be its own")
+        )
+        fails(*command.split(), index, test, "-m", "composite", "--weights", weights, match=match)

@@ -3,6 +3,8 @@
 The keywords that several functions share are typed here, once; at run time the registry says which there are.
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
@@ -94,6 +96,17 @@ def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
     if metrics is None:
         return None
     return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
+
+
+def say(line: str, tell: Callable[[str], None] | None) -> None:
+    """Tell a line; where nobody listens it is a warning, at the line of the caller that called a public function."""
+    if tell is not None:
+        tell(line)
+        return
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("metric_oracle", "contextlib")):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(line, stacklevel=depth)
 
 
 def opened(index: str | Path | Index) -> Index:

@@ -9,12 +9,13 @@ import numpy as np
 from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, predicted, reports_of, split
 from metric_oracle.api.scoring import score
 from metric_oracle.corpora.reports import Reports, check_options
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.inputs import Encoding, is_model, load_encoding, open_model
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.retrieval import pairs as _pairs
 
 
+@called("pairwise")
 def pairwise(
     hypotheses: Given,
     references: Given,
@@ -64,6 +65,7 @@ def pairwise(
     return _pairs.score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}, ("idf", "rescale")))
 
 
+@called("compute")
 def compute(
     *, predictions: Given, references: Given, metrics: str | Sequence[str] | None = None, **given: Any
 ) -> dict[str, float]:
@@ -98,6 +100,7 @@ class _Remembered:
         return {str(place): row for place, row in enumerate(rows) if row is not None} if is_graph else np.array(rows)
 
 
+@called("reward")
 def reward(
     metric: str,
     *,
@@ -157,6 +160,7 @@ def reward(
     kept = {name: _Remembered(model) for name, model in models.items()}
     sign = 1.0 if record.higher_is_better else -1.0
 
+    @called("reward")
     def rewarded(prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float]:
         references = columns.get(column)
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]

@@ -1,19 +1,19 @@
 """Scores of a model's reports."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, split
+from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, say, split
 from metric_oracle.corpora.reports import Reports, check_options, check_sections
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.results import Scores
 
 
+@called("score")
 def score(
     references: Given,
     predictions: Given,
@@ -23,7 +23,7 @@ def score(
     inner: bool = False,
     encoder: str | Path | None = None,
     layer: int | None = None,
-    baseline: str | Path | None = None,
+    rescale_table: str | Path | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     text: bool = False,
@@ -55,7 +55,7 @@ def score(
     radgraph, chexbert, chexbert_ids, chexbert_labels
         Of the references, and with ``predicted_`` before the name of the predictions, as in :func:`build_index`. A
         model (a RadGraph archive, chexbert.pth) is given once, for both.
-    uncertain, encoder, layer, baseline, radgraph_encoder, vocabulary, device
+    uncertain, encoder, layer, rescale_table, radgraph_encoder, vocabulary, device
         As in :func:`build_index`.
     idf, rescale
         As in :func:`retrieve`; "tests" are the references, "corpus" the predictions.
@@ -87,14 +87,14 @@ def score(
     names = names_of(metrics)
     for name in names or ():
         get_metric(name, "score")
-    asked = split({"layer": layer, "baseline": baseline}, ("layer", "baseline"))
+    asked = split({"layer": layer, "rescale_table": rescale_table}, ("layer", "rescale_table"))
     if encoder is None and asked:
         msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
     tell = given.get("tell")
-    say = tell or (lambda line: None)
+    told = tell or (lambda line: None)
     asked_reports, prepared = reports_of(references, "score", dict(reading or {}))
-    say(f"references: {_counted(asked_reports)}")
+    told(f"references: {_counted(asked_reports)}")
     written, prepared_too = reports_of(
         predictions,
         "score",
@@ -107,12 +107,10 @@ def score(
         ),
         predictions=True,
     )  # fmt: skip
-    say(f"predictions: {_counted(written)}")
+    told(f"predictions: {_counted(written)}")
     warning = check_sections(asked_reports, written)
-    if warning and tell:
-        tell(warning)
-    elif warning:
-        warnings.warn(warning, stacklevel=2)
+    if warning:
+        say(warning, tell)
     of_models = split(given, ("device", "tell", "advance"))
     encoding = None if encoder is None else load_encoding(encoder, "score", **asked, **of_models)
     if system is None:

@@ -1,6 +1,6 @@
 """Indexes, and what is found in them: the oracle, baselines, chance, the check of a result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -15,11 +15,13 @@ from metric_oracle.api.given import (
     names_of,
     opened,
     reports_of,
+    say,
     split,
 )
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
-from metric_oracle.errors import InputError
+from metric_oracle.corpora.vectors import Vectors
+from metric_oracle.errors import InputError, called
 from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
@@ -37,6 +39,7 @@ from metric_oracle.retrieval.results import Results, read_results
 __all__ = ["baseline", "build_index", "expectation", "load_queries", "open_index", "retrieve", "verify"]
 
 
+@called("build_index")
 def build_index(
     reports: Given,
     out: str | Path,
@@ -45,7 +48,7 @@ def build_index(
     layer: int | None = None,
     states: str | None = None,
     bf16: bool = False,
-    baseline: str | Path | None = None,
+    rescale_table: str | Path | None = None,
     max_memory: float | None = None,
     progress: Callable[[str], None] | None = None,
     **given: Unpack[Loading],
@@ -61,7 +64,7 @@ def build_index(
         New folder. It may stand wherever test reports, references or predictions are asked for.
     metrics : str or sequence of str
         Metrics to build for; by default all that the given files allow.
-    layer, states, bf16, baseline, max_memory
+    layer, states, bf16, rescale_table, max_memory
         Of token states, see :func:`metric_oracle.indexes.inputs.load_encoding`.
     progress : function
         Called with the name of each part before it is built.
@@ -81,7 +84,7 @@ def build_index(
         "layer": layer,
         "states": states,
         "bf16": bf16 or None,
-        "baseline": baseline,
+        "rescale_table": rescale_table,
         "max_memory": max_memory,
     }
     asked = split(of_encoder, of_encoder)
@@ -113,6 +116,7 @@ def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
     return inputs if prepared is None else replace(inputs, attached={**prepared.attached, **inputs.attached})
 
 
+@called("load_queries")
 def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     """Read test reports and what belongs to them.
 
@@ -121,7 +125,8 @@ def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     queries : path or container
         What :func:`metric_oracle.corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
         "0", "1", ...), a dict id -> text, a table. Or a folder of :func:`build_index`, whose texts, graphs, vectors,
-        labels and token states are those of the queries. Missing, empty and token-less reports are left out.
+        labels and token states are those of the queries. Missing, empty and token-less reports are left out; `tell` is
+        called with how many, or else a warning says it.
     encoder : str or path
         Where the encoder of the index is now; by default where it was when the index was built.
     radgraph, chexbert, ..., section, ...
@@ -129,6 +134,8 @@ def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     """
     check_options(given, LOADING, "load_queries")
     reports, prepared = reports_of(queries, "load_queries", split(given, READING))
+    if reports.left_out:
+        say(reports.left_out, given.get("tell"))
     inputs = load_inputs(
         reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
         **split(given, ARGUMENTS),
@@ -145,6 +152,7 @@ def _loaded(queries: Given, given: Loading, function: str) -> Inputs:
     return queries
 
 
+@called("retrieve")
 def retrieve(
     index: str | Path | Index,
     queries: Given,
@@ -196,6 +204,7 @@ def retrieve(
     )  # fmt: skip
 
 
+@called("baseline")
 def baseline(
     index: str | Path | Index,
     queries: Given,
@@ -242,17 +251,25 @@ def baseline(
     check_left_out(given_here, belonging, "baseline", f"kind {kind!r}")
     options: dict[str, Any] = {name: own[name] for name in ("draws", "seed") if own[name] is not None}
     if kind == "nearest":
-        for side in ("corpus", "query"):
-            path, ids = vectors[f"{side}_vectors"], vectors[f"{side}_vector_ids"]
-            if path is None:
-                msg = f"baseline: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
-                raise InputError(msg)
-            options[f"{side}_vectors"] = as_vectors(path, ids, "baseline")
+        options |= _image_vectors(vectors, "baseline")
     get_metric(metric, "baseline")
     batch = _loaded(queries, loading, "baseline")
     return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **_settings(idf, rescale))
 
 
+def _image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
+    """Return the image embeddings of both sides."""
+    found = {}
+    for side in ("corpus", "query"):
+        path, ids = given[f"{side}_vectors"], given[f"{side}_vector_ids"]
+        if path is None:
+            msg = f"{function}: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
+            raise InputError(msg)
+        found[f"{side}_vectors"] = as_vectors(path, ids, function)
+    return found
+
+
+@called("expectation")
 def expectation(
     index: str | Path | Index,
     queries: Given,
@@ -286,6 +303,7 @@ def _settings(idf: str | Path | None, rescale: bool | None) -> dict[str, Any]:
     return {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
 
 
+@called("verify")
 def verify(
     index: str | Path | Index,
     results: str | Path | Results,
@@ -293,6 +311,10 @@ def verify(
     *,
     sample: int = 20,
     seed: int = 0,
+    corpus_vectors: Any = None,
+    corpus_vector_ids: Any = None,
+    query_vectors: Any = None,
+    query_vector_ids: Any = None,
     progress: Callable[[int, int], None] | None = None,
     **loading: Unpack[Loading],
 ) -> dict[str, int]:
@@ -306,6 +328,9 @@ def verify(
         Those that the results were made with, see :func:`load_queries`.
     sample, seed, progress
         See :func:`metric_oracle.retrieval.verification.verify`.
+    corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids
+        Of the baseline "nearest", as :func:`baseline` took them: its rows are chosen again. Without them its scores are
+        checked alone; `tell` is called with that, or else a warning says it.
 
     Returns
     -------
@@ -314,4 +339,20 @@ def verify(
     """
     batch = _loaded(queries, loading, "verify")
     found = results if isinstance(results, Results) else read_results(results)
-    return _verification.verify(opened(index), found, batch, sample=sample, seed=seed, progress=progress)
+    given = {
+        "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
+        "query_vector_ids": query_vector_ids,
+    }  # fmt: skip
+    vectors = None
+    if any(value is not None for value in given.values()):
+        both = _image_vectors(given, "verify")
+        vectors = both["corpus_vectors"], both["query_vectors"]
+    checked = _verification.verify(
+        opened(index), found, batch, sample=sample, seed=seed, vectors=vectors, progress=progress
+    )
+    if vectors is None and found.signature.get("baseline") == "nearest":
+        say(
+            "not verified: which rows are nearest, for which both sides' image vectors must be given",
+            loading.get("tell"),
+        )
+    return checked

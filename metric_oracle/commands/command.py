@@ -12,7 +12,7 @@ import typer
 from metric_oracle.commands import options
 from metric_oracle.commands.options import OneOf
 from metric_oracle.commands.output import Destination, be_quiet
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.metrics import COMPOSITE, get_metric
 
 REPORTS = ("queries", "reports", "references", "predictions")  # arguments where a text may be typed by mistake
@@ -63,12 +63,13 @@ def command(
                 function, of_output.get("out"), of_output.get("plot"), of_output.get("format"), inputs
             )
             destination.check(endings, formats)
-            called = {
+            passed = {
                 name: _gathered(p.annotation, given) if _is_group(p) else given[name]
                 for name, p in own.items()
                 if name != "to"
             }
-            return body(**called, **({"to": destination} if "to" in own else {}))
+            with called(function):
+                return body(**passed, **({"to": destination} if "to" in own else {}))
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__doc__, run.__name__ = _paragraphs(body.__doc__ or ""), body.__name__

@@ -8,7 +8,7 @@ from typing import Any
 
 from metric_oracle.commands.command import given, used
 from metric_oracle.commands.options import Files, Models, Reading
-from metric_oracle.commands.output import note, note_dropped, progress
+from metric_oracle.commands.output import note, progress
 from metric_oracle.errors import BackendError
 from metric_oracle.metrics import Metric
 
@@ -52,8 +52,7 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
         options |= used(reading, Reading())
     else:
         read = read_reports(queries, **given(reading))
-        note_dropped(read)
     if not any(is_model(path) for path in given(files).values() if path is not None):
-        return api.load_queries(read, **options)
+        return api.load_queries(read, **options, tell=note)
     with progress("test reports") as step:
         return api.load_queries(read, **options, tell=note, advance=partial(step, "model"))

@@ -133,8 +133,12 @@ NTests = Annotated[int, _TESTS]
 NTestsOrNone = Annotated[int | None, _TESTS]
 Generated = Annotated[bool, _flag("--models", panel=SEARCH, text="Also what three made-up models generate.")]
 Repetitions = Annotated[int, _number("--repetitions", text="How often each timing is taken.")]
-CorpusVectors = Annotated[Path, _file("--corpus-vectors", FILES, "Image embeddings: .npy, .npz, .parquet, .pt.")]
-QueryVectors = Annotated[Path, _file("--query-vectors", FILES, "Those of the test reports.")]
+_CORPUS_VECTORS = _file("--corpus-vectors", FILES, "Image embeddings: .npy, .npz, .parquet, .pt.")
+_QUERY_VECTORS = _file("--query-vectors", FILES, "Those of the test reports.")
+CorpusVectors = Annotated[Path, _CORPUS_VECTORS]
+CorpusVectorsOrNone = Annotated[Path | None, _CORPUS_VECTORS]
+QueryVectors = Annotated[Path, _QUERY_VECTORS]
+QueryVectorsOrNone = Annotated[Path | None, _QUERY_VECTORS]
 CorpusVectorIds = Annotated[Path | None, _file("--corpus-vector-ids", FILES, "Their ids, if the file has none.")]
 QueryVectorIds = Annotated[Path | None, _file("--query-vector-ids", FILES, "Their ids, if the file has none.")]
 Check = Annotated[bool, _flag("--check", panel=OUTPUT, text="Read every file and compare its checksum.")]
@@ -145,7 +149,7 @@ Layer = Annotated[int | None, _number("--layer", panel=BERTSCORE, least=0, text=
 STATES = ("float32", "float16")
 States = Annotated[str | None, _choice("--states", STATES, BERTSCORE, ": how states are stored"), OneOf(STATES)]
 Bf16 = Annotated[bool, _flag("--bf16", panel=BERTSCORE, text="Run the encoder in bfloat16.")]
-Rescaling = Annotated[Path | None, _file("--baseline", BERTSCORE, "bert_score's table to rescale by.")]
+Rescaling = Annotated[Path | None, _file("--rescale-table", BERTSCORE, "bert_score's baselines.")]
 
 
 @dataclass

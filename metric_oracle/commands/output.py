@@ -12,14 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.errors import DamagedIndexError, ExactnessError, InputError
 
 LONG = 1.0  # seconds of compiling that are worth a word
 Step = Callable[..., None]
 
 
 class DifferenceFoundError(ExactnessError):
-    """A check of a file found that it is not what it should be: exit code 1."""
+    """A check of files found that they are not what they should be, which ends a command with exit code 1."""
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Let damage of an index be what a check found, and no wrong use."""
+    try:
+        yield
+    except DamagedIndexError as error:
+        raise DifferenceFoundError(str(error)) from error
 
 
 _said: dict[str, bool] = {"quiet": False}
@@ -49,13 +58,6 @@ def error(line: str) -> None:
     """Print the one line that ends a command, control characters of file names spelled out."""
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     print(f"error: {line}", file=sys.stderr)
-
-
-def note_dropped(read: Any) -> None:
-    """Say how many reports of a file were left out, and why."""
-    dropped = {state: read.counts.get(state, 0) for state in ("missing", "empty", "tokenless")}
-    if any(dropped.values()):
-        note("left out: " + ", ".join(f"{n} {state}" for state, n in dropped.items() if n) + f" ({read.source})")
 
 
 @dataclass

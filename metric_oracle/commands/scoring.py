@@ -31,7 +31,7 @@ def score(
     references: o.Corpus, predictions: o.Predictions, predicted: o.Predicted, files: o.Files, models: o.Models,
     bertscore: o.Bertscore, reading: o.Reading, to: Destination, metric: o.Metrics = None, system: o.System = None,
     published_names: o.PublishedNames = False, with_text: o.WithText = False, layer: o.Layer = None,
-    baseline: o.Rescaling = None, seed: o.Seed = 0,
+    rescale_table: o.Rescaling = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Score a model's reports against the radiologists', joined on ids.
 
@@ -41,7 +41,7 @@ def score(
     from metric_oracle.presentation.terminal import scores_table
 
     if published_names and to.out is None:
-        msg = "score: published_names must be given with out; got none. Add --out FILE.csv."
+        msg = "score: --published-names must be given with --out; got none. Add --out FILE.csv."
         raise InputError(msg)
     if published_names:
         to.check((".csv",), PLAIN)
@@ -54,7 +54,7 @@ def score(
     with progress("scoring") as step:
         scores = api.score(
             references, predictions, names, system=system, **given(files), **used(models), layer=layer,
-            baseline=baseline, **given(bertscore), text=with_text or published_names, reading=given(reading),
+            rescale_table=rescale_table, **given(bertscore), text=with_text or published_names, reading=given(reading),
             tell=note, advance=partial(step, "models"), progress=step, seed=seed, **of_predictions,
         )  # fmt: skip
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
 from metric_oracle.commands.inputs import check_installed, load_tests
-from metric_oracle.commands.output import Destination, DifferenceFoundError, bar, deliver_results, note, progress
-from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.commands.output import Destination, bar, checking, deliver_results, note, progress
+from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -32,7 +33,7 @@ PLAIN = ("table", "jsonl", "csv")
 def build_index(
     reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
     metric: o.Metrics = None, layer: o.Layer = None, states: o.States = None, bf16: o.Bf16 = False,
-    baseline: o.Rescaling = None, max_memory: o.MaxMemory = None,
+    rescale_table: o.Rescaling = None, max_memory: o.MaxMemory = None,
 ) -> None:  # fmt: skip
     """Index a corpus of reports. A killed build resumes when the same command runs again."""
     from metric_oracle import api
@@ -45,7 +46,8 @@ def build_index(
     with progress("building") as step:
         index = api.build_index(
             reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
-            baseline=baseline, max_memory=max_memory, tell=note, progress=step, advance=partial(step, "encoding"),
+            rescale_table=rescale_table, max_memory=max_memory, tell=note, progress=step,
+            advance=partial(step, "encoding"),
             **given(reading),
         )  # fmt: skip
     _show_info(index, to)
@@ -123,34 +125,42 @@ def show_answers(to: Destination, results: Any, batch: Any = None, components: b
 )  # fmt: skip
 def verify(
     index: o.Index, results: o.ResultFile, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading,
-    to: Destination, sample: o.Sample = 20, seed: o.Seed = 0,
+    to: Destination, sample: o.Sample = 20, seed: o.Seed = 0, corpus_vectors: o.CorpusVectorsOrNone = None,
+    query_vectors: o.QueryVectorsOrNone = None, corpus_vector_ids: o.CorpusVectorIds = None,
+    query_vector_ids: o.QueryVectorIds = None,
 ) -> None:  # fmt: skip
     """Score a result file again with the reference scorer, and search a sample of its queries by brute force.
 
-    Ends with exit code 1 where anything differs.
+    Ends with exit code 1 where anything differs or the index is damaged.
     """
     from metric_oracle import api
 
     check_installed("verify", files)
-    opened = api.open_index(index)
+    with checking():
+        opened = api.open_index(index)
     batch = load_tests(queries, files, models, reading)
-    with progress("verifying") as step:
+    with progress("verifying") as step, checking():
         opened.verify_files()
-        try:
-            checked = api.verify(opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"))
-        except ExactnessError as error:
-            raise DifferenceFoundError(str(error)) from error
+        checked = api.verify(
+            opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"), tell=note,
+            corpus_vectors=corpus_vectors, corpus_vector_ids=corpus_vector_ids, query_vectors=query_vectors,
+            query_vector_ids=query_vector_ids,
+        )  # fmt: skip
     print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 
 @command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"), panel="Search")
 def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
-    """Show what an index holds: reports, representations, metrics, files, fingerprint."""
+    """Show what an index holds: reports, representations, metrics, files, fingerprint.
+
+    With --check, ends with exit code 1 where a file is not the one that was written.
+    """
     from metric_oracle import api
 
-    opened = api.open_index(index)
-    if check:
-        opened.verify_files()
+    with checking() if check else nullcontext():
+        opened = api.open_index(index)
+        if check:
+            opened.verify_files()
     _show_info(opened, to)
 
 

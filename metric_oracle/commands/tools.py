@@ -5,7 +5,7 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, split_names
 from metric_oracle.commands.inputs import check_installed
-from metric_oracle.commands.output import Destination, bar, note, note_dropped, progress, show
+from metric_oracle.commands.output import Destination, bar, note, progress, show
 
 app = typer.Typer(rich_markup_mode="rich")
 PANEL = "Begin here"
@@ -65,7 +65,8 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     out = check_annotation(files.radgraph, files.chexbert, to.out)
     check_installed("annotate", files)
     read = read_reports(reports, **given(reading))
-    note_dropped(read)
+    if read.left_out:
+        note(read.left_out)
     with bar("reports annotated", len(read.ids)) as advance:
         run(
             read.ids, read.texts, out, radgraph=files.radgraph, chexbert=files.chexbert, models=models, tell=note,

@@ -76,6 +76,14 @@ class Reports:
     section: str | None = None
     section_by: str = ""
 
+    @property
+    def left_out(self) -> str:
+        """What was left out and why, in one line; nothing of a corpus of which all is there."""
+        kept = set(self.ids)
+        counts = {state: sum(study not in kept for study in studies) for state, studies in self.states.items()}
+        lost = [f"{n:,} {state}" for state, n in counts.items() if n]
+        return f"left out: {', '.join(lost)} ({self.source})" if lost else ""
+
     def __repr__(self) -> str:
         # Without ids and texts: these are patients' data, and end up in logs.
         return f"<Reports: {len(self.ids):,} of section {self.section or 'unknown'}; {self.source}>"

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.raters import KINDS, Ratings
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.rank_agreement import SPEARMAN, STATISTICS, TAU, Resamples, draw, side
 from metric_oracle.evaluation.rated_scores import drop_identical, lower_is_better, read_rated
 from metric_oracle.evaluation.rater_agreement import SIDES, rater_agreement
-from metric_oracle.evaluation.statistics import FEW, FEWEST, LEVEL, Array, adjusted, bca, bootstrap_p, percentile
+from metric_oracle.statistics import FEW, FEWEST, LEVEL, Array, adjusted, bca, bootstrap_p, percentile
 
 MEAN = "mean of raters"
 RESAMPLES = 1000  # as in the paper
@@ -101,6 +101,7 @@ class Alignment:
         return [f"Fewer than {FEW} studies ({self.signature['studies']}): the intervals are too short."]
 
 
+@called("align")
 def align(
     ratings: str | Path | Ratings,
     scores: str | Path | Sequence[str | Path] = (),

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.errors import InputError
-from metric_oracle.evaluation.statistics import (
+from metric_oracle.errors import InputError, called
+from metric_oracle.evaluation.systems import Given, aligned, check_signatures, common_metrics, read_system
+from metric_oracle.evaluation.table_cells import CRG, Cell, Column, MetricCells, means_of
+from metric_oracle.metrics import get_metric
+from metric_oracle.statistics import (
     FEW,
     LEGACY,
     LEGACY_SAMPLE,
@@ -20,9 +23,6 @@ from metric_oracle.evaluation.statistics import (
     overlap,
     permutation_p,
 )
-from metric_oracle.evaluation.systems import Given, aligned, check_signatures, common_metrics, read_system
-from metric_oracle.evaluation.table_cells import CRG, Cell, Column, MetricCells, means_of
-from metric_oracle.metrics import get_metric
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,7 @@ def _record(
     }
 
 
+@called("compare")
 def compare(
     systems: Mapping[str, Given | Sequence[Given]],
     *,
@@ -217,7 +218,7 @@ def compare(
     paired : sequence of (str, str)
         Pairs of rows to test on the same studies.
     method, resamples, seed
-        See :func:`metric_oracle.evaluation.statistics.interval`; the level is 0.95. With ``legacy-yu2023`` the
+        See :func:`metric_oracle.statistics.interval`; the level is 0.95. With ``legacy-yu2023`` the
         resamples are those of the paired tests.
     progress : function
         Called with a name, and how many of how many steps are done.
@@ -312,6 +313,7 @@ def compare(
             "oracles": oracles,
             "paired": [list(pair) for pair in paired],
             **({"test": {"name": "permutation", "resamples": n_resamples, "seed": seed}} if paired else {}),
+            **({"adjusted_over": len(tests)} if paired else {}),
             "version": version("metric-oracle"),
         },
     )

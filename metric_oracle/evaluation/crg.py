@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
-from metric_oracle.errors import InputError
-from metric_oracle.evaluation.statistics import LEVEL, Interval, Resampled, checked_resamples, resample_means
+from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.table_cells import crg_of_means
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.kernels.crg.score import crg
+from metric_oracle.statistics import LEVEL, Interval, Resampled, checked_resamples, resample_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
 # Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.
@@ -111,6 +111,7 @@ class CRG:
         return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
 
 
+@called("score_crg")
 def score_crg(
     reference: str | Path,
     predicted: str | Path,

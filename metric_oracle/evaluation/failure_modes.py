@@ -5,14 +5,15 @@ compared with every other's by a one-sided two-sample t test with pooled varianc
 study, so 6 x 50 = 300 against 300. Points of one study are not independent, which that test does not know: under equal
 candidates it rejects up to four times too often where raters agree, and too seldom where studies differ. Beside it
 stands a paired t test of the studies' means, and the ratio of the two rates of errors with an interval over studies.
-The family of the Benjamini-Hochberg procedure is the directed pairs of one category and one kind of errors, for each of
-the two tests: 12 for four oracles.
+A family of the Benjamini-Hochberg procedure is of one category and one kind of errors. The paper's holds both
+directions of each difference, 12 tests of four oracles, with p and 1 - p. The one by study holds each difference once,
+6 two-sided tests.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from metric_oracle.corpora.raters import KINDS, Ratings, read_ratings
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
-from metric_oracle.evaluation.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
+from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
 
 DIRECTIONS = {"more": ">", "less": "<"}
 
@@ -44,8 +45,9 @@ class FailureModes:
     tests : pyarrow.Table
         One row for each kind, category and directed pair: t statistic, p-value, Benjamini-Hochberg critical value,
         decision, means and numbers of points of the paper's test; then those of the studies' means (``study_``), with
-        the ratio of the rates a / b and its 95 % interval. A t statistic is null where it is infinite (no variation), a
-        ratio where a rate is 0.
+        the ratio of the rates a / b and its 95 % interval. That test is two-sided and one for both rows of a pair, and
+        ``study_significant`` true in the row to which the difference points. A t statistic is null where it is infinite
+        (no variation), a ratio where a rate is 0.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -141,10 +143,13 @@ def failure_modes(
         sides = [[points[kind, name][:, place] for name in side] for side in zip(*pairs, strict=True)]
         t, p_values = pooled_t_tests(sides[0], sides[1], direction)
         critical, decisions = benjamini_hochberg(p_values, rate)
-        by_study = [study_test(means_of[kind, a][:, place], means_of[kind, b][:, place], direction) for a, b in pairs]
-        given = [p for test in by_study if (p := test["study_p_value"]) is not None]
-        study_p: list[float | None] = [*adjusted(given)] if given else [None] * len(pairs)
+        by_study = {pair: study_test(*(means_of[kind, name][:, place] for name in pair)) for pair in pairs}
+        differences = [*combinations(candidates, 2)]
+        given = [p for pair in differences if (p := by_study[pair]["study_p_value"]) is not None]
+        study_p = dict(zip(map(frozenset, differences), adjusted(given), strict=True)) if given else {}
         for i, (a, b) in enumerate(pairs):
+            by_both = study_p.get(frozenset((a, b)))
+            more, fewer = (means_of[kind, name][:, place].sum() for name in ((a, b) if direction == "more" else (b, a)))
             records.append(
                 {
                     "errors": kind,
@@ -160,9 +165,9 @@ def failure_modes(
                     "mean_b": float(sides[1][i].mean()),
                     "n_a": len(sides[0][i]),
                     "n_b": len(sides[1][i]),
-                    **by_study[i],
-                    "study_p_adjusted": study_p[i],
-                    "study_significant": (p := study_p[i]) is not None and p <= rate,
+                    **by_study[a, b],
+                    "study_p_adjusted": by_both,
+                    "study_significant": by_both is not None and by_both <= rate and bool(more > fewer),
                 }
             )
     means = {kind: np.array([points[kind, name].mean(axis=0) for name in candidates]) for kind in KINDS}
@@ -170,8 +175,10 @@ def failure_modes(
         "command": "failure-modes",
         "ratings": fingerprint(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
         "test": "two-sample t, pooled variance, one-sided",
-        "test_by_study": "paired t of the means of studies, one-sided",
+        "test_by_study": "paired t of the means of studies, two-sided",
         "procedure": "Benjamini-Hochberg within one category and one kind of errors",
+        "families": 2 * len(wanted),
+        "tests_in_family": {"paper": len(pairs), "by_study": len(pairs) // 2},
         "rate": rate,
         "direction": direction,
         "categories": wanted,
@@ -200,19 +207,18 @@ def pooled_t_tests(
     return np.where(undefined, 0.0, t), np.where(undefined, 1.0, p_values)
 
 
-def study_test(a: Array, b: Array, direction: str) -> dict[str, float | None]:
+def study_test(a: Array, b: Array) -> dict[str, float | None]:
     """Compare two candidate types by the means of studies.
 
     Parameters
     ----------
     a, b : float64[S]
         Mean errors of each study's report, over raters.
-    direction : {"more", "less"}
 
     Returns
     -------
     dict
-        The paired t statistic, its one-sided p-value, and the ratio of the means with its interval: that of the
+        The paired t statistic, its two-sided p-value, and the ratio of the means with its interval: that of the
         logarithm, linear in the studies (what a Poisson model with errors clustered by study has, up to its factor for
         few clusters), with Student's t. All None of fewer than two studies.
     """
@@ -223,12 +229,11 @@ def study_test(a: Array, b: Array, direction: str) -> dict[str, float | None]:
         return found
     n, difference = len(a), a - b
     mean, spread = float(difference.mean()), float(difference.std(ddof=1))
-    sign = 1 if direction == "more" else -1
     if spread > 1e-12 * (np.abs(a).max() + np.abs(b).max()):
         t = mean / (spread / np.sqrt(n))
-        p_value = float(student.sf(sign * t, n - 1))
+        p_value = float(2 * student.sf(abs(t), n - 1))
     else:
-        t, p_value = (None, 0.0 if sign * mean > 0 else 1.0) if mean else (0.0, 1.0)
+        t, p_value = (None, 0.0) if mean else (0.0, 1.0)
     found |= {"study_t": t, "study_p_value": p_value}
     if a.any() and b.any():
         ratio = a.mean() / b.mean()

@@ -1,4 +1,10 @@
-"""Fit a composite as Yu et al. fitted RadCliQ: standardised metrics, linear regression on the number of errors."""
+"""Fit a composite as Yu et al. fitted RadCliQ: standardised metrics, linear regression on the number of errors.
+
+Beside the fit stands what it is worth on studies that it has not seen. Predictions of each study by a fit without it
+cannot be ranked together: a study of many errors lowers the intercept of the very fit that predicts it, so that where
+nothing predicts their tau is below 0 (-0.06 of 50 studies, -0.15 of 20). So two reports are compared under one fit,
+that without the studies of both (leave-pair-out: Airola et al., Computational Statistics and Data Analysis 2011).
+"""
 
 import json
 from collections.abc import Sequence
@@ -11,13 +17,18 @@ import numpy as np
 
 from metric_oracle.corpora.raters import KINDS, Ratings
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, read_table, shown_names
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
+from metric_oracle.evaluation.alignment import RESAMPLES, agreement
+from metric_oracle.evaluation.rank_agreement import TAU, draw, of_signs, side, tau_b
 from metric_oracle.evaluation.rated_scores import read_rated
-from metric_oracle.evaluation.statistics import Array
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.metrics import ALIASES, COMPOSABLE
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.retrieval.results import PUBLISHED_NAMES, check_out, replacing
+from metric_oracle.statistics import FEW, LEVEL, Array
+
+_SEED = 0
+_NO_WEIGHT = 1e-10  # relative size of an eigenvalue under which a column says nothing that others do not
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,13 @@ class Composite:
 
     def records(self) -> list[dict[str, Any]]:
         """Return one record for each term."""
-        return [{"metric": metric, **term} for metric, term in self.content["terms"].items()]
+        errors = self.content["fit"]["standard_errors"]
+        return [{"metric": m, **term, "standard_error": errors[m]} for m, term in self.content["terms"].items()]
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read intervals and standard errors with care."""
+        n = self.content["fit"]["studies"]
+        return [f"Fewer than {FEW} studies ({n}): intervals and standard errors are too small."] if n < FEW else []
 
     def summary(self) -> str:
         """Return one line: terms and fit."""
@@ -54,6 +71,7 @@ class Composite:
             beside.write_text(json.dumps(self.content, indent=2) + "\n", encoding="utf-8")
 
 
+@called("fit_composite")
 def fit_composite(
     table: str | Path | Ratings,
     scores: str | Path | Sequence[str | Path] = (),
@@ -93,8 +111,11 @@ def fit_composite(
     -------
     Composite
         ``content["fit"]`` has the numbers of ``pairs`` and ``studies``, ``r2`` and ``tau_b`` (Kendall) on these pairs,
-        and ``tau_b_leave_one_study_out``, of predictions for each study by a fit without it, all pairs together. That
-        one is biased downwards: where nothing predicts it is below 0 (-0.06 of 50 studies, -0.15 of 20).
+        and ``tau_b_held_out``, in which two reports are compared under a fit without their studies: 0 is no skill. Both
+        have 95 % percentile intervals (``_low``, ``_high``) from resamples of studies (``bootstrap``), the fits as they
+        are: in simulations that held out covered in 91 of 100 with 50 studies of 4 pairs, in 79 with 20 of one.
+        ``standard_errors`` are those of the weights, clustered by study (Liang and Zeger, 1986, with the factor
+        S / (S - 1) x (n - 1) / (n - m - 1) of S studies, n pairs and m metrics), means and scales fixed.
 
     Raises
     ------
@@ -125,14 +146,24 @@ def fit_composite(
         title = name or path.stem
     x = np.stack([*columns.values()], axis=1)
     _check(x, y, studies, list(columns), where)
-    mean, scale, weights, intercept = _regression(x, y)
-    predicted = intercept + (x - mean) / scale @ weights
-    held_out = np.empty(len(y))
-    of_study = np.array(studies)
-    for one in dict.fromkeys(studies):
-        others = of_study != one
-        m, s, w, b = _regression(x[others], y[others])
-        held_out[~others] = b + (x[~others] - m) / s @ w
+    mean, scale, intercept = x.mean(axis=0), x.std(axis=0), float(y.mean())
+    z = (x - mean) / scale
+    weights = np.linalg.lstsq(z, y - intercept)[0]
+    predicted = intercept + z @ weights
+    drawn = draw(studies, RESAMPLES, _SEED)
+    of_errors, held_out = side(y, drawn), _signs_held_out(z, y, drawn.member)
+    fit: dict[str, Any] = {
+        "pairs": len(y),
+        "studies": len(set(studies)),
+        "r2": float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()),
+    }
+    for ours, of_predicted in (
+        ("tau_b", side(predicted, drawn)),
+        ("tau_b_held_out", of_signs(held_out, drawn)),
+    ):
+        found = agreement(TAU, tau_b(of_predicted, of_errors, drawn), drawn)
+        fit |= {ours: found["value"], f"{ours}_low": found["low"], f"{ours}_high": found["high"]}
+    errors_of = _standard_errors(z, y - predicted, drawn.member).tolist()
     numbers = zip(columns, mean.tolist(), scale.tolist(), weights.tolist(), strict=True)
     return Composite(
         {
@@ -143,31 +174,57 @@ def fit_composite(
             "terms": {metric: {"mean": m, "scale": s, "weight": w} for metric, m, s, w in numbers},
             "intercept": intercept,
             "fit": {
-                "pairs": len(y),
-                "studies": len(set(studies)),
-                "r2": float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()),
-                "tau_b": _tau(predicted, y),
-                "tau_b_leave_one_study_out": _tau(held_out, y),
+                **fit,
+                "bootstrap": {"unit": "study", "resamples": RESAMPLES, "seed": _SEED, "level": LEVEL},
+                "standard_errors": dict(zip(columns, errors_of, strict=True)),
             },
             "source": {**source, "fitted_by": f"metric-oracle {version('metric-oracle')}"},
         }
     )
 
 
-def _regression(x: Array, y: Array) -> tuple[Array, Array, Array, float]:
-    """Return means, population deviations, weights and intercept of the least-squares fit to standardised columns."""
-    mean, scale = x.mean(axis=0), x.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)  # constant without one study: it has no weight there
-    weights = np.linalg.lstsq((x - mean) / scale, y - y.mean())[0]
-    return mean, scale, weights, float(y.mean())
+def _signs_held_out(z: Array, y: Array, member: Array) -> Array:
+    """Return the signs of the differences of predictions, two reports under the fit without both their studies.
+
+    Parameters
+    ----------
+    z : float64[P, m]
+        Standardised metrics.
+    y : float64[P]
+        Errors.
+    member : float64[P, S]
+        1 where a pair is of a study.
+
+    Returns
+    -------
+    float64[P, P]
+        Antisymmetric. A metric that is constant without two studies has no weight there.
+    """
+    # All fits follow from sums over studies: of (1, z, y) times (1, z, y).
+    full = np.concatenate([np.ones((len(z), 1)), z, y[:, None]], axis=1)
+    of_study = np.einsum("ps,pi,pj->sij", member, full, full)
+    whole, study = of_study.sum(axis=0), member.argmax(axis=1)
+    signs = np.zeros((len(z), len(z)))
+    for one, rows in enumerate(member.T.astype(bool)):
+        out = of_study + of_study[one]
+        out[one] = of_study[one]
+        left = whole - out
+        n, sums = left[:, 0, 0], left[:, 0]
+        centred = left - sums[:, :, None] * sums[:, None] / n[:, None, None]
+        inverse = np.linalg.pinv(centred[:, 1:-1, 1:-1], rcond=_NO_WEIGHT, hermitian=True)
+        weights = np.einsum("sij,sj->si", inverse, centred[:, 1:-1, -1])
+        signs[rows] = np.sign(np.einsum("pqi,qi->pq", z[rows][:, None] - z, weights[study]))
+    upper = np.triu(signs)
+    return upper - upper.T
 
 
-def _tau(predicted: np.ndarray, errors: np.ndarray) -> float | None:
-    """Return Kendall's tau-b; None where all predictions are equal."""
-    from scipy.stats import kendalltau
-
-    tau = float(kendalltau(predicted, errors).statistic)
-    return None if np.isnan(tau) else tau
+def _standard_errors(z: Array, residuals: Array, member: Array) -> Array:
+    """Return the standard errors of the weights of centred columns float64[P, m], clustered by study."""
+    (n, m), s = z.shape, member.shape[1]
+    by_study = member.T @ (z * residuals[:, None])
+    inverse = np.linalg.inv(z.T @ z)
+    factor = s / (s - 1) * (n - 1) / (n - m - 1)
+    return np.sqrt(factor * np.diag(inverse @ (by_study.T @ by_study) @ inverse))
 
 
 def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) -> dict[str, str]:

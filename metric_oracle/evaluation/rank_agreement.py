@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.evaluation.statistics import Array
+from metric_oracle.statistics import Array
 
 TAU, SPEARMAN, WITHIN, ACCURACY = "tau-b", "spearman", "tau-b within studies", "pairwise accuracy"
 
@@ -71,7 +71,11 @@ def draw(of_pair: Sequence[str], resamples: int, seed: int) -> Resamples:
 
 def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
     """Prepare a column of P numbers."""
-    signs = np.sign(values[:, None] - values).astype(np.float64)
+    return of_signs(np.sign(values[:, None] - values).astype(np.float64), drawn)
+
+
+def of_signs(signs: Array, drawn: Resamples) -> Side:
+    """Prepare float64[P, P] signs of differences, which need not be those of one column; they have no ranks then."""
     ranks = drawn.studies @ (drawn.member.T @ signs)
     untied = signs * signs
     spread = np.einsum("bp,bp->b", drawn.pairs, ranks * ranks)

@@ -12,9 +12,9 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.score_names import direction_of
 from metric_oracle.corpora.tables import existing_file, is_missing, read_table, shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.statistics import Array
 from metric_oracle.metrics import ALIASES
 from metric_oracle.retrieval import pairs
+from metric_oracle.statistics import Array
 
 _NO_SCORES = ("", "index", "rank", "row", "n_ties")
 DIRECTIONS = ("higher", "lower")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.evaluation.rank_agreement import STATISTICS, Resamples, side
-from metric_oracle.evaluation.statistics import Array, percentile
+from metric_oracle.statistics import Array, percentile
 
 ICC = ("ICC(A,1)", "ICC(A,k)")
 CEILING = "leave-one-rater-out "

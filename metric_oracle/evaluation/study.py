@@ -25,7 +25,7 @@ from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.unfinished import alone, held, remove_leftovers
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.comparison import Comparison, compare
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
@@ -96,6 +96,7 @@ def oracle_name(metric: str) -> str:
     return f"{metric} oracle"
 
 
+@called("study")
 def run_study(
     index: Index,
     queries: Inputs,

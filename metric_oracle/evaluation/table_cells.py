@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metric_oracle.evaluation.statistics import LEGACY, LEVEL, Array, Interval, Resampled, interval, resample_means
 from metric_oracle.retrieval.results import Scores
+from metric_oracle.statistics import LEGACY, LEVEL, Array, Interval, Resampled, interval, resample_means
 
 CRG = "crg"
 

@@ -285,7 +285,7 @@ class TokenStateIndex(Units):
         if rescale and baseline is None:
             msg = (
                 f"retrieve: rescale must be left out where the encoder has no baseline; got True for "
-                f"{self.description['encoder']['model']}. Drop it, or build the index with --baseline FILE."
+                f"{self.description['encoder']['model']}. Drop it, or build the index with --rescale-table FILE."
             )
             raise InputError(msg)
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])

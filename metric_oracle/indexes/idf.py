@@ -52,6 +52,13 @@ def read(path: Path, n_ids: int) -> np.ndarray:
             "Repair the table."
         )
         raise InputError(msg)
+    numbers, times = np.unique(ids, return_counts=True)
+    if (times > 1).any():
+        msg = (
+            f"retrieve: idf must have each token id once; got {numbers[times > 1][0]} more than once in {path}. "
+            "Keep one row of each."
+        )
+        raise InputError(msg)
     # A token that the table lacks is as rare as the rarest, as in bert_score.
     weight = np.full(max(n_ids, int(ids.max()) + 1), values.max())
     weight[ids] = values

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from metric_oracle.corpora.shown import html_table
-from metric_oracle.errors import IndexFormatError, InputError, MetricOracleError
+from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.manifest import Files
 from metric_oracle.indexes.store import DISTINCT, REPORTS, read_table
@@ -84,7 +84,7 @@ class Index:
                 f"open_index: {what} must hold the arrays that were written; got damaged ones in {self.folder}. "
                 "Rebuild the index."
             )
-            raise IndexFormatError(msg) from error
+            raise DamagedIndexError(msg) from error
 
     def representation(self, metric: Metric) -> Representation:
         """Return the opened representation that a metric reads; a composite reads several, see :meth:`part`."""
@@ -130,6 +130,7 @@ def open_index(path: str | Path) -> Index:
     Raises
     ------
     IndexFormatError
-        If the folder is no index, unfinished, of another format version, or one of its files was cut or altered.
+        If the folder is no index, unfinished, or of another format version; a DamagedIndexError if one of its files was
+        cut or altered.
     """
     return Index(Path(path))

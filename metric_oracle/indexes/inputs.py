@@ -351,7 +351,7 @@ def load_encoding(
     layer: int | None = None,
     states: str | None = None,
     bf16: bool = False,
-    baseline: str | Path | None = None,
+    rescale_table: str | Path | None = None,
     device: str | None = None,
     max_memory: float | None = None,
     tell: Callable[[str], None] = _ignore,
@@ -371,7 +371,7 @@ def load_encoding(
         How states are stored, by default float32; float16 takes half the room and moves scores by about 1.5e-5.
     bf16 : bool
         Run the encoder in bfloat16: faster, and other states.
-    baseline : path
+    rescale_table : path
         bert_score's table of baselines of this encoder (LAYER, P, R, F); the published one of distilroberta-base is
         built in.
     device : {"cpu", "cuda"}
@@ -387,7 +387,7 @@ def load_encoding(
         encoder, layer=layer, device=device or "auto", dtype="bfloat16" if bf16 else "float32", function=function
     )
     known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
-    chosen = known if baseline is None else _read_baseline(Path(baseline), opened.layer, function)
+    chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer, function)
     check_max_memory(max_memory, function)
     return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, advance=advance)
 
@@ -411,7 +411,7 @@ def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float,
         if number == layer and all(-1 < value < 1 for value in values):
             return values[0], values[1], values[2]
     msg = (
-        f"{function}: baseline must have numbers below 1 for layer {layer} in columns LAYER, P, R, F; got none in "
+        f"{function}: rescale_table must have numbers below 1 for layer {layer} in columns LAYER, P, R, F; got none in "
         f"{path}. Pass bert_score's table of this encoder."
     )
     raise InputError(msg)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"
@@ -132,7 +132,7 @@ class Files:
             found = _open_file(directory, name)
         if found is None:
             msg = f"open_index: {name} must be in the index; got no such file in {self.folder}. Rebuild the index."
-            raise IndexFormatError(msg)
+            raise DamagedIndexError(msg)
         try:
             status = os.fstat(found)
             if status.st_size != entry["bytes"]:
@@ -140,7 +140,7 @@ class Files:
                     f"open_index: {name} must have {entry['bytes']} bytes; got {status.st_size} in {self.folder}. "
                     "The file was cut or replaced: rebuild the index."
                 )
-                raise IndexFormatError(msg)
+                raise DamagedIndexError(msg)
             self._maps[name] = map_file(found)
         finally:
             os.close(found)
@@ -180,7 +180,7 @@ class Files:
                 f"open_index: {name} must have the checksum in {NAME}; got another one in {self.folder}. "
                 "The file was altered: rebuild the index."
             )
-            raise IndexFormatError(msg)
+            raise DamagedIndexError(msg)
         self._known.add(name)
 
     def verify(self) -> None:
@@ -243,13 +243,13 @@ def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
     content = manifest.get("content")
     if manifest.get("checksum") != checksum(content):
         msg = f"open_index: {NAME} must match its own checksum; got an altered one in {folder}. Rebuild the index."
-        raise IndexFormatError(msg)
+        raise DamagedIndexError(msg)
     if not _is_whole(content):
         msg = f"open_index: {NAME} must describe counts, representations and files; got others in {folder}. Rebuild it."
         raise IndexFormatError(msg)
     if manifest.get("fingerprint") != fingerprint(content):
         msg = f"open_index: {NAME} must match its own fingerprint; got an altered one in {folder}. Rebuild the index."
-        raise IndexFormatError(msg)
+        raise DamagedIndexError(msg)
     return manifest
 
 

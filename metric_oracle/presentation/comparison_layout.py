@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import Comparison
-from metric_oracle.evaluation.statistics import LEGACY, LEVEL, Interval
 from metric_oracle.evaluation.table_cells import CRG, Column
 from metric_oracle.presentation import paper_table
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
 from metric_oracle.retrieval.results import check_out, replacing
+from metric_oracle.statistics import LEGACY, LEVEL, Interval
 
 LABELS = {
     **{f"bleu-{order}": f"BLEU-{order}" for order in (1, 2, 3, 4)},
@@ -173,11 +173,16 @@ def _notes(comparison: Comparison) -> list[str]:
     if comparison.differences:
         notes.append(
             f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples; "
-            f"adjusted by Benjamini and Hochberg over the {len(comparison.differences)} tests of this table. Intervals "
-            "of the differences: BCa. Intervals that do not overlap are the rule of Yu et al. for a significant "
-            "difference; it ignores that the studies are the same."
+            f"adjusted by Benjamini and Hochberg over one family, the {len(comparison.differences)} tests of this "
+            f"table: {_counted(len(signature['paired']), 'pair')} of systems, each once, under "
+            f"{_counted(len(columns), 'metric')}. Intervals of the differences: BCa. Intervals that do not overlap are "
+            "the rule of Yu et al. for a significant difference; it ignores that the studies are the same."
         )
     return notes
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 
 def _among(comparison: Comparison) -> list[str]:

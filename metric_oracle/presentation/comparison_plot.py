@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metric_oracle.evaluation.comparison import Comparison
-from metric_oracle.evaluation.statistics import LEGACY, LEVEL
 from metric_oracle.evaluation.table_cells import Column
 from metric_oracle.presentation.comparison_layout import label
 from metric_oracle.presentation.matplotlib_io import check_plot, new_figure, write_figure
 from metric_oracle.presentation.paper_table import plain
+from metric_oracle.statistics import LEGACY, LEVEL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

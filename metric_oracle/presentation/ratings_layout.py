@@ -118,8 +118,9 @@ def _differences_table(found: Alignment) -> PaperTable:
     ]
     note = (
         f"Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
-        f"adjusted by Benjamini and Hochberg over these {len(rows)} comparisons, so it depends on how many metrics are "
-        "compared. --out FILE.csv has the other statistics."
+        f"adjusted by Benjamini and Hochberg over one family, these {len(rows)} tests: each pair of metrics once, for "
+        "each count of errors. So it depends on how many metrics are compared. --out FILE.csv has the other "
+        "statistics, a family each."
     )
     return PaperTable("Difference of two metrics in Kendall tau-b", ["Difference", "p", "p adjusted"], rows, [note])
 
@@ -158,10 +159,10 @@ def mean_tables(found: FailureModes) -> list[PaperTable]:
 
 
 _BY_STUDY = (
-    "By study: paired t tests of the studies' means, one-sided, Benjamini-Hochberg over the same tests; "
-    "rate ratio: errors of the first by those of the second, 95 % interval over studies. The paper's test takes each "
-    "rater's count for independent, and errs in either direction where raters agree or studies differ. Both directions "
-    "of a difference are in one family, with p and 1 - p."
+    "By study: paired t tests of the studies' means, two-sided, so that both rows of a pair have one p and Y stands in "
+    "the row that it speaks for; rate ratio: errors of the first by those of the second, 95 % interval over studies. "
+    "The paper's test takes each rater's count for independent, and errs in either direction where raters agree or "
+    "studies differ."
 )
 
 
@@ -175,16 +176,25 @@ def family_tables(found: FailureModes) -> list[PaperTable]:
     for category, kind in product(found.signature["categories"], KINDS):
         family = [r for r in found.records() if (r["category"], r["errors"]) == (category, kind)]
         rows = [(_comparison(r), [*_paper(r), *_by_study(r)]) for r in family]
-        note = f"One-sided two-sample t tests, pooled variance; Benjamini-Hochberg over these {len(rows)} tests."
+        note = f"One-sided two-sample t tests, pooled variance. {_families(found)}"
         title = f"{category_title(category)}: {_KIND_TITLES[kind]}"
         tables.append(PaperTable(title, heads, rows, [note, _BY_STUDY]))
     return tables
 
 
+def _families(found: FailureModes) -> str:
+    """Say over what p-values are adjusted."""
+    n, size = found.signature["families"], found.signature["tests_in_family"]
+    return (
+        f"Benjamini-Hochberg within {n} families, one for each category and kind of errors: of the paper's tests "
+        f"{size['paper']} in each, both directions of a difference with p and 1 - p; by study {size['by_study']}, each "
+        "difference once."
+    )
+
+
 def found_table(found: FailureModes) -> PaperTable:
     """Return the differences that either test calls significant."""
     records = [r for r in found.records() if r["significant"] or r["study_significant"]]
-    families = len(found.signature["categories"]) * 2
     rows = [
         (
             _comparison(r),
@@ -199,12 +209,11 @@ def found_table(found: FailureModes) -> PaperTable:
         )
         for r in records
     ]
-    size = len(found.candidates) * (len(found.candidates) - 1)
     by_paper, by_study = (sum(r[name] for r in records) for name in ("significant", "study_significant"))
     note = (
-        f"First, second: mean errors of a report. {by_paper} of {found.tests.num_rows} one-sided t tests, "
-        f"{families} families of {size}, Benjamini-Hochberg at a false discovery rate of {found.signature['rate']:g}; "
-        f"by study {by_study}; --category or --out shows all tests."
+        f"First, second: mean errors of a report. {by_paper} of {found.tests.num_rows} one-sided t tests, by study "
+        f"{by_study} of {found.tests.num_rows // 2}, at a false discovery rate of {found.signature['rate']:g} in each "
+        f"family. {_families(found)} --category or --out shows all tests."
     )
     heads = [
         "error", "counted", "first", "second", "p-value", "critical", "significant", "rate ratio", "p by study",

@@ -17,6 +17,7 @@ from metric_oracle.presentation.paper_table import Entry, PaperTable, entry, pla
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores
+from metric_oracle.statistics import RESAMPLES
 
 if TYPE_CHECKING:
     from metric_oracle.evaluation.demo import DemoOutcome
@@ -98,20 +99,26 @@ def _of_answers(results: Results) -> list[str]:
 
 
 def scores_table(scores: Scores) -> Group:
-    """Return the mean of each metric over the pairs that it scored."""
+    """Return the mean of each metric over the pairs that it scored, with its interval."""
     signature = scores.signature
-    rows = []
+    rows, intervals = [], scores.interval()
     for name, record in signature["metrics"].items():
         column = scores.table[name]
         mean = pc.mean(column).as_py()
         n_scored = len(column) - column.null_count
-        cells = [f"{len(column):,}", f"{n_scored:,}", "" if mean is None else f"{mean:z.4f}", record["direction"]]
+        low, high, is_degenerate = intervals[name]
+        ends = "" if n_scored < 2 else f"[{low:z.4f} {high:z.4f}]{'†' if is_degenerate else ''}"
+        mean_text = "" if mean is None else f"{mean:z.4f}"
+        cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, record["direction"]]
         rows.append((name, [entry(cell) for cell in cells]))
     left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
     lines = [f"left out: {left_out}"] if left_out else []
     if any(scores.table[name].null_count for name in signature["metrics"]):
         lines.append("pairs not scored lack a graph, an embedding or labels on a side; the mean is over the others")
-    heads = ["pairs", "scored", "mean", "better"]
+    lines.append(f"95 % BCa intervals of the mean over studies, {RESAMPLES:,} resamples, seed 0")
+    if any(ends.degenerate for ends in intervals.values()):
+        lines.append("† all values are equal, or nearly, or fewer than two: the interval says nothing")
+    heads = ["pairs", "scored", "mean", "95 % CI", "better"]
     return Group(PaperTable(signature["system"], heads, rows, [*lines, _signed(signature)], "metric"))
 
 
@@ -199,17 +206,26 @@ def crg_table(scored: CRG) -> Group:
 def composite_table(fitted: Composite) -> Group:
     """Return the terms of a composite and how well it fits."""
     content, fit = fitted.content, fitted.content["fit"]
-    names = ("mean", "scale", "weight")
-    rows = [(metric, [entry(f"{term[number]:z.4f}") for number in names]) for metric, term in content["terms"].items()]
-    taus = [fit[name] for name in ("tau_b", "tau_b_leave_one_study_out")]
-    inside, outside = ("undefined" if tau is None else f"{tau:.3f}" for tau in taus)
+    names = ("mean", "scale", "weight", "standard_error")
+    rows = [(record["metric"], [entry(f"{record[name]:z.4f}") for name in names]) for record in fitted.records()]
+    inside, outside = (_tau(fit, name) for name in ("tau_b", "tau_b_held_out"))
+    bootstrap = fit["bootstrap"]
     notes = [
         f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
-        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, with each study left out {outside}; lower is better",
-        "left-out studies pooled: where nothing predicts, that tau-b is below 0 (about -0.06 of 50 studies, -0.15 of "
-        "20)",
+        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better",
+        "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
+        f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they are; "
+        "standard errors of weights: clustered by study",
+        *fitted.warnings(),
     ]
-    return Group(PaperTable(content["name"], list(names), rows, notes, "metric"))
+    heads = [name.replace("_", " ") for name in names]
+    return Group(PaperTable(content["name"], heads, rows, notes, "metric"))
+
+
+def _tau(fit: Mapping[str, Any], name: str) -> str:
+    """Return a tau with its interval."""
+    value, low, high = (fit[name + end] for end in ("", "_low", "_high"))
+    return "undefined" if value is None else f"{value:.3f} [{low:.3f} {high:.3f}]"
 
 
 def demo_tables(outcome: "DemoOutcome") -> list[Any]:

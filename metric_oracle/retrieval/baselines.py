@@ -12,6 +12,7 @@ signature
     ``baseline`` names the kind.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -144,7 +145,18 @@ def nearest(
     """
     record = get_metric(metric, "baseline")
     encoded = encode_queries(index, queries, record, settings)
-    representation = representation_of(index, record)
+    rows, chosen_by = nearest_rows(index, queries, representation_of(index, record), corpus_vectors, query_vectors)
+    return _results(index, queries, record, encoded, rows[:, None], text, {"baseline": "nearest", **chosen_by})
+
+
+def nearest_rows(
+    index: Index, queries: Inputs, representation: Representation, corpus_vectors: Vectors, query_vectors: Vectors
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the row of each query, int64[Q], and what it was chosen by, as the signature has it.
+
+    That is the number of rows with a vector, and the SHA-256 of each side's vectors in the order of its reports,
+    whatever file they came in.
+    """
     corpus_ids = index.reports["study_id"].to_pylist()
     of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
     is_scorable = np.zeros(len(of_row), bool)
@@ -160,7 +172,7 @@ def nearest(
         raise InputError(msg)
     if not (of_row >= 0).any():
         msg = (
-            f"baseline: corpus_vectors must have a vector of a row that {record.name} can score; got none. "
+            "baseline: corpus_vectors must have a vector of a row that the metric can score; got none. "
             "Pass the file that belongs to the index."
         )
         raise InputError(msg)
@@ -174,8 +186,8 @@ def nearest(
     space = EmbeddingIndex.build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
     asked = space.encode(_of_vectors(query_vectors, of_query))
     rows = _nearest_rows(space, asked)[asked.which]
-    more = {"baseline": "nearest", "rows_with_vectors": len(space.row_id)}
-    return _results(index, queries, record, encoded, rows[:, None], text, more)
+    chosen_by = {"corpus": _digest(corpus_vectors, of_row), "query": _digest(query_vectors, of_query)}
+    return rows, {"rows_with_vectors": len(space.row_id), "vectors": chosen_by}
 
 
 KINDS = {"random": random, "most-frequent": most_frequent, "identity": identity, "nearest": nearest}
@@ -192,6 +204,13 @@ def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
         )
         raise InputError(msg)
     return places
+
+
+def _digest(vectors: Vectors, places: np.ndarray) -> str:
+    """Return the SHA-256 of the vectors at some places, -1 for none, and of which are none."""
+    hasher = hashlib.sha256(np.packbits(places >= 0).tobytes())
+    hasher.update(np.ascontiguousarray(vectors.values[places[places >= 0]], "<f4").tobytes())
+    return hasher.hexdigest()
 
 
 def _of_vectors(vectors: Vectors, places: np.ndarray) -> Inputs:

@@ -17,6 +17,7 @@ from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
+from metric_oracle.statistics import LEVEL, Interval, intervals
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
@@ -210,6 +211,24 @@ class Scores(_Frames):
         """Return the mean under each metric over the pairs that it can score; NaN where there is none."""
         values = {name: self.values(name) for name in self.metrics}
         return {name: float(found.mean()) if len(found) else float("nan") for name, found in values.items()}
+
+    def interval(
+        self, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
+    ) -> dict[str, Interval]:
+        """Return an interval of each mean over the studies that have a score: see :func:`metric_oracle.interval`.
+
+        NaN, and degenerate, under a metric that fewer than two pairs have. Metrics that the same pairs have are
+        resampled together.
+        """
+        found = {name: Interval(float("nan"), float("nan"), degenerate=True) for name in self.metrics}
+        alike: dict[tuple[bool, ...], list[str]] = {}
+        for name in self.metrics:
+            alike.setdefault(tuple(self.table[name].is_valid().to_pylist()), []).append(name)
+        for has_score, names in alike.items():
+            columns = np.array([self.values(name) for name in names])
+            if sum(has_score) > 1:
+                found |= zip(names, intervals(columns, method, level, resamples, seed), strict=True)
+        return found
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {mean:.4f}" for name, mean in self.mean().items())

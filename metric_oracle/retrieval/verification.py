@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
@@ -34,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 def verify(
     index: Index, results: Results, queries: Inputs, *, sample: int = 20, seed: int = 0,
-    progress: Progress | None = None,
+    vectors: tuple[Vectors, Vectors] | None = None, progress: Progress | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Check every column of a result, and search `sample` of its queries by brute force.
 
@@ -44,8 +45,8 @@ def verify(
     :mod:`metric_oracle.retrieval.brute_force`.
 
     Of a baseline's result, which claims no search, the choice of the rows is made again: draws by the seed in the
-    signature, the most frequent report, the query itself. That of "nearest" is not checked, as the image vectors are
-    not here.
+    signature, the most frequent report, the query itself. That of "nearest" is made again where its image vectors are
+    given.
 
     Parameters
     ----------
@@ -54,6 +55,8 @@ def verify(
     queries : Inputs
         All queries of the result.
     sample, seed : int
+    vectors : (corpus, query), each Vectors
+        What "nearest" chose the rows by.
     progress : function
         Called with the numbers of finished and of all pairs.
 
@@ -88,6 +91,10 @@ def verify(
         known = ", ".join(baselines.KINDS)
         msg = f"verify: baseline in the signature must be one of {known}; got {kind!r}. Retrieve again."
         raise InputError(msg)
+    if vectors is not None and kind != "nearest":
+        what = "an oracle's answers" if kind is None else f"baseline {kind!r}"
+        msg = f"verify: vectors must be left out for {what}; got some. They choose the rows of baseline 'nearest'."
+        raise InputError(msg)
     for name, value in (("sample", sample), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             msg = f"verify: {name} must be an int of at least 0; got {value!r}. Choose one."
@@ -104,7 +111,7 @@ def verify(
     asked = np.unique(encoded.which[chosen]).tolist()
     total = len(columns["row"]) + brute_force.n_pairs(record, representation, encoded, asked)
     tell = _counted(progress, total)
-    check = _Check(index, record, representation, encoded, queries, results, columns, kind, k)
+    check = _Check(index, record, representation, encoded, queries, results, columns, kind, k, vectors)
     check.pairs(tell)
     check.names()
     check.lists()
@@ -194,6 +201,7 @@ class _Check:
     columns: Mapping[str, list[Any]]
     baseline: str | None
     k: int
+    vectors: tuple[Vectors, Vectors] | None = None
     scored: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
 
     @cached_property
@@ -309,7 +317,7 @@ class _Check:
     def _rows_of_baseline(self, order: list[str]) -> list[dict[str, list[int]]]:
         """Return the rows that each query may have by a baseline's rule; none where they cannot be known here."""
         if self.baseline == "nearest":
-            return []
+            return [] if self.vectors is None else [self._nearest(*self.vectors)]
         if self.baseline != "random":
             row = -1 if self.baseline == "identity" else self.most_frequent
             return [{query: [row] for query in order}]
@@ -320,6 +328,20 @@ class _Check:
         drawn = baselines.drawn_rows(self.representation, len(order), seed, self.k).tolist()
         # The draws go by the order of the queries, and these may come in another one than then.
         return [dict(zip(ids, drawn, strict=True)) for ids in (self.queries.ids, order)]
+
+    def _nearest(self, corpus: Vectors, asked: Vectors) -> dict[str, list[int]]:
+        """Return the row of each query by image vectors, once these are known to be those of the result."""
+        rows, chosen_by = baselines.nearest_rows(self.index, self.queries, self.representation, corpus, asked)
+        then = self.results.signature.get("vectors")
+        for side, digest_now in chosen_by["vectors"].items():
+            digest_then = str(then.get(side)) if isinstance(then, Mapping) else "none"
+            if digest_then != digest_now:
+                msg = (
+                    f"verify: {side}_vectors must be those that the rows were chosen by, SHA-256 {digest_then[:12]}; "
+                    f"got {digest_now[:12]}. Pass the file that the baseline was made with, or make it again."
+                )
+                raise InputError(msg)
+        return {query: [row] for query, row in zip(self.queries.ids, rows.tolist(), strict=True)}
 
     def search(self, chosen: np.ndarray, asked: list[int], tell: Callable[[int], None]) -> None:
         """Compare the answers of some queries with those of a search by brute force."""

@@ -243,7 +243,8 @@ def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
     assert within.rows[2][1][1].lines[0] == f"{row['value']:.3f}"
     assert [name for name, _ in raters.rows[:2]] == ["ICC(A,1)", "ICC(A,k)"]
     assert len(differences.rows) == 2 * 6
-    assert "over these 12 comparisons" in differences.notes[0]
+    family = "over one family, these 12 tests: each pair of metrics once, for each count of errors."
+    assert family in differences.notes[0]
 
     given = (tables, aligned.numbers, aligned.signature, "align")
     write_tables(tmp_path / "t.md", *given)
@@ -546,6 +547,7 @@ def test_differences_are_those_of_the_resampled_values(rated, aligned):
     assert {(r["difference"], r["p_value"]) for r in same} == {(0.0, 1.0)}
     for statistic in ("tau-b", "spearman", "tau-b within studies", "pairwise accuracy"):
         family = [r for r in rows if r["statistic"] == statistic]
+        assert len({(r["errors"], frozenset((r["a"], r["b"]))) for r in family}) == len(family) == 12
         assert [r["p_adjusted"] for r in family] == pytest.approx(
             stats.false_discovery_control([r["p_value"] for r in family])
         )

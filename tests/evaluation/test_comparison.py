@@ -11,10 +11,10 @@ from scipy import stats
 import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import compare
-from metric_oracle.evaluation.statistics import adjusted, interval, overlap, paired
 from metric_oracle.metrics import get_metric
 from metric_oracle.presentation.comparison_layout import layout as tables_of
 from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.statistics import adjusted, interval, overlap, paired
 
 
 def layout(comparison):
@@ -197,7 +197,9 @@ def test_differences():
     block = layout(table)[0][-1]
     assert [name for name, _ in block.rows[:2]] == ["a − b, BLEU-2 ↑", "b − c, BLEU-2 ↑"]
     assert [row[-1].lines for _, row in block.rows[:2]] == [("no",), ("yes",)]
-    assert any("over the 4 tests of this table" in note for note in layout(table)[1])
+    family = "over one family, the 4 tests of this table: 2 pairs of systems, each once, under 2 metrics. "
+    assert any(family in note for note in layout(table)[1])
+    assert table.signature["adjusted_over"] == 4
     assert table.signature["test"] == {"name": "permutation", "resamples": 300, "seed": 2}
 
 
@@ -245,6 +247,7 @@ def test_signature_and_progress():
         "oracles": {},
         "paired": [["b", "a"]],
         "test": {"name": "permutation", "resamples": 10000, "seed": 9},
+        "adjusted_over": 1,
         "version": table.signature["version"],
     }
     assert steps == [("bleu-2", 0, 2), ("b against a, bleu-2", 1, 2)]
@@ -477,7 +480,7 @@ def test_ids_that_may_be_text_are_withheld():
 
 
 def test_interval_options_are_checked():
-    with pytest.raises(InputError, match=r"^interval: method must be one of bca"):
+    with pytest.raises(InputError, match=r"^compare: method must be one of bca"):
         compare(GOOD, method="basic")
-    with pytest.raises(InputError, match=r"^interval: resamples must be left out with legacy-yu2023"):
+    with pytest.raises(InputError, match=r"^compare: resamples must be left out with legacy-yu2023"):
         compare(GOOD, method="legacy-yu2023", resamples=1000)

@@ -146,9 +146,7 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("uncertain", [None, "", "maybe"])
 def test_uncertain_must_be_said(files, uncertain):
-    match = (
-        rf"^crg: uncertain must be positive, negative or blank; got {uncertain!r}\. Say what an uncertain label counts"
-    )
+    match = rf"^score_crg: uncertain must be positive, negative or blank; got {uncertain!r}\. Say what an unc"
     with pytest.raises(InputError, match=match):
         score_crg(*files, uncertain=uncertain)
 
@@ -156,7 +154,7 @@ def test_uncertain_must_be_said(files, uncertain):
 def test_references_without_predictions(files):
     write(files[1], "cx", ["x", "y"], [(1, 0), (0, 1)])
     match = (
-        r"^crg: every reference report must have predicted labels; got none for 2 of 3 in .* \('a', 'b'\)\. Add them"
+        r"^score_crg: every reference report must have predicted labels; got none for 2 of 3 in .* \('a', 'b'\)\. Add"
     )
     with pytest.raises(InputError, match=match):
         score_crg(*files, uncertain="blank")
@@ -165,7 +163,7 @@ def test_references_without_predictions(files):
 def test_predictions_without_a_label(files):
     write(files[1], "abc", ["x", "z"], [(1, 0), (0, 1), (0, 0)])
     match = (
-        r"^crg: predictions must have the labels of the reference; got 1 of 2 that are not in .* \('y'\)\. Rename its"
+        r"^score_crg: predictions must have the labels of the reference; got 1 of 2 that are not in .* \('y'\)\. Ren"
     )
     with pytest.raises(InputError, match=match):
         score_crg(*files, uncertain="blank")
@@ -176,8 +174,8 @@ def test_predictions_without_a_label(files):
 )
 def test_levels_of_other_labels(files, labels, unknown):
     match = (
-        rf"^crg: a level must have labels of the reference, each once and No Finding left out; got {len(labels)} for "
-        rf"'l', of which {unknown} are no such label\. Labels in .*: 'x', 'y'\.$"
+        rf"^score_crg: a level must have labels of the reference, each once and No Finding left out; got {len(labels)} "
+        rf"for 'l', of which {unknown} are no such label\. Labels in .*: 'x', 'y'\.$"
     )
     with pytest.raises(InputError, match=match):
         score_crg(*files, uncertain="blank", levels={"l": labels})
@@ -185,7 +183,9 @@ def test_levels_of_other_labels(files, labels, unknown):
 
 def test_no_label_but_no_finding(tmp_path):
     path = write(tmp_path / "r.csv", "ab", ["No Finding"], [(1,), (0,)])
-    with pytest.raises(InputError, match=r"^crg: a level must have labels of the reference, .*; got 0 for 'labels'"):
+    with pytest.raises(
+        InputError, match=r"^score_crg: a level must have labels of the reference, .*; got 0 for 'labels'"
+    ):
         score_crg(path, path, uncertain="blank")
 
 

@@ -1,7 +1,7 @@
 import csv
 import json
 import sys
-from itertools import permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from scipy import stats
 from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation.failure_modes import failure_modes, pooled_t_tests, study_test
-from metric_oracle.evaluation.statistics import benjamini_hochberg
 from metric_oracle.presentation.paper_table import write_tables
 from metric_oracle.presentation.ratings_layout import (
     failure_mode_tables,
@@ -20,6 +19,7 @@ from metric_oracle.presentation.ratings_layout import (
     scientific,
 )
 from metric_oracle.presentation.ratings_plots import plot_failure_modes
+from metric_oracle.statistics import benjamini_hochberg
 
 CANDIDATES = ("bleu", "s_emb", "bertscore", "radgraph")
 # Table S4 of Yu et al., Patterns 2023: p-value, critical value and decision as printed, for BLEU > CheXbert, BLEU >
@@ -200,7 +200,8 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
     short = found_table(found)
     n = sum(found.tests["significant"].to_pylist())
     assert sum(cells[6].lines == ("Y",) for _, cells in short.rows) == n
-    assert f"{n} of 144 one-sided t tests, 12 families of 12, Benjamini-Hochberg at a" in short.notes[0]
+    assert f"{n} of 144 one-sided t tests, by study " in short.notes[0]
+    assert " of 72, at a false discovery rate of 0.01 in each family. Benjamini" in short.notes[0]
 
     given = (failure_mode_tables(found), found.tests, found.signature, "failure_modes")
     write_tables(tmp_path / "t.md", *given)
@@ -285,23 +286,45 @@ def test_errors(rated, tmp_path):
 def test_the_test_by_study_is_scipys(rated, found):
     for r in found.tests.to_pylist():
         a, b = (points(rated, r["errors"], r[side], r["category"]).reshape(50, 6).mean(axis=1) for side in ("a", "b"))
-        expected = stats.ttest_rel(a, b, alternative="greater")
+        expected = stats.ttest_rel(a, b)
         assert [r["study_t"], r["study_p_value"]] == pytest.approx([expected.statistic, expected.pvalue], rel=1e-9)
         assert r["rate_ratio"] == pytest.approx(a.mean() / b.mean())
         assert r["ratio_low"] < r["rate_ratio"] < r["ratio_high"]
-        assert r["study_significant"] == (r["study_p_adjusted"] <= 0.01)
-    for kind in ("total", "significant"):
-        family = [r for r in found.tests.to_pylist() if (r["errors"], r["category"]) == (kind, "2")]
-        assert [r["study_p_adjusted"] for r in family] == pytest.approx(
-            stats.false_discovery_control([r["study_p_value"] for r in family])
-        )
+        assert r["study_significant"] == (r["study_p_adjusted"] <= 0.01 and a.sum() > b.sum())
     assert "by study" in found.summary()
+
+
+def test_no_family_by_study_holds_two_directions_of_one_difference(rated, found):
+    less = failure_modes(rated.long, direction="less")
+    n_significant = 0
+    for kind, category in product(("total", "significant"), "123456"):
+        rows, backwards = (
+            {(r["a"], r["b"]): r for r in one.tests.to_pylist() if (r["errors"], r["category"]) == (kind, category)}
+            for one in (found, less)
+        )
+        pairs = [*combinations(CANDIDATES, 2)]
+        expected = stats.false_discovery_control([rows[pair]["study_p_value"] for pair in pairs])
+        for (a, b), p in zip(pairs, expected, strict=True):
+            assert rows[a, b]["study_p_adjusted"] == rows[b, a]["study_p_adjusted"] == pytest.approx(p)
+            assert rows[a, b]["study_significant"] + rows[b, a]["study_significant"] == (p <= 0.01)
+            assert [backwards[b, a][name] for name in ("study_p_adjusted", "study_significant")] == [
+                rows[a, b][name] for name in ("study_p_adjusted", "study_significant")
+            ]
+            n_significant += p <= 0.01
+    assert n_significant > 5
+    assert found.signature["tests_in_family"] == {"paper": 12, "by_study": 6}
+    family = (
+        "Benjamini-Hochberg within 12 families, one for each category and kind of errors: of the paper's tests 12 in "
+        "each, both directions of a difference with p and 1 - p; by study 6, each difference once."
+    )
+    assert family_tables(found)[0].notes[0].endswith(family)
+    assert family in found_table(found).notes[0]
 
 
 def test_the_interval_of_a_rate_ratio_by_hand():
     """The variance of log(a / b) is that of a sum over studies: (a_s / a - b_s / b) / S."""
     a, b = np.array([2.0, 0, 1, 3]), np.array([1.0, 1, 0, 2])
-    found = study_test(a, b, "more")
+    found = study_test(a, b)
     influence = np.array([2 / 1.5 - 1, -1.0, 1 / 1.5, 2 - 2])
     half = 3.182446305284263 * np.sqrt((influence**2).sum() / 12)  # the 97.5 % point of Student's t, 3 degrees
     assert [found["rate_ratio"], found["ratio_low"], found["ratio_high"]] == pytest.approx(
@@ -311,14 +334,11 @@ def test_the_interval_of_a_rate_ratio_by_hand():
 
 def test_studies_without_variation():
     zeros, ones = np.zeros(4), np.ones(4)
-    assert study_test(zeros, zeros, "more") == {
+    assert study_test(zeros, zeros) == {
         "study_t": 0.0, "study_p_value": 1.0, "rate_ratio": None, "ratio_low": None, "ratio_high": None,
     }  # fmt: skip
-    assert (study_test(ones, zeros, "more")["study_p_value"], study_test(ones, zeros, "less")["study_p_value"]) == (
-        0,
-        1,
-    )
-    assert set(study_test(ones[:1], zeros[:1], "more").values()) == {None}
+    assert study_test(ones, zeros)["study_p_value"] == study_test(zeros, ones)["study_p_value"] == 0
+    assert set(study_test(ones[:1], zeros[:1]).values()) == {None}
 
 
 def test_size_where_raters_agree_and_where_studies_differ():
@@ -332,7 +352,7 @@ def test_size_where_raters_agree_and_where_studies_differ():
             counts = rng.poisson(np.exp(shared - 0.5).repeat(6, axis=2)).astype(float)
             a, b = counts[:, 0], counts[:, 1]
             _, p = pooled_t_tests([a.ravel()], [b.ravel()], "more")
-            by_study = study_test(a.mean(axis=1), b.mean(axis=1), "more")["study_p_value"]
+            by_study = study_test(a.mean(axis=1), b.mean(axis=1))["study_p_value"]
             rejected += [p[0] < 0.05, by_study < 0.05]
         sizes[name] = rejected / 400
     assert sizes["raters agree"][0] > 0.12
@@ -346,7 +366,7 @@ def test_coverage_of_the_rate_ratio():
     for _ in range(400):
         shared = np.exp(rng.normal(-0.2, 0.6, (50, 1)))
         a, b = (rng.poisson(rate * shared.repeat(6, axis=1)).mean(axis=1) for rate in (1.5, 1.0))
-        found = study_test(a, b, "more")
+        found = study_test(a, b)
         held += found["ratio_low"] <= 1.5 <= found["ratio_high"]
     assert 368 <= held <= 392  # 380 expected, with a standard error of 4.4
 

@@ -4,15 +4,18 @@ import io
 import json
 import re
 import sys
+from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from metric_oracle import cli
 from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.fit_composite import fit_composite
+from metric_oracle.evaluation.fit_composite import _signs_held_out, fit_composite
+from metric_oracle.evaluation.rank_agreement import draw, of_signs, side, tau_b
 from metric_oracle.metrics import get_metric
 from metric_oracle.presentation.terminal import composite_table
 from metric_oracle.retrieval.composite.weights import read_weights
@@ -52,9 +55,11 @@ def test_v0_comes_back(tmp_path):
         assert fitted["terms"][name] == pytest.approx(expected, rel=1e-9)
     assert fitted["intercept"] == pytest.approx(V0["intercept"], rel=1e-12)
     assert fitted["fit"]["r2"] == pytest.approx(1.0)
-    assert fitted["fit"] | {"r2": 1.0} == {
-        "pairs": 200, "studies": 50, "r2": 1.0, "tau_b": 1.0, "tau_b_leave_one_study_out": 1.0,
-    }  # fmt: skip
+    assert (fitted["fit"]["pairs"], fitted["fit"]["studies"]) == (200, 50)
+    for name in ("tau_b", "tau_b_held_out"):
+        assert [fitted["fit"][name + end] for end in ("", "_low", "_high")] == pytest.approx([1.0] * 3, abs=1e-12)
+    assert list(fitted["fit"]["standard_errors"].values()) == pytest.approx([0.0] * 4, abs=1e-12)
+    assert fitted["fit"]["bootstrap"] == {"unit": "study", "resamples": 1000, "seed": 0, "level": 0.95}
 
 
 def test_the_statistics_by_hand(tmp_path):
@@ -64,16 +69,70 @@ def test_the_statistics_by_hand(tmp_path):
     x = np.array([[float(v) for v in columns[name]] for name in V0["terms"]]).T
     x, y, study = np.c_[np.ones(N), x], np.array(columns["errors"], float), columns["study_id"]
     inside = x @ np.linalg.lstsq(x, y)[0]
-    outside = np.empty(N)
-    for held in range(STUDIES):
-        some = study == held
-        outside[some] = x[some] @ np.linalg.lstsq(x[~some], y[~some])[0]
+    outside = np.zeros((N, N))  # of two reports, the difference of predictions without the studies of both
+    for one, other in combinations_with_replacement(range(STUDIES), 2):
+        kept = (study != one) & (study != other)
+        predicted = x @ np.linalg.lstsq(x[kept], y[kept])[0]
+        rows, columns = np.ix_(study == one, study == other)
+        outside[rows, columns] = np.subtract.outer(predicted[study == one], predicted[study == other])
+        outside[columns.T, rows.T] = -outside[rows, columns].T
     assert fit["r2"] == pytest.approx(1 - ((y - inside) ** 2).sum() / ((y - y.mean()) ** 2).sum())
-    for name, predicted in (("tau_b", inside), ("tau_b_leave_one_study_out", outside)):
-        signs = np.sign(np.subtract.outer(predicted, predicted)) * np.sign(np.subtract.outer(y, y))
-        untied = [np.count_nonzero(np.subtract.outer(v, v)) for v in (predicted, y)]
-        assert fit[name] == pytest.approx(signs.sum() / np.sqrt(float(untied[0]) * untied[1]))
-    assert 0.2 < fit["tau_b_leave_one_study_out"] < fit["tau_b"] < 0.9
+    of_errors = np.sign(np.subtract.outer(y, y))
+    for name, differences in (("tau_b", np.subtract.outer(inside, inside)), ("tau_b_held_out", outside)):
+        signs = np.sign(differences)
+        untied = np.count_nonzero(signs), np.count_nonzero(of_errors)
+        assert fit[name] == pytest.approx((signs * of_errors).sum() / np.sqrt(float(untied[0]) * untied[1]))
+        taus = []
+        for studies in np.random.default_rng(0).integers(0, STUDIES, (1000, STUDIES)):
+            times = np.bincount(studies, minlength=STUDIES).repeat(4)
+            both, one, other = (times @ m @ times for m in (signs * of_errors, signs**2, of_errors**2))
+            taus.append(both / np.sqrt(one * other))
+        ends = np.quantile(taus, [0.025, 0.975])
+        assert [fit[f"{name}_low"], fit[f"{name}_high"]] == pytest.approx(ends, rel=1e-9)
+    assert 0.2 < fit["tau_b_held_out"] < fit["tau_b"] < 0.9
+    assert fit["tau_b_held_out_low"] < fit["tau_b_held_out"] < fit["tau_b_held_out_high"]
+
+
+def test_standard_errors_are_clustered_by_study(tmp_path):
+    """The sandwich of Liang and Zeger over the whole design, intercept and all, and against a simulation."""
+    columns = made_with_v0(noise=1.0, seed=1)
+    rng = np.random.default_rng(2)
+    columns["errors"] = [
+        float(e) + s for e, s in zip(columns["errors"], rng.normal(0, 2, STUDIES).repeat(4), strict=True)
+    ]
+    fitted = fit_composite(write(tmp_path / "pairs.csv", columns))
+    x = np.array([[float(v) for v in columns[name]] for name in V0["terms"]]).T
+    design = np.c_[np.ones(N), (x - x.mean(axis=0)) / x.std(axis=0)]
+    y = np.array(columns["errors"])
+    inverse = np.linalg.inv(design.T @ design)
+    residuals = y - design @ (inverse @ (design.T @ y))
+    middle = np.zeros((5, 5))
+    for one in range(STUDIES):
+        of_study = design[columns["study_id"] == one].T @ residuals[columns["study_id"] == one]
+        middle += np.outer(of_study, of_study)
+    covariance = inverse @ middle @ inverse * 50 / 49 * 199 / 195
+    expected = np.sqrt(np.diag(covariance))[1:]
+    assert list(fitted.content["fit"]["standard_errors"].values()) == pytest.approx(expected, rel=1e-9)
+    assert [record["standard_error"] for record in fitted.records()] == pytest.approx(expected, rel=1e-9)
+
+
+def test_held_out_is_0_where_nothing_predicts():
+    """20 studies of two reports, two metrics; the pooled predictions of fits without one study are below 0."""
+    member = np.eye(20).repeat(2, axis=0)
+    drawn = draw([str(study) for study in range(20) for _ in range(2)], 0, 0)
+    rng = np.random.default_rng(3)
+    held_out, pooled = [], []
+    for _ in range(120):
+        z, y = rng.normal(size=(40, 2)), rng.normal(size=40) + rng.normal(size=20).repeat(2)
+        found = tau_b(of_signs(_signs_held_out(z, y, member), drawn), side(y, drawn), drawn)
+        held_out.append(found[-1])
+        of_one = np.empty(40)
+        for rows in member.T.astype(bool):
+            design = np.c_[np.ones(40), z]
+            of_one[rows] = design[rows] @ np.linalg.lstsq(design[~rows], y[~rows])[0]
+        pooled.append(stats.kendalltau(of_one, y).statistic)
+    assert np.mean(pooled) < -0.1
+    assert abs(np.mean(held_out)) < 3 * np.std(held_out) / np.sqrt(120) < 0.06
 
 
 def test_chosen_columns_under_other_names_in_another_format(tmp_path):
@@ -138,11 +197,17 @@ def test_the_table_for_people(tmp_path):
     console.print(composite_table(fitted))
     text = console.export_text()
     assert "[red]v0" in text
-    assert re.search(r"bleu-2 +0\.4607 +0\.3034 +0\.2166", text)
+    assert re.search(r"bleu-2 +0\.4607 +0\.3034 +0\.2166 +0\.0000", text)
     assert (
-        "intercept 1.6417; 200 pairs of 50 studies; R2 1.000, Kendall tau-b 1.000, with each study left out 1.000"
-        in text
+        "intercept 1.6417; 200 pairs of 50 studies; R2 1.000, Kendall tau-b 1.000 [1.000 1.000], held out 1.000 [1.000 "
+        "1.000]; lower is better" in " ".join(text.split())
     )
+    assert "so 0 is no skill; 95 % percentile intervals, 1,000 resamples of studies, seed 0" in " ".join(text.split())
+    columns = {name: list(column)[:40] for name, column in made_with_v0(noise=1.0).items()}
+    few = fit_composite(write(tmp_path / "few.csv", columns))
+    assert few.warnings() == ["Fewer than 20 studies (10): intervals and standard errors are too small."]
+    console.print(composite_table(few))
+    assert few.warnings()[0] in " ".join(console.export_text().split())
 
 
 def test_out_without_room(tmp_path, monkeypatch):
@@ -271,7 +336,9 @@ def test_ratings_and_scores_are_the_table_that_a_script_would_make(rated, tmp_pa
     assert list(fitted["terms"]) == ["bleu-2", "chexbert"]
     for name, term in by_script["terms"].items():
         assert fitted["terms"][name] == pytest.approx(term, rel=1e-12)
-    assert fitted["fit"] == pytest.approx(by_script["fit"], rel=1e-9)
+    for name in ("pairs", "studies", "r2", "tau_b", "tau_b_held_out", "tau_b_held_out_low"):
+        assert fitted["fit"][name] == pytest.approx(by_script["fit"][name], rel=1e-9)
+    assert fitted["fit"]["standard_errors"] == pytest.approx(by_script["fit"]["standard_errors"], rel=1e-9)
     assert fitted["source"]["errors"] == "significant"
     assert [one["file"] for one in fitted["source"]["scores"]] == ["scores.csv"]
     chosen = fit_composite(rated.long, renamed, metrics=["chexbert"]).content

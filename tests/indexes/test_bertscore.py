@@ -468,6 +468,9 @@ def test_idf_that_is_none(built, tmp_path):
     for rows in ("a,1\n", "2,\n", "2,x\n", "-1,1\n", "2,-0.5\n", "2,inf\n", "2,nan\n", "2.5,1\n"):
         path.write_text("token_id,idf\n" + rows)
         fails(InputError, rule, built, "heart", idf=path)
+    path.write_text("token_id,idf\n2,1\n7,1\n3,0.5\n7,1\n")
+    match = r"^retrieve: idf must have each token id once; got 7 more than once in .*idf\.csv\. Keep one row of each\.$"
+    fails(InputError, match, built, "heart", idf=path)
     path.write_text("token,idf\n2,1\n")
     match = r"^retrieve: idf must be a column of the file; got 'token_id' for .*idf\.csv\. Columns: 'token', 'idf'\.$"
     fails(InputError, match, built, "heart", idf=path)
@@ -492,13 +495,13 @@ BASELINE = "LAYER,P,R,F\n0,0.1,0.2,0.15\n1,0.25,0.5,0.375\n2,0.7,0.7,0.7\n"
 def test_baseline_of_bert_score(built, tmp_path, name):
     """The tables of bert_score are called .tsv and hold commas."""
     (tmp_path / name).write_text(BASELINE)
-    assert load_encoding("fake", "build_index", baseline=tmp_path / name).baseline == (0.25, 0.5, 0.375)
-    assert load_encoding("fake", "build_index", layer=2, baseline=str(tmp_path / name)).baseline == (0.7, 0.7, 0.7)
+    assert load_encoding("fake", "build_index", rescale_table=tmp_path / name).baseline == (0.25, 0.5, 0.375)
+    assert load_encoding("fake", "build_index", layer=2, rescale_table=str(tmp_path / name)).baseline == (0.7, 0.7, 0.7)
 
 
 def test_rescaled(built, tmp_path):
     (tmp_path / "b.csv").write_text(BASELINE)
-    index = build(corpus(baseline=tmp_path / "b.csv"), tmp_path / "I")
+    index = build(corpus(rescale_table=tmp_path / "b.csv"), tmp_path / "I")
     assert index.content["representations"]["bertscore"]["baseline"] == [0.25, 0.5, 0.375]
     assert index.fingerprint != built.fingerprint
     for place, (metric, base) in enumerate(
@@ -524,7 +527,7 @@ def test_rescaled(built, tmp_path):
 def test_rescaling_without_a_baseline(built):
     match = (
         r"^retrieve: rescale must be left out where the encoder has no baseline; got True for fake\. Drop it, or build "
-        r"the index with --baseline FILE\.$"
+        r"the index with --rescale-table FILE\.$"
     )
     fails(InputError, match, built, "heart", rescale=True)
     assert api.retrieve(built, queries("heart"), "bertscore", rescale=False).signature["rescaled"] is False
@@ -535,20 +538,18 @@ def test_baselines_that_are_none(tmp_path):
 
     def refused(match, **options):
         with pytest.raises(InputError, match=match):
-            load_encoding("fake", "build_index", baseline=path, **options)
+            load_encoding("fake", "build_index", rescale_table=path, **options)
 
     refused(r"^build_index: path must be an existing file; got ")
     path.write_text(BASELINE)
-    none = (
-        r"^build_index: baseline must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in .*b\.c"
-    )
+    none = r"^build_index: rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in"
     refused(none, layer=7)
     for row in ("1,1.0,0.5,0.5", "1,x,0.5,0.5", "1,,0.5,0.5", "1,nan,0.5,0.5", "x,0.5,0.5,0.5"):
         path.write_text(f"LAYER,P,R,F\n{row}\n")
         refused(none)
     path.write_text("LAYER,P,R\n1,0.5,0.5\n")
     refused(
-        r"^build_index: baseline must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in .*b\.c"
+        r"^build_index: rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in"
     )
 
 

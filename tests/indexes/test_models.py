@@ -84,5 +84,5 @@ def test_another_model_is_refused(index, models):
 
 def test_a_missing_model_is_one_line(tmp_path):
     for option, name in (("radgraph", "radgraph.tar.gz"), ("chexbert", "chexbert.pth")):
-        with pytest.raises(InputError, match=rf"^retrieve: .* got {tmp_path / name}\. Check the name\.$"):
+        with pytest.raises(InputError, match=rf"^load_queries: .* got {tmp_path / name}\. Check the name\.$"):
             api.load_queries(TEXTS, **{option: tmp_path / name})

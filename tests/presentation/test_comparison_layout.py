@@ -302,14 +302,14 @@ def test_command_plots(oracle, files, tmp_path):
     [
         (["{0}"], "table: systems must be NAME=FILE; got '.*s0.parquet'. Put both sides"),
         (["A={0}", "={1}"], "table: systems must be NAME=FILE; got '=.*s1.csv'. Put"),
-        (["A={0}", "A={1}"], "compare: the files of 'A' must be of different metrics; got bleu-2 twice. Name one"),
+        (["A={0}", "A={1}"], "table: the files of 'A' must be of different metrics; got bleu-2 twice. Name one"),
         (["A={0}", "--random", "A", "--oracle", "bleu"], "table: oracle must be METRIC=NAME; got 'bleu'. Put"),
         (
             ["A={0}", "--oracle", "bleu=A", "--oracle", "bleu=B"],
             "table: oracle must have each name once; got 'bleu' twice",
         ),
         (["A={0}", "--paired", "A"], "table: paired must be A,B; got 'A'. Put"),
-        (["A={0}", "--paired", "A,B"], "compare: paired must name systems of the table, A; got 'B'. Add it."),
+        (["A={0}", "--paired", "A,B"], "table: paired must name systems of the table, A; got 'B'. Add it."),
         (
             ["A={0}", "--format", "png"],
             "oracle table: --format must be one of table, jsonl, csv, md, tex; got something",
@@ -318,10 +318,10 @@ def test_command_plots(oracle, files, tmp_path):
         (["A={0}", "--out", "{dir}/no/t.md"], "table: out must be in an existing folder; got .*t.md. Make"),
         (["A={1}", "--out", "{1}"], "table: out must be another file than the inputs; got .*s1.csv, which is one. "),
         (["A={0}", "--plot", "{dir}/p.gif"], "table: plot must end with .png, .svg or .pdf; got .*p.gif. Name"),
-        (["A={dir}/none.csv"], "compare: scores must be an existing file; got .*none.csv. Write"),
+        (["A={dir}/none.csv"], "table: scores must be an existing file; got .*none.csv. Write"),
         (
             ["A={dir}/bad.jsonl"],
-            "compare: scores must be a file that score --out wrote, .*KeyError.*Write it again.",
+            "table: scores must be a file that score --out wrote, .*KeyError.*Write it again.",
         ),
         (
             ["A={0}", "--interval", "normal"],

@@ -114,6 +114,13 @@ def test_scores_and_info(world, corpus, width):
     scores = api.score(corpus["test"], corpus["test"], ["bleu-1", "bleu-2:coco", "rouge-l"], system="a long name " * 9)
     text = shown(width, scores_table(scores))
     whole(text, [*scores.metrics, *(f"{np.mean(scores.table[name].to_numpy()):.4f}" for name in scores.metrics)])
+    varied = api.score(list("abcdef"), ["a", "b", "x", "d", "y", ""], ["rouge-l", "bleu-1"])
+    text = shown(width, scores_table(varied))
+    for low, high, _ in varied.interval().values():
+        assert f"[{low:.4f} {high:.4f}]" in text
+    assert "†" not in text
+    assert "[1.0000 1.0000]†" in shown(width, scores_table(api.score(["a", "b"], ["a", "b"], "rouge-l")))
+    assert "†" in shown(width, scores_table(api.score(["a"], ["b"], "rouge-l")))
     text = shown(width, info_table(index))
     assert index.fingerprint in re.sub(r"\s", "", text)
 

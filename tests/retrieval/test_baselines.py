@@ -395,8 +395,40 @@ def test_nearest(world, vectors, metric):
     assert results.table["row"].to_pylist() == chosen
     assert results.table["score"].to_pylist() == [matrix[q, rows.index(row)] for q, row in enumerate(chosen)]
     assert results.signature["rows_with_vectors"] == sum(f"r{row}" in of_id for row in rows)
-    assert api.verify(index, results, queries) == {"pairs": 14, "queries": 0}
+    with pytest.warns(UserWarning, match=r"^not verified: which rows are nearest, for which both sides' image vectors"):
+        assert api.verify(index, results, queries) == {"pairs": 14, "queries": 0}
+    given = {"corpus_vectors": corpus_vectors, "query_vectors": query_vectors}
+    assert api.verify(index, results, queries, **given) == {"pairs": 14, "queries": 0}
     assert set(chosen) & set(range(20, 34))  # the lower one of two equal directions
+
+
+def test_rows_that_are_not_nearest(world, vectors):
+    index, queries = world
+    given = dict(zip(("corpus_vectors", "query_vectors"), vectors, strict=True))
+    right = baselines.nearest(index, queries, "bleu", **given)
+    order = np.random.default_rng(5).permutation(len(vectors[0].ids))
+    moved = Vectors([vectors[0].ids[i] for i in order], vectors[0].values[order])
+    assert api.verify(index, right, queries, **{**given, "corpus_vectors": moved}) == {"pairs": 14, "queries": 0}
+    other = baselines.nearest(index, queries, "bleu", corpus_vectors=vectors[0], query_vectors=Vectors(
+        vectors[1].ids, vectors[1].values[::-1].copy()
+    ))  # fmt: skip
+    assert other.table["row"].to_pylist() != right.table["row"].to_pylist()
+    passed_off = Results(other.table, right.signature)
+    with pytest.warns(UserWarning, match="not verified"):
+        api.verify(index, passed_off, queries)
+    match = r"^verify: the rows of query 't\d+' must be those of baseline 'nearest'; got others\."
+    check_refused(match, api.verify, index, passed_off, queries, **given, error=ExactnessError)
+    match = r"^verify: query_vectors must be those that the rows were chosen by, SHA-256 [0-9a-f]{12}; got [0-9a-f]+"
+    check_refused(match, api.verify, index, other, queries, **given)
+    old = {name: value for name, value in right.signature.items() if name != "vectors"}
+    match = r"^verify: corpus_vectors must be those that the rows were chosen by, SHA-256 none; got [0-9a-f]{12}\. Pass"
+    check_refused(match, api.verify, index, Results(right.table, old), queries, **given)
+    match = r"^verify: query_vectors must be given for kind 'nearest'; got None\. Pass a file of embeddings\.$"
+    check_refused(match, api.verify, index, right, queries, corpus_vectors=vectors[0])
+    for kind, what in (("identity", "baseline 'identity'"), (None, "an oracle's answers")):
+        found = api.baseline(index, queries, kind, "bleu") if kind else api.retrieve(index, queries, "bleu")
+        match = rf"^verify: vectors must be left out for {what}; got some\. They choose the rows of baseline"
+        check_refused(match, api.verify, index, found, queries, **given)
 
 
 def test_nearest_from_files(world, vectors, tmp_path):
@@ -520,22 +552,30 @@ def test_what_every_search_refuses(world):
     calls = [lambda q, m, kind=kind, **o: api.baseline(index, q, kind, m, **o) for kind in ("random", "identity")]
     calls.append(lambda q, m, **o: api.expectation(index, q, m, **o))
     for call in calls:
-        check_refused(r"^load_queries: path must hold at least one report to keep; got none", call, [], "bleu")
-        check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
-        check_refused(r"^retrieve: queries must have a graph each for metric 'radgraph'", call, ["a"], "radgraph")
         check_refused(
-            r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$", call, queries, "bleu",
-            idf="off",
+            r"^(baseline|expectation): path must hold at least one report to keep; got none", call, [], "bleu"
+        )
+        check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
+        check_refused(
+            r"^(baseline|expectation): queries must have a graph each for metric 'radgraph'", call, ["a"], "radgraph"
+        )
+        check_refused(
+            r"^(baseline|expectation): idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$", call,
+            queries, "bleu", idf="off",
         )  # fmt: skip
         narrow = changed(queries, "chexbert", values=np.ascontiguousarray(queries.attached["chexbert"].values[:, :3]))
         check_refused(
-            r"^retrieve: embeddings must have the index's width", call, narrow, "chexbert", error=BackendError
+            r"^(baseline|expectation): embeddings must have the index's width",
+            call,
+            narrow,
+            "chexbert",
+            error=BackendError,
         )
 
 
 def test_a_metric_that_the_index_lacks(tmp_path):
     index = api.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
-    match = r"^retrieve: metric must be one of bleu-1, .* \(what .* holds\); got 'rouge-l'\."
+    match = r"^(baseline|expectation): metric must be one of bleu-1, .* \(what .* holds\); got 'rouge-l'\."
     check_refused(match, api.expectation, index, ["a"], "rouge-l")
     check_refused(match, api.baseline, index, ["a"], "random", "rouge-l")
 

@@ -15,6 +15,7 @@ import pytest
 
 from metric_oracle.api import build_index, expectation, retrieve
 from metric_oracle.corpora.reports import Reports, read_reports
+from support.sequences import subsequence
 
 
 @pytest.fixture(scope="module", params=["impression", "findings"])
@@ -62,20 +63,9 @@ def bleu_score(candidate: tuple[str, ...], reference: tuple[str, ...], order: in
     return math.exp(penalty + sum(logs) / order)
 
 
-def common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
-    """Return the length of the longest common subsequence."""
-    row = [0] * (len(b) + 1)
-    for x in a:
-        new = [0]
-        for j, y in enumerate(b):
-            new.append(row[j] + 1 if x == y else max(row[j + 1], new[j]))
-        row = new
-    return row[-1]
-
-
 def rouge_score(candidate: tuple[str, ...], reference: tuple[str, ...], order: int) -> float:
     both = len(candidate) + len(reference)
-    return 2 * common(candidate, reference) / both if both else 0.0
+    return 2 * subsequence(candidate, reference) / both if both else 0.0
 
 
 def best_of(train: list[str], test: list[str], tokenize, score, order: int, bound) -> list[tuple[int, float, int]]:

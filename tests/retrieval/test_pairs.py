@@ -215,12 +215,12 @@ def test_blank_prediction_is_rescaled_as_bert_score_does(tmp_path):
     table = tmp_path / "baseline.tsv"
     table.write_text("LAYER,P,R,F\n1,0.5,0.5,0.75\n")
     predictions = reports(["", "clear lungs"])
-    scores = api.score(reports(["clear lungs"] * 2), predictions, ["bertscore"], encoder="bert", baseline=table)
+    scores = api.score(reports(["clear lungs"] * 2), predictions, ["bertscore"], encoder="bert", rescale_table=table)
     assert column(scores, "bertscore")[0] == -3.0  # (0 - 0.75) / (1 - 0.75)
     assert column(scores, "bertscore")[1] == pytest.approx(1.0)
     assert scores.signature["metrics"]["bertscore"]["rescaled"] is True
     raw = api.score(
-        reports(["clear lungs"] * 2), predictions, ["bertscore"], encoder="bert", baseline=table, rescale=False
+        reports(["clear lungs"] * 2), predictions, ["bertscore"], encoder="bert", rescale_table=table, rescale=False
     )
     assert column(raw, "bertscore")[0] == 0.0
 

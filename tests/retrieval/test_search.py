@@ -21,6 +21,7 @@ from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval import pool
 from metric_oracle.retrieval.answers import fall_back, fill_zeros, most_frequent_row
 from support.inputs import changed
+from support.sequences import subsequence
 
 LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "rouge-l")
 
@@ -199,19 +200,6 @@ def test_corpus_of_one_text(tmp_path):
     assert api.retrieve(index, ["xyz"], "bleu", k=9).table["score"].to_pylist() == [0.0] * 9
 
 
-def subsequence(a, b):
-    """Return the length of the longest common subsequence, by whole-number bit vectors (Crochemore et al., 2001)."""
-    masks = {}
-    for place, word in enumerate(b):
-        masks[word] = masks.get(word, 0) | 1 << place
-    ones = (1 << len(b)) - 1
-    row = ones
-    for word in a:
-        common = row & masks.get(word, 0)
-        row = ((row + common) | (row - common)) & ones
-    return len(b) - row.bit_count()
-
-
 def test_report_of_100_000_words(tmp_path):
     rng = random.Random(0)
     texts = [" ".join(f"w{rng.randrange(5000)}" for _ in range(length)) for length in (100_000, 99_000, 3, 40)]
@@ -348,13 +336,13 @@ def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, Inputs([], []), "bleu")
-    with pytest.raises(InputError, match=r"^load_queries: path must hold at least one report to keep; got none in the"):
+    with pytest.raises(InputError, match=r"^retrieve: path must hold at least one report to keep; got none in the"):
         api.retrieve(index, [], "bleu")
 
 
 @pytest.mark.parametrize("value", [5, b"x"])
 def test_queries_that_are_no_texts(index, value):
-    match = r"^load_queries: the reports in memory must be text or None; got (int|bytes) at place 1\. Drop it\.$"
+    match = r"^retrieve: the reports in memory must be text or None; got (int|bytes) at place 1\. Drop it\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, ["a", value], "bleu")
 

@@ -181,20 +181,32 @@ def interval(
     InputError
         If there are fewer than two studies, a value is not finite, or an option breaks its rule.
     """
-    array = checked_values(values, "interval")
+    return intervals(checked_values(values, "interval")[None], method, level, resamples, seed)[0]
+
+
+def intervals(
+    columns: Array, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
+) -> list[Interval]:
+    """Return the :func:`interval` of each of m columns of the same studies, float64[m, n], from the same draws."""
     check_method(method, resamples)
     if not 0 < level < 1:
         msg = f"interval: level must be between 0 and 1; got {level}. The usual one is 0.95."
         raise InputError(msg)
     n_resamples = checked_resamples(resamples, "interval")
-    if array.min() == array.max():
-        return Interval(float(array[0]), float(array[0]), degenerate=True)
-    if method == LEGACY:
-        return _legacy(array, level, seed)
-    means = resample_means(array[None], n_resamples, seed)
-    one = Resampled(means.value[0], means.resampled[:, 0], means.left_out[:, 0])
-    found = one.interval(method, level)
-    return found or Interval(float(array.min()), float(array.max()), degenerate=True)
+    varies = columns.min(axis=1) < columns.max(axis=1)
+    if method != LEGACY:
+        means = resample_means(columns[varies], n_resamples, seed)
+    found = []
+    for column, place in zip(columns, np.cumsum(varies) - 1, strict=True):
+        low, high = float(column.min()), float(column.max())
+        if low == high:
+            found.append(Interval(low, high, degenerate=True))
+        elif method == LEGACY:
+            found.append(_legacy(column, level, seed))
+        else:
+            one = Resampled(means.value[place], means.resampled[:, place], means.left_out[:, place])
+            found.append(one.interval(method, level) or Interval(low, high, degenerate=True))
+    return found
 
 
 def percentile(values: Array, at: Array) -> list[float | None]:

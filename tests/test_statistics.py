@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from metric_oracle import statistics
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation import statistics
-from metric_oracle.evaluation.statistics import METHODS, Interval, adjusted, interval, overlap, paired
+from metric_oracle.statistics import METHODS, Interval, adjusted, interval, intervals, overlap, paired
 
 SCORES = np.round(np.random.default_rng(5).beta(0.4, 1.2, 57), 2)  # skewed, with ties and exact zeros
 
@@ -38,6 +38,16 @@ def test_means_are_resampled_together_and_left_out_one_by_one():
     ).confidence_interval  # fmt: skip
     assert ratio.interval()[:2] == pytest.approx((theirs.low, theirs.high), abs=1e-13)
     assert found.map(lambda means: np.where(means[..., 0] > 0.3, np.nan, 1.0)).interval() is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_columns_together_have_the_intervals_that_they_have_alone(method):
+    columns = np.array([np.full(57, 0.5), SCORES, np.zeros(57), 1 - SCORES**2])
+    resamples = None if method == "legacy-yu2023" else 300
+    for column, found in zip(columns, intervals(columns, method, resamples=resamples, seed=2), strict=True):
+        alone = interval(column, method, resamples=resamples, seed=2)
+        assert found[:2] == pytest.approx(alone[:2], abs=1e-14)
+        assert found.degenerate == alone.degenerate == (column.min() == column.max())
 
 
 def test_percentile_interval_of_three_studies():
