@@ -373,6 +373,8 @@ def _part_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     numbers = [signature["part"][name] for name in ("place", "of", "documents")] + [signature["k"]]
     if any(type(n) is not int or n < 0 for n in numbers) or not 1 <= numbers[0] <= numbers[1]:
         raise ValueError
+    if not table.num_columns:  # JSON Lines of shards without a row that can be scored
+        table = pa.schema(list(_KINDS.items())).empty_table()
     return _typed(table)
 
 
