@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         expectation,
         list_metrics,
         load_queries,
+        merge,
         open_index,
         pairwise,
         read_results,
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(
         (
-            *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "open_index"),
-            *("pairwise", "read_results", "read_scores", "retrieve", "reward", "score", "verify"),
+            *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
+            *("open_index", "pairwise", "read_results", "read_scores", "retrieve", "reward", "score", "verify"),
         ),
         "metric_oracle.api",
     ),
@@ -85,6 +86,7 @@ __all__ = [
     "interval",
     "list_metrics",
     "load_queries",
+    "merge",
     "open_index",
     "pairwise",
     "plot_alignment",

@@ -34,6 +34,10 @@ class InputError(MetricOracleError, ValueError):
     """An argument or an input file breaks a rule."""
 
 
+class InUseError(InputError):
+    """A folder is held by another process that works in it."""
+
+
 class DtypeError(MetricOracleError, TypeError):
     """An array has the wrong dtype or shape."""
 

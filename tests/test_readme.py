@@ -126,6 +126,10 @@ def world(corpus, rated, tmp_path_factory):
     write(folder / "pairs.csv", rows, header=("study_id", "radgraph", "bleu", "errors"))
     fit_composite(folder / "pairs.csv").write(folder / "weights.json")
 
+    shards = api.build_index(folder / "train.csv", folder / "SET", metrics="bleu", shard_rows=60)
+    for part in (1, 2):
+        found = api.retrieve(shards, folder / "test.csv", "bleu", k=5, part=f"{part}/2")
+        found.write(folder / f"part-{part}.parquet")
     labels = {"chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
     api.build_index(folder / "train.csv", folder / "WITH_LABELS", **labels)
     index = api.build_index(folder / "train.csv", folder / "INDEX", radgraph=folder / "train_graphs.json")

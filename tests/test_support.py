@@ -1,8 +1,11 @@
 """What keeps the other tests honest is honest itself."""
 
+import random
+
 import pytest
 
 from support import SECRET, assert_refused, lacking, published
+from support.sequences import subsequence
 
 LINE = "error: f: a must be b; got c. Do d.\n"
 
@@ -33,3 +36,16 @@ def test_refusals():
     ):
         with pytest.raises(AssertionError):
             assert_refused(outcome, "f: a must be b")
+
+
+def test_subsequence_is_that_of_the_table():
+    rng = random.Random(4)
+    for _ in range(200):
+        a, b = ([rng.choice("abcd") for _ in range(rng.randrange(12))] for _ in range(2))
+        row = [0] * (len(b) + 1)
+        for x in a:
+            new = [0]
+            for j, y in enumerate(b):
+                new.append(row[j] + 1 if x == y else max(row[j + 1], new[j]))
+            row = new
+        assert subsequence(a, b) == row[-1]

@@ -2,7 +2,16 @@
 
 from metric_oracle.api.memory import compute, pairwise, reward
 from metric_oracle.api.scoring import score
-from metric_oracle.api.searching import baseline, build_index, expectation, load_queries, open_index, retrieve, verify
+from metric_oracle.api.searching import (
+    baseline,
+    build_index,
+    expectation,
+    load_queries,
+    merge,
+    open_index,
+    retrieve,
+    verify,
+)
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.metrics import METRICS, Metric
@@ -15,6 +24,7 @@ __all__ = [
     "expectation",
     "list_metrics",
     "load_queries",
+    "merge",
     "open_index",
     "pairwise",
     "read_predictions",

@@ -11,10 +11,12 @@ from typing import Any, TypeAlias, TypedDict
 
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports, as_reports, check_left_out
+from metric_oracle.errors import InputError
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.index import Index, open_index
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import ARGUMENTS, Inputs
 from metric_oracle.indexes.prepared import prepared_inputs
+from metric_oracle.indexes.shards import ShardSet, is_set, one_index, open_index
 
 # A file or folder, reports that were read, a prepared set; or a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
@@ -133,6 +135,9 @@ def reports_of(
     """
     prepared = given if isinstance(given, Inputs) else None
     source, section = "", (None, "")
+    if isinstance(given, ShardSet) or (isinstance(given, str | Path) and is_set(Path(given))):
+        msg = one_index(given.folder if isinstance(given, ShardSet) else Path(given), function)
+        raise InputError(msg)
     if isinstance(given, Index) or (isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()):
         index = opened(given)
         prepared = prepared_inputs(index)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,17 +19,21 @@ from metric_oracle.api.given import (
     say,
     split,
 )
+from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes import build as _build
-from metric_oracle.indexes.index import Index, open_index
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.indexes.shard_build import check_shard_rows
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.indexes.store import Strings
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import baselines as _baselines
 from metric_oracle.retrieval import expectation as _expectation
+from metric_oracle.retrieval import parts as _parts
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
 from metric_oracle.retrieval.composite.weights import weighed
@@ -36,7 +41,7 @@ from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.kernels import check_backend
 from metric_oracle.retrieval.results import Results, read_results
 
-__all__ = ["baseline", "build_index", "expectation", "load_queries", "open_index", "retrieve", "verify"]
+__all__ = ["baseline", "build_index", "expectation", "load_queries", "merge", "open_index", "retrieve", "verify"]
 
 
 @called("build_index")
@@ -50,6 +55,7 @@ def build_index(
     bf16: bool = False,
     rescale_table: str | Path | None = None,
     max_memory: float | None = None,
+    shard_rows: int | None = None,
     progress: Callable[[str], None] | None = None,
     **given: Unpack[Loading],
 ) -> Index:
@@ -66,6 +72,10 @@ def build_index(
         Metrics to build for; by default all that the given files allow.
     layer, states, bf16, rescale_table, max_memory
         Of token states, see :func:`metric_oracle.indexes.inputs.load_encoding`.
+    shard_rows : int
+        Build a set of shards of so many reports each, which stands where an index does. Parquet, CSV and JSON Lines
+        are read piece by piece; anything else, and a split, is read whole and then cut. The same call in several
+        processes shares the work.
     progress : function
         Called with the name of each part before it is built.
     radgraph, chexbert, chexbert_ids, chexbert_labels, uncertain, radgraph_encoder, vocabulary, device, tell, advance
@@ -92,19 +102,29 @@ def build_index(
     if encoder is None and asked:
         msg = f"build_index: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
-    corpus, prepared = reports_of(reports, "build_index", split(given, READING))
-    models = split(given, MODELS)
+    reading, models = split(given, READING), split(given, MODELS)
+    if shard_rows is not None:
+        check_shard_rows(shard_rows)
     encoding = None
+    if shard_rows is not None and may_stream(reports, reading):
+        if encoder is not None:
+            encoding = load_encoding(encoder, "build_index", **asked, **split(models, ("device", "tell", "advance")))
+        return build_streamed(
+            Path(reports), out, shard_rows, reading, split(given, ARGUMENTS), models, encoding, names, progress
+        )
+    corpus, prepared = reports_of(reports, "build_index", reading)
     if encoder is not None:
         encoding = load_encoding(encoder, "build_index", **asked, **split(models, ("device", "tell", "advance")))
     inputs = load_inputs(
         corpus.ids, corpus.texts, "build_index", encoding=encoding, **models, **split(given, ARGUMENTS)
     )
     inputs = _with_prepared(inputs, prepared)
+    if shard_rows is not None:
+        return build_cut(inputs, corpus, out, shard_rows, split(given, ARGUMENTS), names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
     described: dict[str, Any] = {
         "source": corpus.source,
-        "states": {name: corpus.counts.get(name, 0) for name in ("missing", "empty", "tokenless")},
+        "states": states_of(corpus),
         "section": (corpus.section, corpus.section_by),
     }
     del corpus, prepared  # lists of strings take three times the memory of Arrow's
@@ -168,6 +188,7 @@ def retrieve(
     max_memory: float | None = None,
     prevalence: dict[str, int] | None = None,
     weights: str | Path | None = None,
+    part: str | None = None,
     **loading: Unpack[Loading],
 ) -> Results:
     """Find, for every test report, the k reports of the corpus that score best under a metric.
@@ -187,6 +208,8 @@ def retrieve(
         Of CRG: counts of the whole test set, as its signature has them, where `queries` are a part of it.
     weights : path
         Of a composite: the file that fit-composite wrote.
+    part : str
+        Of a set of shards: "3/16" searches the third of sixteen runs of shards; write it for :func:`merge`.
     **loading
         Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
     """
@@ -198,10 +221,23 @@ def retrieve(
     settings = _settings(idf, rescale)
     if prevalence is not None:
         settings["prevalence"] = prevalence
-    return _search.retrieve(
+    search: Callable[..., Results] = _search.retrieve if part is None else partial(_parts.retrieve_part, part=part)
+    return search(
         held, batch, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
         max_memory=max_memory, **settings,
     )  # fmt: skip
+
+
+@called("merge")
+def merge(parts: Sequence[str | Path]) -> Results:
+    """Join the parts of one search of a set of shards, all of them, in any order.
+
+    Parameters
+    ----------
+    parts : sequence of path
+        Files of results that :func:`retrieve` made with `part`.
+    """
+    return _parts.merge_parts(parts)
 
 
 @called("baseline")

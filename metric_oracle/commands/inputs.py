@@ -48,7 +48,7 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
     options = {**used(files), **used(models)}
     if isinstance(queries, str):
         read = [queries]
-    elif (queries / "manifest.json").is_file():  # a prepared set: read with what is stored beside it
+    elif any((queries / name).is_file() for name in ("manifest.json", "set.json")):
         options |= used(reading, Reading())
     else:
         read = read_reports(queries, **given(reading))

@@ -121,6 +121,11 @@ Backends = Annotated[list[str], _choice("--backends", ("cpu", "cuda"), SEARCH, "
 BOTH: Any = ("cpu", "cuda")
 Threads = Annotated[int | None, _number("--threads", text="Worker threads; default: all.")]
 MaxMemory = Annotated[float | None, _option("--max-memory", panel=SEARCH, metavar="GB", help="Memory to stay under.")]
+Part = Annotated[
+    str | None, _option("--part", panel=SEARCH, metavar="I/N", help="Of a set: search one of N runs of shards.")
+]
+Parts = Annotated[list[Path], typer.Argument(metavar="PARTS...", help="Files that retrieve --part wrote, all of them.")]
+ShardRows = Annotated[int | None, _number("--shard-rows", text="Make a set of shards of N reports each.")]
 Weights = Annotated[Path | None, _file("--weights", SEARCH, f"Of -m {COMPOSITE}: a file of weights.")]
 Draws = Annotated[int, _number("--draws", text="Random reports for each test report.")]
 Sample = Annotated[int, _number("--sample", least=0, text="Queries to search by brute force.")]

@@ -28,27 +28,30 @@ PLAIN = ("table", "jsonl", "csv")
     "oracle build-index mimic-cxr-reports.zip --split train+validate \\\n"
     "--split-file mimic-cxr-2.0.0-split.csv.gz --radgraph graphs.json --out INDEX",
     "oracle build-index train.csv --encoder distilroberta-base --out INDEX",
+    "oracle build-index all.parquet --shard-rows 1000000 --out SET",
     formats=("table", "jsonl"), panel="Search",
 )  # fmt: skip
 def build_index(
     reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
     metric: o.Metrics = None, layer: o.Layer = None, states: o.States = None, bf16: o.Bf16 = False,
-    rescale_table: o.Rescaling = None, max_memory: o.MaxMemory = None,
+    rescale_table: o.Rescaling = None, max_memory: o.MaxMemory = None, shard_rows: o.ShardRows = None,
 ) -> None:  # fmt: skip
-    """Index a corpus of reports. A killed build resumes when the same command runs again."""
+    """Index a corpus of reports. A killed build resumes when the same command runs again.
+
+    With --shard-rows it builds a set of shards, which the same command in other processes helps to build.
+    """
     from metric_oracle import api
 
     names = metric_names(metric, "build_index")
     check_installed("build_index", files, map(get_metric, names or ()))
-    if out.exists():
+    if out.exists() and shard_rows is None:
         msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another folder."
         raise InputError(msg)
     with progress("building") as step:
         index = api.build_index(
             reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
-            rescale_table=rescale_table, max_memory=max_memory, tell=note, progress=step,
-            advance=partial(step, "encoding"),
-            **given(reading),
+            rescale_table=rescale_table, max_memory=max_memory, shard_rows=shard_rows, tell=note, progress=step,
+            advance=partial(step, "encoding"), **given(reading),
         )  # fmt: skip
     _show_info(index, to)
 
@@ -64,7 +67,7 @@ def retrieve(
     index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
     queries: o.QueriesOrNone = None, metric: o.Metric = o.BLEU, text: o.Text = None, k: o.TopK = 1,
     backend: o.Backend = "auto", threads: o.Threads = None, max_memory: o.MaxMemory = None, weights: o.Weights = None,
-    components: o.Components = False, with_text: o.WithText = True,
+    part: o.Part = None, components: o.Components = False, with_text: o.WithText = True,
 ) -> None:  # fmt: skip
     """Find, for every test report, the k corpus reports that score best."""
     from metric_oracle import api
@@ -79,16 +82,35 @@ def retrieve(
         msg = f"retrieve: options of a file must be left out with --text; got {', '.join(ignored)}. Drop them."
         raise InputError(msg)
     name = one_metric(metric, "retrieve")
+    if part is not None and to.out is None:
+        msg = "retrieve: out must be given with part; got none. Add --out FILE, which oracle merge takes."
+        raise InputError(msg)
     opened = check_search(index, name, files, backend, weights)
     batch = load_tests(queries or str(text), files, models, reading)
     with bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
             opened, batch, name, k=k, backend=backend, threads=threads, text=with_text, progress=advance,
-            max_memory=max_memory, weights=weights, **given(bertscore),
+            max_memory=max_memory, weights=weights, part=part, **given(bertscore),
         )  # fmt: skip
     if results.signature.get("truncated_queries"):
         note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
+    if part is not None and to.out is not None:
+        results.write(to.out)
+        note(f"{to.out}: part {part}, {results.table.num_rows:,} lines; oracle merge joins all parts")
+        return
     show_answers(to, results, batch, components)
+
+
+@command(
+    app, "merge",
+    "oracle merge part-*.parquet --out oracle.parquet",
+    endings=ENDINGS, formats=PLAIN, panel="Search",
+)  # fmt: skip
+def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
+    """Join the parts of a search of a set of shards: the answers of the whole, exactly."""
+    from metric_oracle import api
+
+    show_answers(to, api.merge(parts), None, components)
 
 
 def check_search(index: Path, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None) -> Any:

@@ -8,7 +8,7 @@ import json
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,29 @@ class GraphTable:
     relation_type: npt.NDArray[np.int32]
     n_dangling: int
     path: str = "the graphs in memory"
+
+    def take(self, chosen: npt.NDArray[np.int64]) -> "GraphTable":
+        """Return some of the graphs, with the strings that they have; `n_dangling` stays that of all."""
+        of_entity, entity_ptr = _within(self.entity_ptr, chosen)
+        of_relation, relation_ptr = _within(self.relation_ptr, chosen)
+        token, tokens = _used(self.entity_token[of_entity], self.tokens)
+        label, labels = _used(self.entity_label[of_entity], self.labels)
+        kind, kinds = _used(self.relation_type[of_relation], self.relation_types)
+        return replace(
+            self,
+            keys=[self.keys[g] for g in chosen.tolist()],
+            texts=[self.texts[g] for g in chosen.tolist()],
+            tokens=tokens,
+            labels=labels,
+            relation_types=kinds,
+            entity_ptr=entity_ptr,
+            entity_token=token,
+            entity_label=label,
+            relation_ptr=relation_ptr,
+            relation_source=self.relation_source[of_relation],
+            relation_target=self.relation_target[of_relation],
+            relation_type=kind,
+        )
 
 
 class _Numbers(dict[Any, int]):
@@ -173,11 +196,29 @@ def parse_graphs(text: str, path: str | Path, *, annotator: str | None = None) -
     )
 
 
-def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -> npt.NDArray[np.int64]:
+def _within(
+    ptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the places of the parts of some graphs, and where those of each begin."""
+    sizes = np.diff(ptr)[chosen]
+    bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return np.repeat(ptr[chosen] - bounds[:-1], sizes) + np.arange(bounds[-1]), bounds
+
+
+def _used(numbers: npt.NDArray[np.int32], strings: list[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Return the strings that numbers point to, and the numbers among them."""
+    used, place = np.unique(numbers, return_inverse=True)
+    return place.reshape(-1).astype(np.int32), [strings[i] for i in used.tolist()]
+
+
+def align_graphs(
+    graphs: GraphTable, ids: Sequence[str], texts: Sequence[str], *, some: bool = False
+) -> npt.NDArray[np.int64]:
     """Return for each report the position of its graph, -1 where there is none.
 
     Graphs keyed by study join on ids, graphs keyed by position on order where the texts agree, else on text. Texts are
-    compared without blanks, which is all that the RadGraph tokenisers add or drop.
+    compared without blanks, which is all that the RadGraph tokenisers add or drop. `some` reports, a part of those that
+    were annotated, may all have none, and have no order in common with the graphs.
     """
     if len(ids) != len(texts):
         msg = (
@@ -196,7 +237,7 @@ def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -
             for place, text in zip(joined, report_texts, strict=True)
             if place >= 0 and graph_texts[place] is not None
         ]
-        if max(joined, default=-1) < 0:
+        if max(joined, default=-1) < 0 and not some:
             msg = (
                 f"align_graphs: ids must occur among the study ids of {graphs.path}; got none of {len(ids)} reports. "
                 "Pass the graphs of this corpus."
@@ -212,7 +253,7 @@ def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -
             raise InputError(msg)
         return np.array(joined, np.int64)
 
-    if len(graph_texts) == len(report_texts):
+    if len(graph_texts) == len(report_texts) and not some:
         equal = [graph == report for graph, report in zip(graph_texts, report_texts, strict=True)]
         if sum(equal) >= _MIN_POSITION_AGREEMENT * len(equal):
             return np.arange(len(report_texts), dtype=np.int64)
@@ -220,7 +261,7 @@ def align_graphs(graphs: GraphTable, ids: Sequence[str], texts: Sequence[str]) -
     for place, text in enumerate(graph_texts):
         first_of.setdefault(text, place)
     joined = [first_of.get(text, -1) for text in report_texts]
-    if max(joined, default=-1) < 0:
+    if max(joined, default=-1) < 0 and not some:
         msg = (
             "align_graphs: graphs keyed by position must carry the reports' texts; "
             f"got no equal text among {len(graph_texts)} "

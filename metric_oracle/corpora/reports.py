@@ -174,7 +174,7 @@ def read_reports(
             raise InputError(msg)
         source = _mimic_source(path, profile, section)
     else:
-        source = _table_source(read_table(path, "read_reports"), section, id_column, text_column)
+        source = table_source(read_table(path, "read_reports"), section, id_column, text_column)
     return _chosen(source, path, split, split_file, keep_empty=keep_empty)
 
 
@@ -224,7 +224,7 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
     check_left_out(given, [name for name in _DEFAULTS if name != "profile"], function, str(table.path))
     section = reading.get("section", "impression")
     check_section(section, function)
-    source = _table_source(table, section, reading.get("id_column"), reading.get("text_column"))
+    source = table_source(table, section, reading.get("id_column"), reading.get("text_column"))
     return _chosen(
         source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
     )
@@ -327,7 +327,7 @@ def _chosen(
     ids = [source.ids[row] for row in rows]
     texts = source.texts(rows)
     if source.first_images is None:
-        first = _one_text_each(ids, texts, path)
+        first = one_text_each(ids, texts, path)
     else:
         several = Counter(study for study, _ in set(zip(ids, texts, strict=True)))
         counts["disagreeing"] = sum(count > 1 for count in several.values())
@@ -352,15 +352,12 @@ def sort_out(
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     kept_ids, kept_texts = [], []
     for study, text in reports.items():
-        if text is None:
-            states["missing"].append(study)
-            continue
-        if not _ALPHANUMERIC.search(text):
-            states["tokenless" if text.strip() else "empty"].append(study)
-            if not keep_empty:
-                continue
-        kept_ids.append(study)
-        kept_texts.append(text)
+        state = state_of(text)
+        if state:
+            states[state].append(study)
+        if text is not None and (keep_empty or not state):
+            kept_ids.append(study)
+            kept_texts.append(text)
     counts |= {state: len(found) for state, found in states.items()} | {"kept": len(kept_ids)}
     if not kept_ids:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -373,10 +370,18 @@ def sort_out(
     return Reports(kept_ids, kept_texts, source, counts, states, *section)
 
 
+def state_of(text: str | None) -> str:
+    """Return "missing", "empty" (blank) or "tokenless" (without an alphanumeric character), "" for a report."""
+    if text is None:
+        return "missing"
+    return "" if _ALPHANUMERIC.search(text) else "tokenless" if text.strip() else "empty"
+
+
 # Tables
 
 
-def _table_source(table: Table, section: str, id_column: str | None, text_column: str | None) -> _Source:
+def table_source(table: Table, section: str, id_column: str | None, text_column: str | None) -> _Source:
+    """Recognise what a table of reports is, before any row is chosen."""
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
         msg = f"read_reports: path must be a file of reports; got RadGraph graphs in {path}. Pass it as --radgraph."
@@ -450,7 +455,7 @@ def _text_names(table: Table, section: str, text_column: str | None) -> tuple[li
     return [text_column], section_of_column(text_column)
 
 
-def _one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> dict[str, str | None]:
+def one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> dict[str, str | None]:
     """Keep the first row of each id; rows of one id are images of one study and must carry one text."""
     first: dict[str, str | None] = {}
     differing: dict[str, None] = {}

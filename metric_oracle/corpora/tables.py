@@ -250,8 +250,8 @@ def read_table(path: Path, function: str) -> Table:
     if kind == "JSON":
         return _read_json(path, text, note, function)
     if kind == "JSON Lines":
-        return _read_json_lines(path, text, note, function)
-    return _read_csv(path, kind, text, note, function)
+        return read_json_lines(path, text, note, function)
+    return read_csv(path, kind, text, note, function)
 
 
 def _read_parquet(path: Path, function: str) -> Table:
@@ -270,7 +270,8 @@ def _read_parquet(path: Path, function: str) -> Table:
     return Table(path, "Parquet", names, table.columns, table.num_rows)
 
 
-def _read_csv(path: Path, kind: str, text: str, note: str, function: str) -> Table:
+def read_csv(path: str | Path, kind: str, text: str, note: str, function: str) -> Table:
+    """Read CSV or TSV that is text already; `path` is for messages."""
     delimiter = "\t" if kind == "TSV" else ","
     text = text.lstrip("\r\n")
     try:
@@ -336,7 +337,7 @@ def _read_json(path: Path, text: str, note: str, function: str) -> Table:
     except json.JSONDecodeError as error:
         # CheXpert Plus calls JSON Lines .json: one value, then more.
         if error.msg == "Extra data":
-            return _read_json_lines(path, text, note, function)
+            return read_json_lines(path, text, note, function)
         msg = (
             f"{function}: path must be valid JSON; got {path}, broken at line {error.lineno} column {error.colno}. "
             "Repair it."
@@ -375,7 +376,8 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
     return None
 
 
-def _read_json_lines(path: Path, text: str, note: str, function: str) -> Table:
+def read_json_lines(path: str | Path, text: str, note: str, function: str) -> Table:
+    """Read JSON Lines that are text already; `path` is for messages."""
     records = []
     # Not splitlines: a JSON string may hold U+2028 as it is.
     for number, line in enumerate(text.split("\n"), start=1):

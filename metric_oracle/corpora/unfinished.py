@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InUseError
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def alone(folder: Path, lock: str, function: str, work: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             msg = f"{function}: {folder} must not be in use; got another {work} at work there. Wait for it to end."
-            raise InputError(msg) from error
+            raise InUseError(msg) from error
         yield
 
 

@@ -31,6 +31,7 @@ from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
+from metric_oracle.indexes.shards import is_set, one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.answers import most_frequent_row
@@ -69,6 +70,8 @@ class Model:
     def index(self) -> Index | None:
         """The index that stands for the predictions, if one does."""
         given = self.predictions
+        if isinstance(given, str | Path) and is_set(Path(given)):
+            raise InputError(one_index(Path(given), "study"))
         is_index = isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()
         return open_index(given) if is_index else None
 
@@ -283,7 +286,7 @@ class _Predicted:
             return score_rows(written, self.queries, rows, self.metrics, system=self.name)
         encoding = None
         if any("bertscore" in METRICS[metric].representations for metric in self.metrics):
-            states: Any = self.index.part("bertscore")
+            states: Any = next(self.index.shards()).part("bertscore")
             base = states.description["baseline"]
             encoder = states.open_encoder(self.queries)
             encoding = Encoding(encoder, states.states.dtype, None if base is None else tuple(base))

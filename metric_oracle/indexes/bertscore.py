@@ -64,6 +64,8 @@ class TokenStateIndex(Units):
     norm_error : float64[1]
     description : dict
         The encoder's signature, its special ids, the baseline, counts.
+    n_counted : int
+        Rows that `frequency` counts where it is that of a whole set of shards; 0: those of this index.
     """
 
     states: np.ndarray
@@ -83,6 +85,7 @@ class TokenStateIndex(Units):
     mean_off: np.ndarray
     norm_error: np.ndarray
     description: dict[str, Any]
+    n_counted: int = 0
     data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")  # the latter names a folder
 
@@ -146,7 +149,8 @@ class TokenStateIndex(Units):
         }
         check_size(states.shape[1], int(np.diff(tokens.ptr).max(initial=0)), "build_index")
         bounds = screen(states, tokens.ptr, block, release=release)
-        return cls(states, tokens.ids, tokens.ptr, frequency, row_ptr, row_id, **bounds, description=description)
+        arrays: dict[str, Any] = {"row_ptr": row_ptr, "row_id": row_id, **bounds}
+        return cls(states, tokens.ids, tokens.ptr, frequency, description=description, **arrays)
 
     @classmethod
     def _of_prepared(cls, prepared: Attachment, texts: Sequence[str], encoding: Encoding | None) -> "TokenStateIndex":
@@ -193,6 +197,10 @@ class TokenStateIndex(Units):
     def item(self, unit: int) -> TokenItem:
         """Return a unit with its weights for idf "off"."""
         return self._item(unit, self._weights_off)
+
+    def key(self, unit: int) -> bytes:
+        """Return what tells a unit from others, in any index: its tokens."""
+        return self.ids[self.ptr[unit] : self.ptr[unit + 1]].tobytes()
 
     def _item(self, unit: int, weight_of_id: np.ndarray) -> TokenItem:
         some = slice(self.ptr[unit], self.ptr[unit + 1])
@@ -271,6 +279,12 @@ class TokenStateIndex(Units):
         made = {"states_digest": _digest_of(found), "environment": encoder.environment}
         return replace(found, recorded={**found.recorded, **made})
 
+    def encode_again(self, inputs: Inputs, encoded: "TokenQueries", **settings: Any) -> "TokenQueries":
+        """Lay out queries that another shard of the same set has encoded beside the states of this one."""
+        is_off = encoded.recorded["idf"] == "off"
+        corpus = self._corpus_off if is_off else self.weighted(encoded.corpus.weight_of_id)
+        return replace(encoded, corpus=corpus)
+
     def queries(
         self,
         tokens: Tokens,
@@ -320,7 +334,7 @@ class TokenStateIndex(Units):
             return idf_weights.checked(idf, n_ids)
         if str(idf) in ("tests", "corpus"):
             if str(idf) == "corpus":
-                n, frequency = len(self.row_id), np.zeros(n_ids, np.int64)
+                n, frequency = self.n_counted or len(self.row_id), np.zeros(n_ids, np.int64)
                 frequency[: len(self.frequency)] = self.frequency
             else:
                 n = len(tokens.ptr) - 1

@@ -1,7 +1,7 @@
 """What a representation is: the distinct documents of a corpus, as kernels and plain scorers take them."""
 
 import mmap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -68,11 +68,17 @@ class Representation(Protocol):
     def encode(self) -> Callable[..., Any]:
         """Return the function that makes `EncodedQueries` of Inputs, its settings as keywords."""
 
+    def encode_again(self, inputs: Inputs, encoded: Any, **settings: Any) -> Any:
+        """Do the same where another shard of the same set has encoded them; no model runs again."""
+
     def corpus(self, metric: Metric, encoded: Any) -> Any:
         """Return the named tuple of arrays that a metric's kernels take; weights may depend on the queries."""
 
     def item(self, unit: int) -> Any:
         """Return a document as the plain scorer takes it, whatever the queries."""
+
+    def key(self, unit: int) -> Hashable:
+        """Return what is equal for equal documents of two corpora, and only for them."""
 
     def candidate(self, unit: int, encoded: Any) -> Any:
         """Return a document as the plain scorer takes it for these queries."""

@@ -65,6 +65,10 @@ class PositiveIndex(Units):
         """Return what the kernels take."""
         return PositiveCorpus(self.positive, self.row_ptr, self.row_id)
 
+    def key(self, unit: int) -> bytes:
+        """Return what tells a unit from others, in any index."""
+        return self.positive[unit].tobytes()
+
     def item(self, unit: int) -> set[int]:
         """Return the positive labels of a unit."""
         return set(np.flatnonzero(self.positive[unit]).tolist())

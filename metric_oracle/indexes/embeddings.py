@@ -96,6 +96,10 @@ class EmbeddingIndex(Units):
         """Return the vector of a document."""
         return self.vectors[unit]
 
+    def key(self, unit: int) -> bytes:
+        """Return what tells a unit from others, in any index."""
+        return self.vectors[unit].tobytes()
+
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32."""
         return flat_index(self.vectors)

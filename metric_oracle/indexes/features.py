@@ -1,6 +1,6 @@
 """Sets of features, laid out for the overlap kernels: distinct units, postings, forward lists, rows of each unit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,6 +31,7 @@ class Units:
     derived_files: ClassVar[tuple[str, ...]] = ()
     row_ptr: np.ndarray
     row_id: np.ndarray
+    encode: Callable[..., Any]
 
     @cached_property
     def unit_of_row(self) -> np.ndarray:
@@ -47,9 +48,17 @@ class Units:
         """Return the same for some queries, which change nothing here."""
         return self.item(unit)
 
+    def key(self, unit: int) -> Hashable:
+        """Return what is equal for equal units of two indexes, and only for them."""
+        return self.item(unit)
+
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records besides the numbers of units and rows."""
         return {}
+
+    def encode_again(self, inputs: Any, encoded: Any, **settings: Any) -> Any:
+        """Encode queries that another shard of the same set has encoded; what a model made of them is kept."""
+        return self.encode(inputs, **settings)
 
 
 class Encoded:

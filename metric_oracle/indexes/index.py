@@ -1,10 +1,11 @@
 """Open an index that :func:`metric_oracle.indexes.build.build_index` made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.shown import html_table
@@ -25,7 +26,11 @@ class Index:
     ----------
     folder : Path
     manifest : dict
+    first_row : int
+        Row of the whole corpus that its first one is: above 0 in a shard of a set.
     """
+
+    first_row = 0
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,6 +77,19 @@ class Index:
     def distinct(self) -> pa.Table:
         """Columns text, first_row, multiplicity."""
         return self._read("distinct.arrow", lambda: read_table(self._files["distinct.arrow"], DISTINCT))
+
+    @property
+    def n_shards(self) -> int:
+        """Number of indexes that the corpus lies in."""
+        return 1
+
+    def shards(self, places: Sequence[int] | None = None) -> Iterator["Index"]:
+        """Yield the indexes that the corpus lies in, or those at some places, in the order of its rows: this one."""
+        yield self
+
+    def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
+        """Return the "study_id" or the "text" of some rows."""
+        return self.reports[column].take(pa.array(rows))
 
     def _read(self, what: str, read: Callable[[], Any]) -> Any:
         """Read files whose damage, where it kept size and time, may show now."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors, name_of
-from metric_oracle.corpora.radgraph_json import align_graphs
+from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs
 from metric_oracle.corpora.reports import check_options
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
 from metric_oracle.encoders.chexbert import CheXbert
@@ -82,6 +82,16 @@ class Attachment:
     def take(self, chosen: np.ndarray) -> "Attachment":
         """Return those of some of the reports."""
         return replace(self, of_row=self.of_row[chosen])
+
+    def used(self) -> "Attachment":
+        """Return it with the values that reports have, and no others; token states stay, in their file."""
+        if not isinstance(self.values, GraphTable | np.ndarray):
+            return self
+        chosen, place = np.unique(self.of_row[self.of_row >= 0], return_inverse=True)
+        of_row = np.full(len(self.of_row), -1, np.int64)
+        of_row[self.of_row >= 0] = place.reshape(-1)
+        values = self.values.take(chosen) if isinstance(self.values, GraphTable) else self.values[chosen]
+        return replace(self, values=values, of_row=of_row)
 
     def parts(self) -> list[Any]:
         """Return all arrays, and lists and strings, that it consists of, for a digest."""
@@ -161,6 +171,7 @@ def load_inputs(
     radgraph_encoder: str | Path | None = None,
     vocabulary: str | Path | None = None,
     device: str | None = None,
+    some: bool = False,
     tell: Callable[[str], None] = _ignore,
     advance: Callable[[int, int], None] = _ignore,
     **given: Any,
@@ -182,6 +193,9 @@ def load_inputs(
         Files that RadGraph and CheXbert models need beside their own, see `encoders.radgraph` and `encoders.chexbert`.
     device : {"cpu", "cuda"}
         Where models run, by default "cuda" where there is one.
+    some : bool
+        Whether the reports are a part of those that files and arrays speak of: then none of them need be there, and
+        only what belongs to them is kept.
     tell, advance
         See :class:`Encoding`; reports instead of tokens.
     **given
@@ -225,7 +239,9 @@ def load_inputs(
         elif callable(value):
             models.append(Model((record.name,), partial(_call, value, record, settings, function)))
         else:
-            attached[record.name] = _attach(record, value, of_ids, ids, texts, settings, function)
+            attached[record.name] = _attach(record, value, of_ids, ids, texts, settings, function, some)
+    if some:
+        attached = {kind: attachment.used() for kind, attachment in attached.items()}
     kinds_given = {*attached, *(kind for model in models for kind in model.kinds)}
     if ("labels" in kinds_given or "chexbert_labels" in given) and uncertain not in UNCERTAIN:
         msg = (
@@ -243,20 +259,20 @@ ARGUMENTS = tuple(name for record in ATTACHED for name in record.arguments)
 
 def _attach(
     record: Representation, value: Any, of_ids: Any, ids: Sequence[str], texts: Sequence[str],
-    settings: dict[str, Any], function: str,
+    settings: dict[str, Any], function: str, some: bool = False,
 ) -> Attachment:  # fmt: skip
     """Join graphs, labels or vectors with the reports."""
     if record.name == "radgraph":
         graphs = as_graphs(value, function)
         for strings in (graphs.tokens, graphs.relation_types):
             check_unicode(strings, None, function, f"entities and relations of {name_of(value)}")
-        return Attachment(graphs, align_graphs(graphs, ids, texts))
+        return Attachment(graphs, align_graphs(graphs, ids, texts, some=some))
     if record.name != "labels":
         vectors = as_vectors(value, of_ids, function)
-        return Attachment(vectors.values, _join(ids, vectors.ids, function, record.plural, value))
+        return Attachment(vectors.values, _join(ids, vectors.ids, function, record.plural, value, some))
     table = as_labels(value, function)
     if table.ids is not None:
-        return Attachment(table.values, _join(ids, table.ids, function, record.plural, value), settings)
+        return Attachment(table.values, _join(ids, table.ids, function, record.plural, value, some), settings)
     if len(table.values) != len(ids):
         msg = (
             f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(table.values)} "
@@ -428,10 +444,10 @@ def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, function: s
             raise InputError(msg) from None
 
 
-def _join(ids: Sequence[str], keys: Sequence[str], function: str, what: str, given: Any) -> np.ndarray:
+def _join(ids: Sequence[str], keys: Sequence[str], function: str, what: str, given: Any, some: bool) -> np.ndarray:
     place = {key: i for i, key in enumerate(keys)}
     joined = np.array([place.get(i, -1) for i in canonical_ids(ids, function, "ids")], np.int64)
-    if len(joined) and joined.max() < 0:
+    if len(joined) and joined.max() < 0 and not some:
         msg = (
             f"{function}: {what} must share ids with the reports; got none of {len(ids)} report ids among "
             f"{len(keys)} in {name_of(given)}. Pass the file that belongs to these reports."

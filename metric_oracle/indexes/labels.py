@@ -63,6 +63,10 @@ class LabelIndex(Units):
         """Return the vector of a document."""
         return self.vectors[unit]
 
+    def key(self, unit: int) -> bytes:
+        """Return what tells a unit from others, in any index."""
+        return self.vectors[unit].tobytes()
+
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the directions of the vectors; one that is all blank stays zero."""
         directions = np.zeros(self.vectors.shape, np.float32)

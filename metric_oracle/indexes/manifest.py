@@ -66,10 +66,11 @@ def sync(path: Path) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file beside and rename, so that a reader never sees half of it."""
+    """Write a JSON file beside, sync and rename it, so that nobody ever sees half of it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         beside.write_text(json.dumps(content, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
+        sync(beside)
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)

@@ -1,13 +1,17 @@
 """From the answers of a kernel to the table of results: zeros, fall-back, columns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.shards import most_frequent
 from metric_oracle.kernels.contract import Answers
+from metric_oracle.metrics import Metric
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.merge import Answer
 
 
 def fill_zeros(answers: Answers, row_id: np.ndarray) -> None:
@@ -24,44 +28,62 @@ def fill_zeros(answers: Answers, row_id: np.ndarray) -> None:
         answers.ties[q, m:] = len(row_id) - m
 
 
-def fall_back(answers: Answers, fallback: np.ndarray, index: Index, row_id: np.ndarray) -> None:
+def fall_back(answers: Answers, fallback: np.ndarray, row: int) -> None:
     """Give queries without any positive match the most frequent report, as Yu et al. do, marked as such."""
-    nothing = np.flatnonzero(answers.scores[:, 0] == 0.0)
-    if not len(nothing):
-        return
-    row = most_frequent_row(index, row_id)
-    for q in nothing:
+    for q in np.flatnonzero(answers.scores[:, 0] == 0.0):
         others = answers.rows[q][answers.rows[q] != row]
         answers.rows[q] = np.r_[row, others][: answers.rows.shape[1]]
         fallback[q, 0] = True
 
 
+def fallback_row(index: Index, record: Metric) -> int:
+    """Return the row that queries get which nothing matches, under a metric that has one."""
+    known: dict[str, int] = index.content.get("most_frequent", {})  # of a set
+    kind = record.representation
+    return known[kind] if kind in known else most_frequent_row(index, representation_of(index, record).row_id)
+
+
 def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
     """Return the lowest of the scorable rows `row_id` of the most frequent text that has one."""
-    scorable = np.sort(row_id)
-    multiplicity = index.distinct["multiplicity"].to_numpy()[index.reports["distinct_id"].to_numpy()[scorable]]
-    return int(scorable[np.argmax(multiplicity)])
+    rows = np.sort(row_id)
+    bounds = [
+        (shard, np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])) for shard in index.shards()
+    ]
+    return most_frequent([(shard, shard.first_row, rows[a:b] - shard.first_row) for shard, (a, b) in bounds])
 
 
-def layout(
-    index: Index, queries: Inputs, which: np.ndarray, answers: Answers, fallback: np.ndarray,
-    components: dict[str, np.ndarray], exact: bool, text: bool,
-) -> pa.Table:  # fmt: skip
-    """Lay out the answers, distinct queries expanded to queries."""
-    k = answers.rows.shape[1]
-    rows = answers.rows[which].ravel()
-    reports = index.reports
+def n_scorable(index: Index, record: Metric) -> int:
+    """Return how many rows a metric can score."""
+    if record.terms:
+        return sum(len(representation_of(shard, record).row_id) for shard in index.shards())
+    return index.content["representations"][record.representations[0]]["rows"]
+
+
+def strings(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    return pa.concat_arrays([pa.array([], pa.large_string()), *column.chunks])
+
+
+def no_answer(n_queries: int, text: bool) -> Answer:
+    """Return the answers of shards without a row that can be scored."""
+    nothing, none = np.empty((n_queries, 0), np.int64), pa.array([], pa.large_string())
+    return Answer(nothing, np.empty((n_queries, 0)), nothing, {}, none, none if text else None)
+
+
+def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact: bool) -> pa.Table:
+    """Lay out answers, a line each."""
+    n, k = answer.rows.shape
     columns: dict[str, Any] = {
-        "query_id": pa.array(queries.ids, pa.large_string()).take(pa.array(np.repeat(np.arange(len(which)), k))),
-        "rank": np.tile(np.arange(1, k + 1), len(which)),
-        "row": rows,
-        "candidate_id": reports["study_id"].take(pa.array(rows)),
-        "score": answers.scores[which].ravel(),
-        **{name: values[which].ravel() for name, values in components.items()},
-        "n_ties": answers.ties[which].ravel(),
-        "fallback": fallback[which].ravel(),
-        "exact": np.full(len(rows), exact),
+        "query_id": pa.array(query_ids, pa.large_string()).take(pa.array(np.repeat(np.arange(n), k))),
+        "rank": np.tile(np.arange(1, k + 1), n),
+        "row": answer.rows.ravel(),
+        "candidate_id": answer.ids,
+        "score": answer.scores.ravel(),
+        **{name: values.ravel() for name, values in answer.components.items()},
+        "n_ties": answer.ties.ravel(),
+        "fallback": fallback.ravel(),
+        "exact": np.full(n * k, exact),
     }
-    if text:
-        columns["text"] = reports["text"].take(pa.array(rows))
+    if answer.texts is not None:
+        columns["text"] = answer.texts
     return pa.table(columns)

@@ -31,9 +31,10 @@ from metric_oracle.metrics import METRICS, Metric, get_metric
 from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.checks import encode_queries
 from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.kernels import load_kernel, load_reference
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
+from metric_oracle.retrieval.sharded import rows_like, score_pairs
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0
@@ -157,7 +158,7 @@ def nearest_rows(
     That is the number of rows with a vector, and the SHA-256 of each side's vectors in the order of its reports,
     whatever file they came in.
     """
-    corpus_ids = index.reports["study_id"].to_pylist()
+    corpus_ids = index.take("study_id", np.arange(index.n_reports)).to_pylist()
     of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
     is_scorable = np.zeros(len(of_row), bool)
     is_scorable[representation.row_id] = True
@@ -248,17 +249,15 @@ def _results(
     pair = np.repeat(encoded.which, k) * n_units + representation.unit_of_row[flat]
     distinct, place = np.unique(pair, return_inverse=True)
     query, unit = np.divmod(distinct, n_units)
-    corpus = representation.corpus(record, encoded)
-    scores, components = load_kernel(record, "cpu").score_pairs(corpus, encoded.batch, query, unit)
+    scores, components = score_pairs(record, representation, encoded, query, unit)
     check_pairs(record, representation, encoded, queries.ids, query, unit, scores, components)
-    taken = pa.array(flat)
     chosen = {
         "row": flat,
-        "candidate_id": index.reports["study_id"].take(taken),
-        "n_ties": np.diff(representation.row_ptr)[unit][place],
+        "candidate_id": index.take("study_id", flat),
+        "n_ties": rows_like(representation, unit)[place],
     }
     if text:
-        chosen["text"] = index.reports["text"].take(taken)
+        chosen["text"] = index.take("text", flat)
     components = {name: values[place] for name, values in components.items()}
     table = _table(queries, k, chosen, scores[place], components, text)
     return Results(table, _signature(index, record, encoded, k, {**more, "references": digest(queries)}))

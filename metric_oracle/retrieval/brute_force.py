@@ -23,6 +23,7 @@ from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.retrieval.sharded import ShardedIndex
 
 CELLS = 1 << 22  # float64 numbers of a block: 32 MB
 Tell = Callable[[int], None]
@@ -66,6 +67,9 @@ def search(
 
 def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[int]) -> int:
     """Return how many pairs a search makes, those of each part of a composite counted by themselves."""
+    if isinstance(representation, ShardedIndex):
+        parts = zip(representation.parts, encoded.parts, encoded.places, strict=True)
+        return sum(n_pairs(record, part, of_part, places[list(chosen)].tolist()) for part, of_part, places in parts)
     found = 0
     for term in record.terms.values():
         kind = term.metric.representation
@@ -78,6 +82,12 @@ def _scores(
     record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Tell
 ) -> tuple[np.ndarray, float]:
     """Return the scores of some distinct queries with all units, float64[n, D], and a bound of their error."""
+    if isinstance(representation, ShardedIndex):
+        of_shards = [
+            _scores(record, part, of_part, places[list(chosen)].tolist(), tell)
+            for part, of_part, places in zip(representation.parts, encoded.parts, encoded.places, strict=True)
+        ]
+        return np.concatenate([found for found, _ in of_shards], axis=1), max(error for _, error in of_shards)
     if isinstance(representation, CompositeIndex):
         return _composites(record, representation, encoded, chosen, tell)
     if isinstance(representation, TokenStateIndex):

@@ -16,9 +16,14 @@ from metric_oracle.retrieval.composite.representation import representation_of
 
 def encode_queries(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> EncodedQueries:
     """Return the distinct queries as the kernels of a metric take them, after all checks."""
+    check_search(index, queries, record, settings)
+    return representation_of(index, record).encode(queries, **settings)
+
+
+def check_search(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> None:
+    """Raise unless queries and settings are such that a metric can be searched in an index."""
     check_queries(queries, record, index)
     check_left_out(settings, record.settings, "retrieve", f"metric {record.name!r}")
-    return representation_of(index, record).encode(queries, **settings)
 
 
 def check_queries(queries: Inputs, record: Metric, index: Index) -> None:

@@ -21,6 +21,7 @@ from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import signature
+from metric_oracle.retrieval.sharded import score_all, sides_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY, MOST_BINS = 128, 1024
@@ -98,7 +99,8 @@ def expectation(
     Notes
     -----
     A score has an error only where `signature["error"]` says so: CheXbert's is that of float64 products, BERTScore's
-    that of float32 products. Sums add less than 1e-13 of the scores' size.
+    that of float32 products. Sums add less than 1e-13 of the scores' size, which is all that means and deviations over
+    a set of shards may differ from those over one index.
     """
     record = get_metric(metric, "expectation")
     names = _quantile_names(quantiles)
@@ -113,7 +115,7 @@ def expectation(
     times = np.bincount(encoded.which)  # queries of each distinct one
     found = np.empty((len(times), 4 + len(ranks)))
     kernel = load_kernel(record, "cpu")
-    corpus, batch = representation.corpus(record, encoded), encoded.batch
+    sides = sides_of(record, representation, encoded)
     size = kernel.capabilities.queries_at_once
     idle: list[Any] = []
     histograms: list[_Bins] = []
@@ -122,7 +124,7 @@ def expectation(
         last = min(first + size, len(times))
         room = idle.pop() if idle else new_room(len(rows))
         of_block: list[_Bins] = []
-        scores_of = kernel.score_all(corpus, batch, range(first, last))
+        scores_of = score_all(kernel, sides, range(first, last))
         for q, scores in zip(range(first, last), scores_of, strict=True):
             exponent, lowest, n = summarise(scores, rows, ranks, room, found[q])
             of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
@@ -151,7 +153,7 @@ def expectation(
         "baseline": "expectation",
         "quantiles": [float(p) for p in quantiles],
         "quantile_method": "inverted_cdf",
-        "error": kernel.score_error(corpus, batch),
+        "error": max(kernel.score_error(corpus, batch) for corpus, batch, _ in sides),
     }
     return Expectation(table, edges, counts, {**entries, **encoded.settings, **described})
 

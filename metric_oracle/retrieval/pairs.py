@@ -134,7 +134,7 @@ def score_rows(
             columns[f"{record.name}.{name}"] = pa.array(values, pa.float64())
     if text:
         columns["reference"] = pa.array(queries.texts, pa.large_string())
-        columns["prediction"] = index.reports["text"].take(pa.array(rows))
+        columns["prediction"] = index.take("text", rows)
     return Scores(pa.table(columns), signature)
 
 
@@ -185,7 +185,7 @@ def _score_kind(
     unit_of_row = np.full(index.n_reports, -1, np.int64)
     unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
     empty = _EMPTY.get(kind)
-    predictions = index.reports["text"].take(pa.array(rows)).to_pylist()
+    predictions = index.take("text", rows).to_pylist()
     scored: dict[tuple[int, int], list[_Pair]] = {}
     nothing: list[_Pair] = [None] * len(records)
     found = []

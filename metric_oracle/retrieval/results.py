@@ -368,6 +368,12 @@ def read_results(path: str | Path) -> Results:
     return Results(*_read(Path(path), ("verify", "results", "retrieve"), texts, _result_columns))
 
 
+def read_part(path: str | Path) -> Results:
+    """Read what `retrieve` wrote for some shards of a set, see `retrieval.parts`."""
+    texts = ("query_id", "candidate_id", "text")
+    return Results(*_read(Path(path), ("merge", "parts", "retrieve --part"), texts, _part_columns))
+
+
 def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
     """Read what :meth:`Scores.write` wrote; `function` begins the error lines."""
     return Scores(*_read(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
@@ -375,6 +381,23 @@ def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
 
 def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     """Return the table with the types of its columns, or raise where it is no result."""
+    if "part" in signature:
+        msg = "verify: results must be whole; got a part of a search. Join all parts with oracle merge first."
+        raise InputError(msg)
+    return _typed(table)
+
+
+def _part_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
+    """Do the same for a part of a result."""
+    numbers = [signature["part"][name] for name in ("place", "of", "documents")] + [signature["k"]]
+    if any(type(n) is not int or n < 0 for n in numbers) or not 1 <= numbers[0] <= numbers[1]:
+        raise ValueError
+    if not table.num_columns:  # JSON Lines of shards without a row that can be scored
+        table = pa.schema(list(_KINDS.items())).empty_table()
+    return _typed(table)
+
+
+def _typed(table: pa.Table) -> pa.Table:
     for name, kind in _KINDS.items():
         place = table.column_names.index(name)
         table = table.set_column(place, pa.field(name, kind), table.column(place).cast(kind))

@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import cache, partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +19,11 @@ from metric_oracle.kernels._device import DeviceError
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Metric, get_metric
-from metric_oracle.retrieval.answers import fall_back, fill_zeros, layout
-from metric_oracle.retrieval.checks import encode_queries
+from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, n_scorable, no_answer, strings
+from metric_oracle.retrieval.checks import check_search
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import check_backend, load_kernel, load_reference
+from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.results import Results
 
@@ -85,11 +88,43 @@ def retrieve(
         If a score of the checked sample differs from the reference scorer's.
     """
     record = get_metric(metric)
-    representation = representation_of(index, record)
-    row_id = representation.row_id
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(row_id):
+    found = search(
+        index, queries, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
+        max_memory=max_memory, **settings,
+    )  # fmt: skip
+    answer, fallback = fall_back(found.answer)
+    return Results(layout(queries.ids, answer, fallback, found.exact), found.signature)
+
+
+class Found(NamedTuple):
+    """What a search of some shards found; the reserve of RadGraph is not yet among the answers."""
+
+    answer: Answer
+    exact: bool
+    signature: dict[str, Any]
+    documents: int
+
+
+def search(
+    index: Index,
+    queries: Inputs,
+    record: Metric,
+    *,
+    k: int = 1,
+    backend: str = "auto",
+    threads: int | None = None,
+    text: bool = True,
+    progress: Callable[[int], None] | None = None,
+    max_memory: float | None = None,
+    places: Sequence[int] | None = None,
+    **settings: Any,
+) -> Found:
+    """Search an index, or the shards of a set (those at some `places`) one after another; see :func:`retrieve`."""
+    index.check_holds(record)
+    n_rows = n_scorable(index, record)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_rows:
         msg = (
-            f"retrieve: k must be an int from 1 to {len(row_id)} (reports that {record.name} can score); got {k!r}. "
+            f"retrieve: k must be an int from 1 to {n_rows} (reports that {record.name} can score); got {k!r}. "
             "Choose one."
         )
         raise InputError(msg)
@@ -106,7 +141,61 @@ def retrieve(
             "all queries at once; got a value. Drop it."
         )
         raise InputError(msg)
-    encoded = encode_queries(index, queries, record, settings)
+    check_search(index, queries, record, settings)
+    k = int(k)
+    reserve = cache(partial(fallback_row, index, record)) if record.fallback else None
+    tell = None if progress is None else _shared(progress, index.n_shards if places is None else len(places))
+    answer, encoded, exact = None, None, True
+    stages: list[tuple[int, dict[str, Any]]] = []
+    for shard in index.shards(places):
+        representation = representation_of(shard, record)
+        if not len(representation.row_id):
+            continue
+        # What a model makes of the queries is made once.
+        encoded = (
+            representation.encode(queries, **settings)
+            if encoded is None
+            else representation.encode_again(queries, encoded, **settings)
+        )
+        part, of_part, exact = search_shard(
+            shard, queries.ids, record, representation, encoded, k=min(k, len(representation.row_id)),
+            backend=backend, threads=threads or n_threads(), text=text, reserve=reserve, progress=tell,
+            max_memory=max_memory,
+        )  # fmt: skip
+        answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
+        stages.append((len(representation.row_ptr) - 1, of_part))
+    entries = {
+        **signature(index, record, backend, k),
+        **({} if encoded is None else encoded.settings),
+        "references": digest(queries),
+        **joined_stages(stages),
+    }
+    found = no_answer(len(queries.ids), text) if answer is None else answer
+    return Found(found, exact, entries, sum(n for n, _ in stages))
+
+
+def search_shard(
+    shard: Index, ids: Sequence[str], record: Metric, representation: Representation, encoded: EncodedQueries, *,
+    k: int, backend: str, threads: int, text: bool, reserve: Callable[[], int] | None,
+    progress: Callable[[int], None] | None, max_memory: float | None,
+) -> tuple[Answer, dict[str, Any], bool]:  # fmt: skip
+    """Return the k best rows of one index for each query, what the signature records of the work, and `exact`.
+
+    Parameters
+    ----------
+    shard : Index
+    ids : sequence of str
+        Of the queries, for a message.
+    record, representation, encoded
+        The metric, what it reads of the shard, and the queries as that takes them.
+    k : int
+        At most the rows that the shard can score.
+    backend, threads, text, progress, max_memory
+        See :func:`retrieve`.
+    reserve : function or None
+        Returns the row of the whole corpus that queries get which nothing matches.
+    """
+    row_id = representation.row_id
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
     try:
@@ -115,30 +204,75 @@ def retrieve(
         else:
             kernel = load_kernel(record, backend)
         corpus, batch = representation.corpus(record, encoded), encoded.batch
-        stages = _search(
-            kernel, corpus, batch, n, int(k), answers, threads or n_threads(), progress, len(encoded.which), max_memory
-        )
+        stages = _search(kernel, corpus, batch, n, k, answers, threads, progress, len(encoded.which), max_memory)
     except DeviceError as error:
         raise BackendError(str(error)) from error
     if not kernel.capabilities.signed:
         fill_zeros(answers, row_id)
-    fallback = np.zeros((n, k), bool)
-    if record.fallback:
-        fall_back(answers, fallback, index, row_id)
-    units = representation.unit_of_row[answers.rows].ravel()
-    query = np.repeat(np.arange(n), int(k))
-    components = kernel.components(corpus, batch, query, units, answers.scores.ravel())
-    check_pairs(record, representation, encoded, queries.ids, query, units, answers.scores.ravel(), components)
-    components = {name: values.reshape(n, int(k)) for name, values in components.items()}
-    return Results(
-        layout(index, queries, encoded.which, answers, fallback, components, kernel.capabilities.exact, text),
-        {
-            **signature(index, record, backend, int(k)),
-            **encoded.settings,
-            "references": digest(queries),
-            **stages,
-        },
-    )
+    unmatched = np.empty(0, np.int64) if reserve is None else np.flatnonzero(answers.scores[:, 0] == 0.0)
+    row = -1
+    if reserve is not None and len(unmatched):
+        row = reserve() - shard.first_row
+    if not 0 <= row < shard.n_reports:  # another shard has it
+        unmatched = unmatched[:0]
+    query = np.concatenate([np.repeat(np.arange(n), k), unmatched])
+    rows = np.concatenate([answers.rows.ravel(), np.full(len(unmatched), row)])
+    scores = np.concatenate([answers.scores.ravel(), np.zeros(len(unmatched))])
+    units = representation.unit_of_row[rows]
+    components = kernel.components(corpus, batch, query, units, scores)
+    check_pairs(record, representation, encoded, ids, query, units, scores, components)
+
+    ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
+
+    def laid_out(lists: np.ndarray) -> Answer:
+        """Return the answers at some places of the pairs: int64[Q, m]."""
+        some = rows[lists.ravel()]
+        return Answer(
+            rows[lists] + shard.first_row,
+            scores[lists],
+            ties[lists],
+            {name: values[lists] for name, values in components.items()},
+            strings(shard.take("study_id", some)),
+            strings(shard.take("text", some)) if text else None,
+        )
+
+    found = laid_out((np.arange(n)[:, None] * k + np.arange(k))[encoded.which])
+    if len(unmatched):
+        place = np.zeros(n, np.int64)
+        place[unmatched] = n * k + np.arange(len(unmatched))
+        found = replace(found, reserve=laid_out(place[encoded.which][:, None]))
+    return found, stages, kernel.capabilities.exact
+
+
+def _shared(progress: Callable[[int], None], n_shards: int) -> Callable[[int], None]:
+    """Turn numbers of queries that each of some shards has answered into numbers of queries."""
+    done = told = 0
+
+    def tell(n: int) -> None:
+        nonlocal done, told
+        done += n
+        if done // n_shards > told:
+            progress(done // n_shards - told)
+            told = done // n_shards
+
+    return tell
+
+
+def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+    """Return what the signature records of several searches: shares weighted by documents, the closest calls of all."""
+    if len(stages) < 2:
+        return stages[0][1] if stages else {}
+    found: dict[str, Any] = {}
+    shares = [(n, part["stages"]) for n, part in stages if "stages" in part]
+    if shares:
+        total = sum(n for n, _ in shares)
+        names = dict.fromkeys(name for _, share in shares for name in share)
+        found["stages"] = {name: sum(n * share.get(name, 0.0) for n, share in shares) / total for name in names}
+    calls = [part["closest_call"] for _, part in stages if "closest_call" in part]
+    if calls:
+        names = dict.fromkeys(name for call in calls for name in call)
+        found["closest_call"] = {name: min(call[name] for call in calls if name in call) for name in names}
+    return found
 
 
 def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, Any]:
@@ -160,8 +294,8 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
 def digest(queries: Inputs) -> str:
     """Return the SHA-256 over the sorted ids and texts."""
     hasher = hashlib.sha256()
-    for strings in sorted(zip(queries.ids, queries.texts, strict=True)):
-        for string in strings:
+    for pair in sorted(zip(queries.ids, queries.texts, strict=True)):
+        for string in pair:
             raw = string.encode("utf-8", "surrogatepass")
             hasher.update(b"%d:" % len(raw) + raw)
     return hasher.hexdigest()

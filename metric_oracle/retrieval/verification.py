@@ -25,6 +25,7 @@ from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, digest
+from metric_oracle.retrieval.sharded import rows_like
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -220,6 +221,12 @@ class _Check:
         of_row = self.representation.unit_of_row
         return [int(of_row[row]) if 0 <= row < len(of_row) else -1 for row in self.columns["row"]]
 
+    @cached_property
+    def n_rows_like(self) -> dict[int, int]:
+        """The rows of each unit that is listed, of -1 none."""
+        units = np.unique([unit for unit in self.units if unit >= 0]).astype(np.int64)
+        return {-1: 0, **dict(zip(units.tolist(), rows_like(self.representation, units).tolist(), strict=True))}
+
     def plain(self, q: int, unit: int) -> tuple[float, dict[str, Any]]:
         """Return plain score and components of a distinct query and a unit, or -1 for the query itself."""
         if (q, unit) not in self.scored:
@@ -251,16 +258,14 @@ class _Check:
     def names(self) -> None:
         """Compare the ids and texts of the candidates."""
         ids = self.columns["query_id"]
-        reports: Mapping[str, Any] = self.index.reports
-        taken = pa.array(self.columns["row"], pa.int64())
-        if self.baseline == "identity":
-            of_queries = {"study_id": self.queries.ids, "text": self.queries.texts}
-            reports = {name: pa.array(list(strings), pa.large_string()) for name, strings in of_queries.items()}
-            taken = pa.array([self.place[query] for query in ids], pa.int64())
+        asked = {"study_id": self.queries.ids, "text": self.queries.texts}
         for name, column in (("candidate_id", "study_id"), ("text", "text")):
             if name not in self.results.table.column_names:
                 continue
-            right = reports[column].take(taken).cast(pa.large_string())
+            if self.baseline == "identity":
+                right = pa.array([asked[column][self.place[query]] for query in ids], pa.large_string())
+            else:
+                right = self.index.take(column, np.array(self.columns["row"], np.int64))
             same = pc.fill_null(pc.equal(self.results.table[name].cast(pa.large_string()), right), False)
             line = pc.index(same, False).as_py()
             if line >= 0:
@@ -287,7 +292,7 @@ class _Check:
             if rows and list(found) not in [some[query] for some in rows]:
                 _fail("the rows", query, f"must be those of baseline {self.baseline!r}; got others")
             self._compare(query, "fallback", found, fallback, [False] * self.k)
-            self._compare(query, "n_ties", found, ties, [self._n_rows(unit) for unit in units])
+            self._compare(query, "n_ties", found, ties, [self.n_rows_like[unit] for unit in units])
 
     def _n_rows(self, unit: int) -> int:
         return 0 if unit < 0 else int(self.representation.row_ptr[unit + 1] - self.representation.row_ptr[unit])
@@ -359,7 +364,7 @@ class _Check:
             )  # fmt: skip
             fallback = np.zeros(found.rows.shape, bool)
             if self.record.fallback:
-                fall_back(found, fallback, self.index, self.representation.row_id)
+                fall_back(found, fallback, self.most_frequent)
             for place, q in enumerate(some):
                 lines = [array[place].tolist() for array in (*found, fallback)]
                 right = list(zip(range(1, self.k + 1), *lines, strict=True))

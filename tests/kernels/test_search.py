@@ -11,9 +11,12 @@ import json
 import os
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +28,14 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.synthetic import synthesize
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.metrics import COMPOSABLE, METRICS, Metric, get_metric
 from metric_oracle.metrics import composite as composite_of
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
+from metric_oracle.retrieval.results import Results
 
 COLUMNS = ("row", "score", "n_ties", "fallback")
 N_CORPUS, N_QUERIES = 187, 143
@@ -434,3 +439,45 @@ def test_composites_of_any_weights_equal_the_plain_scorer(world, terms):
     expected = answers(world.index, queries, record, n, "reference")
     for k in (1, 3, 20, 60, n):
         assert answers(world.index, queries, record, k) == [e[:k] for e in expected]
+
+
+# ---- shards ----------------------------------------------------------------------------------------------------------
+
+
+def set_of(world: World, ends: list[int], folder: Path) -> Index:
+    """Build the corpus as a set of shards that end at some rows."""
+    reports, files = store(world.items, folder / "files", "train")
+    encoding = load_encoding("fake", "build_index")
+    inputs = load_inputs(reports.ids, reports.texts, "build_index", encoding=encoding, **{**files, "encoder": None})
+
+    def slices() -> Iterator[Slice]:
+        for begin, end in pairwise([0, *ends, len(world.items)]):
+            some = inputs.take(np.arange(begin, end))
+            yield Slice(some.ids, some.texts, lambda some=some: some)
+
+    return build_set(slices, folder / "set", ends)
+
+
+# Rows where shards end: two, three, seven of about equal size; ragged, the first of one row, which lacks all files.
+CUTS = {"two": [94], "three": [60, 120], "seven": [27, 54, 81, 108, 135, 162], "ragged": [1, 11, 12, 150]}
+
+
+@pytest.fixture(scope="module", params=CUTS)
+def shards(request, world, tmp_path_factory) -> Index:
+    return set_of(world, CUTS[request.param], tmp_path_factory.mktemp("set"))
+
+
+@pytest.fixture(scope="module")
+def whole(world) -> Callable[[str, int], Results]:
+    """Return the search of the one index, each done once."""
+    return cache(lambda metric, k: retrieve(world.index, asked(world.queries, metric), metric, k=k))
+
+
+@every_metric
+def test_a_set_of_shards_equals_the_index(world, whole, shards, metric):
+    for k in (2, 40, len(scorable(world.items, metric))):  # 40: more than most shards have; then all
+        one, other = whole(metric, k), retrieve(shards, asked(world.queries, metric), metric, k=k)
+        assert one.table.equals(other.table)
+    assert other.signature["index"] == shards.fingerprint != one.signature["index"]
+    differ = {name for name in one.signature if one.signature[name] != other.signature.get(name)}
+    assert differ <= {"index", "representation", "stages", "closest_call"}

@@ -243,7 +243,7 @@ def test_the_report_that_is_fallen_back_to_is_listed_once(index):
     found = Answers(np.array(rows), np.zeros((4, 3)), np.ones((4, 3), np.int64))
     found.scores[3, 0] = 0.5
     fallback = np.zeros((4, 3), bool)
-    fall_back(found, fallback, index, row_id)
+    fall_back(found, fallback, row)
     assert found.rows.tolist() == [[row, a, b]] * 3 + [rows[3]]
     assert fallback.tolist() == [[True, False, False]] * 3 + [[False] * 3]
 

@@ -1,5 +1,6 @@
 """A composite's representation: no files of its own, those of its parts that an index holds, joined row by row."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -10,20 +11,32 @@ from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS, Metric
+from metric_oracle.retrieval.sharded import ShardedIndex
 
-_JOINED: WeakKeyDictionary[Index, dict[tuple[str, ...], "CompositeIndex"]] = WeakKeyDictionary()
+_JOINED: WeakKeyDictionary[Index, dict[tuple[str, ...], Any]] = WeakKeyDictionary()
 
 
 def representation_of(index: Index, metric: Metric) -> Representation:
-    """Return what a metric reads of an index: one representation, or for a composite several, joined once."""
-    if not metric.terms:
-        return index.representation(metric)
+    """Return what a metric reads of an index: one representation, or for a composite several, joined once.
+
+    Of a set of shards it is what they have, one after another.
+    """
     index.check_holds(metric)
+    is_set = isinstance(index, ShardSet)
+    if not metric.terms and not is_set:
+        return index.representation(metric)
     joined = _JOINED.setdefault(index, {})
-    kinds = tuple(dict.fromkeys(term.metric.representation for term in metric.terms.values()))
+    terms = tuple(dict.fromkeys(term.metric.representation for term in metric.terms.values()))
+    kinds = terms or (metric.representation,)
     if kinds not in joined:
-        joined[kinds] = CompositeIndex.join({kind: index.part(kind) for kind in kinds})
+        if is_set:
+            joined[kinds] = ShardedIndex.join(
+                [(shard.first_row, representation_of(shard, metric)) for shard in index.shards()]
+            )
+        else:
+            joined[kinds] = CompositeIndex.join({kind: index.part(kind) for kind in kinds})
     return joined[kinds]
 
 
@@ -104,12 +117,20 @@ class CompositeIndex(Units):
 
     def encode(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
         """Encode the queries for each representation, with the settings that belong to it."""
-        parts = {
-            name: part.encode(
-                inputs, **{key: settings[key] for key in REPRESENTATIONS[name].settings if key in settings}
-            )
-            for name, part in self.parts.items()
-        }
+        return self._joined(
+            {name: part.encode(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
+        )
+
+    def encode_again(self, inputs: Inputs, encoded: "CompositeQueries", **settings: Any) -> "CompositeQueries":
+        """Do the same where another shard of the same set has encoded them."""
+        return self._joined(
+            {
+                name: part.encode_again(inputs, encoded.parts[name], **_of_part(name, settings))
+                for name, part in self.parts.items()
+            }
+        )
+
+    def _joined(self, parts: dict[str, Any]) -> "CompositeQueries":
         table = np.stack([part.which for part in parts.values()], axis=1)
         distinct, which = np.unique(table, axis=0, return_inverse=True)
         place = {name: distinct[:, i] for i, name in enumerate(parts)}
@@ -118,6 +139,10 @@ class CompositeIndex(Units):
     def item(self, unit: int) -> dict[str, Any]:
         """Return what the reference scorers of the parts take, by representation."""
         return {name: part.item(int(self.unit[name][unit])) for name, part in self.parts.items()}
+
+    def key(self, unit: int) -> tuple[Hashable, ...]:
+        """Return what tells a combination from others, in any index."""
+        return tuple(part.key(int(self.unit[name][unit])) for name, part in sorted(self.parts.items()))
 
     def candidate(self, unit: int, encoded: Any) -> dict[str, Any]:
         """Return the same with the weights that belong to some queries."""
@@ -133,6 +158,11 @@ class CompositeIndex(Units):
             for name, t in metric.terms.items()
         }
         return CompositeCorpus(parts, self.unit, self.row_ptr, self.row_id)
+
+
+def _of_part(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that a representation takes."""
+    return {key: settings[key] for key in REPRESENTATIONS[kind].settings if key in settings}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""What the shards of a set are built of: runs of a file that is read piece by piece, or of reports that were read."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.streams import can_stream, stream_reports
+from metric_oracle.indexes.build import inputs_digest
+from metric_oracle.indexes.inputs import ATTACHED, Encoding, Inputs, is_model, load_inputs
+from metric_oracle.indexes.shard_build import Slice, build_set
+from metric_oracle.indexes.shards import ShardSet
+
+STREAMED = ("section", "id_column", "text_column", "keep_empty")  # options of a reader that sees a piece at a time
+STATES = ("missing", "empty", "tokenless")
+
+
+def states_of(reports: Reports) -> dict[str, int]:
+    """Return how many reports were in which state."""
+    return {name: reports.counts.get(name, 0) for name in STATES}
+
+
+def may_stream(reports: Any, reading: Mapping[str, Any]) -> bool:
+    """Tell whether reports are a file that can be read piece by piece with these options."""
+    if not isinstance(reports, str | Path) or reading.keys() - {*STREAMED, "profile"}:
+        return False
+    return can_stream(Path(reports))
+
+
+def build_streamed(
+    path: Path, out: str | Path, n: int, reading: dict[str, Any], files: dict[str, Any], models: dict[str, Any],
+    encoding: Encoding | None, metrics: Sequence[str] | None, progress: Callable[[str], None] | None,
+) -> ShardSet:  # fmt: skip
+    """Build a set of a file; what is given beside the reports is read once, and each shard gets its own of it."""
+    plan = {
+        "reports": _described(path),
+        "rows": n,
+        "reading": reading,
+        "files": {name: _described(value) for name, value in files.items()},
+        "models": {name: str(value) for name, value in models.items() if name not in ("tell", "advance", "device")},
+        "encoding": None if encoding is None else _settings(encoding),
+        "metrics": metrics,
+    }
+    options = {name: value for name, value in reading.items() if name in STREAMED}
+    shared: dict[str, Any] = {}
+
+    def make(reports: Reports, is_first: bool) -> Inputs:
+        if not shared:
+            shared.update(_read_once(files))
+        inputs = load_inputs(
+            reports.ids, reports.texts, "build_index", some=True, encoding=encoding, **models, **shared
+        )
+        return _of_shard(inputs, is_first)
+
+    def slices() -> Iterator[Slice]:
+        for place, reports in enumerate(stream_reports(path, n, **options)):
+            yield Slice(
+                reports.ids, reports.texts, partial(make, reports, place == 0), reports.source, states_of(reports),
+                (reports.section, reports.section_by),
+            )  # fmt: skip
+
+    return build_set(slices, out, plan, metrics=metrics, progress=progress)
+
+
+def build_cut(
+    inputs: Inputs, reports: Reports, out: str | Path, n: int, files: Mapping[str, Any],
+    metrics: Sequence[str] | None, progress: Callable[[str], None] | None,
+) -> ShardSet:  # fmt: skip
+    """Build a set of reports that were read, with everything that belongs to them."""
+    made = {name: _described(value) for name, value in files.items() if is_model(name, value)}
+    plan = {"inputs": inputs_digest(inputs), "rows": n, "models": made, "metrics": metrics}
+    section = (reports.section, reports.section_by)
+
+    def make(first: int) -> Inputs:
+        return _of_shard(inputs.take(np.arange(first, min(first + n, len(inputs.ids)))), first == 0)
+
+    def slices() -> Iterator[Slice]:
+        for first in range(0, len(inputs.ids), n):
+            states = states_of(reports) if first == 0 else dict.fromkeys(STATES, 0)
+            run = slice(first, first + n)
+            yield Slice(inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, section)
+
+    return build_set(slices, out, plan, metrics=metrics, progress=progress)
+
+
+def _of_shard(inputs: Inputs, is_first: bool) -> Inputs:
+    """Return inputs with what belongs to them alone; relations to nowhere, known of a whole file, count once."""
+    attached = {kind: attachment.used() for kind, attachment in inputs.attached.items()}
+    if "radgraph" in attached and not is_first:
+        graphs = attached["radgraph"]
+        attached["radgraph"] = replace(graphs, values=replace(graphs.values, n_dangling=0))
+    return replace(inputs, attached=attached)
+
+
+def _read_once(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is given beside reports, its files read; models and functions as they are."""
+    found = dict(files)
+    for record in ATTACHED:
+        name, *beside = record.arguments
+        value = files.get(name)
+        if value is None or callable(value) or is_model(record.name, value):
+            continue
+        if record.name == "radgraph":
+            found[name] = as_graphs(value, "build_index")
+        elif record.name == "labels":
+            found[name] = as_labels(value, "build_index")
+        else:
+            found[name] = as_vectors(value, found.pop(beside[0], None) if beside else None, "build_index")
+    return found
+
+
+def _described(value: Any) -> Any:
+    """Return what tells a file that was given from another one, or from itself after a change."""
+    if not isinstance(value, str | Path):
+        return repr(type(value))
+    path = Path(value)
+    found = path.stat() if path.exists() else None
+    return [str(path.resolve()), *([found.st_size, found.st_mtime_ns] if found else [])]
+
+
+def _settings(encoding: Encoding) -> list[Any]:
+    signature = {name: value for name, value in encoding.encoder.signature.items() if name != "model"}
+    return [signature, encoding.storage.name, encoding.baseline]

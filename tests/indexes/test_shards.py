@@ -1,0 +1,256 @@
+"""Sets of shards on disk: built, shared, killed and resumed; what is wrong with one is one line."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.corpora.unfinished import alone
+from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.indexes import build, shard_build, shards
+from metric_oracle.indexes.build import LOCK
+from metric_oracle.indexes.manifest import checksum
+from metric_oracle.indexes.shard_build import Slice, build_set
+from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
+from support import write
+
+METRIC = "temporal"  # the least to build and search
+WORDS = ("new", "stable", "worse", "no", "edema")
+
+
+def texts(n):
+    rng = np.random.default_rng(4)
+    return [" ".join(rng.choice(WORDS, rng.integers(1, 4))) for _ in range(n)]
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write(tmp_path / "reports.csv", {f"r{i}": text for i, text in enumerate(texts(23))})
+
+
+def killed(*given):
+    raise KeyboardInterrupt
+
+
+def make(table, folder, **options):
+    return mo.build_index(table, folder / "set", metrics=METRIC, **{"shard_rows": 10, **options})
+
+
+def test_a_set_says_what_its_shards_hold(table, tmp_path):
+    found, one = make(table, tmp_path), mo.build_index(table, tmp_path / "one", metrics=METRIC)
+    assert isinstance(found, ShardSet)
+    assert found.n_shards == 3
+    assert sorted(path.name for path in found.folder.iterdir()) == [NAME, *map(shard_name, range(3))]
+    assert [record["first_row"] for record in found.content["shards"]] == [0, 10, 20]
+    assert found.n_reports == 23
+    assert found.metrics == one.metrics == [METRIC]
+    assert found.content["representations"][METRIC]["rows"] == 23
+    frequent = max(one.distinct.to_pylist(), key=lambda text: (text["multiplicity"], -text["first_row"]))
+    assert found.content["most_frequent"] == {METRIC: frequent["first_row"]}
+    rows = np.array([22, 0, 9, 10, 10, 3])
+    for column in ("study_id", "text"):
+        assert found.take(column, rows).to_pylist() == one.take(column, rows).to_pylist()
+    assert found.take("text", rows[:0]).to_pylist() == []
+    assert repr(found) == f"<ShardSet {found.folder}: 23 reports in 3 shards, {found.fingerprint[:12]}>"
+    again = mo.open_index(tmp_path / "set")
+    again.verify_files()
+    assert again.fingerprint == found.fingerprint == make(table, tmp_path / "other").fingerprint
+    queries = mo.load_queries(texts(30)[23:])
+    assert mo.retrieve(again, queries, METRIC, k=12).table.equals(mo.retrieve(one, queries, METRIC, k=12).table)
+
+
+def test_reports_in_memory_and_prepared_ones_are_cut_the_same(table, tmp_path):
+    streamed = make(table, tmp_path)
+    held = mo.read_reports(table)
+    one = mo.build_index(table, tmp_path / "one", metrics=METRIC)
+    for name, given in (("memory", held), ("prepared", one)):
+        assert make(given, tmp_path / name).fingerprint == streamed.fingerprint
+    n_shards = mo.build_index(table, tmp_path / "single", metrics=METRIC, shard_rows=100).n_shards
+    assert n_shards == 1
+
+
+def test_many_shards_are_opened_in_turn(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "OPEN", 2)
+    found = make(table, tmp_path, shard_rows=3)
+    one = mo.build_index(table, tmp_path / "one", metrics=METRIC)
+    assert found.n_shards == 8
+    for k in (1, 23):
+        a, b = (mo.retrieve(index, ["new edema", "stable"], METRIC, k=k) for index in (found, one))
+        assert a.table.equals(b.table)
+    assert len(found._kept) == 2
+
+
+def test_a_killed_build_goes_on(table, tmp_path, monkeypatch):
+    made = []
+    real = shard_build.build_index
+
+    def counted(inputs, out, **options):
+        made.append(out.name)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return real(inputs, out, **options)
+
+    monkeypatch.setattr(shard_build, "build_index", counted)
+    with pytest.raises(KeyboardInterrupt):
+        make(table, tmp_path)
+    with pytest.raises(
+        IndexFormatError, match=r"^open_index: index must be finished; got .*, a set of shards under way"
+    ):
+        mo.open_index(tmp_path / "set")
+    found = make(table, tmp_path)
+    assert made == [shard_name(0), shard_name(1), shard_name(1), shard_name(2)]
+    assert found.fingerprint == make(table, tmp_path / "other").fingerprint
+    with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*, which exists\."):
+        make(table, tmp_path)
+
+
+def test_a_kill_before_the_manifest_costs_nothing(table, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_build, "write_set", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make(table, tmp_path)
+    monkeypatch.setattr(shard_build, "build_index", None)  # nothing is built again
+    assert make(table, tmp_path).n_shards == 3
+
+
+def test_workers_share_the_work(table, tmp_path):
+    build = "import sys; import metric_oracle as mo; mo.build_index(*sys.argv[1:], metrics='temporal', shard_rows=3)"
+    command = [sys.executable, "-c", build, table, tmp_path / "set"]
+    workers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+    for worker in workers:
+        assert (worker.communicate(timeout=300)[1], worker.returncode) == (b"", 0)
+    found = mo.open_index(tmp_path / "set")
+    assert found.fingerprint == make(table, tmp_path / "other", shard_rows=3).fingerprint
+    assert sorted(path.name for path in found.folder.iterdir()) == [NAME, *map(shard_name, range(8))]
+
+
+def test_what_another_worker_left_is_taken_over(table, tmp_path, monkeypatch):
+    building = tmp_path / "set" / (shard_name(1) + build.BUILDING)
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_build, "write_set", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make(table, tmp_path)
+    shutil.rmtree(tmp_path / "set" / shard_name(1))
+    building.mkdir()
+    other = alone(building, LOCK, "build_index", "build")
+    other.__enter__()
+    waited = []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        if len(waited) == 3:
+            other.__exit__(None, None, None)
+
+    monkeypatch.setattr(shard_build.time, "sleep", sleep)
+    assert make(table, tmp_path).n_shards == 3
+    assert len(waited) == 3
+
+
+def test_another_command_is_no_worker(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(shard_build, "write_set", killed)
+    with pytest.raises(KeyboardInterrupt):
+        make(table, tmp_path)
+    match = (
+        r"^build_index: out must be new, or a set under way of these very reports, files and options; got .*, of oth"
+    )
+    for options in ({"shard_rows": 11}, {"keep_empty": True}):
+        with pytest.raises(InputError, match=match):
+            make(table, tmp_path, **options)
+    (tmp_path / "set" / PLAN).write_text("{")
+    with pytest.raises(InputError, match=match):
+        make(table, tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes").touch()
+    with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*, which exists\."):
+        mo.build_index(table, tmp_path / "folder", shard_rows=3)
+    for wrong in (0, True, "3"):
+        with pytest.raises(InputError, match=r"^build_index: shard_rows must be an int of at least 1; got "):
+            make(table, tmp_path, shard_rows=wrong)
+
+
+def test_a_finished_shard_of_other_reports_is_refused(table, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_build, "write_set", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make(table, tmp_path)
+    shutil.rmtree(tmp_path / "set" / shard_name(1))
+    shutil.copytree(tmp_path / "set" / shard_name(0), tmp_path / "set" / shard_name(1))
+    with pytest.raises(InputError, match=r"^build_index: .*shard-00001 must hold the reports of its place; got others"):
+        make(table, tmp_path)
+
+
+def test_shards_must_agree(table, tmp_path):
+    inputs = mo.load_queries(table)
+    half = [inputs.take(np.arange(0, 12)), inputs.take(np.arange(12, 23))]
+
+    def built(name, parts, **options):
+        return build_set(
+            lambda: [Slice(p.ids, p.texts, lambda p=p: p) for p in parts], tmp_path / name, name, **options
+        )
+
+    doubled = replace(half[1], ids=["r3", *half[1].ids[1:]])
+    match = r"^build_index: reports must have unique ids over all shards; got 'r3' in shard-00000 and shard-00001\."
+    with pytest.raises(InputError, match=match):
+        built("doubled", [half[0], doubled], metrics=[METRIC])
+    labels = [
+        mo.load_queries(
+            mo.Reports.from_texts(p.texts, p.ids), chexbert_labels=np.ones((len(p.ids), 14), int), uncertain=how
+        )
+        for p, how in zip(half, ("positive", "blank"), strict=True)
+    ]
+    match = (
+        r"^build_index: shards of .* must be built in one way; got other uncertain of labels in shard-00001 than in "
+    )
+    with pytest.raises(InputError, match=match):
+        built("labels", labels, metrics=["chexbert:labels"])
+
+
+def test_a_set_that_was_changed_is_refused(table, tmp_path):
+    folder = make(table, tmp_path).folder
+    right = json.loads((folder / NAME).read_text())
+
+    def opened(content, match, *, key="content"):
+        (folder / NAME).write_text(json.dumps(content) if isinstance(content, dict) else content)
+        with pytest.raises(IndexFormatError, match=match):
+            mo.open_index(folder)
+
+    opened("{", r"^open_index: set\.json must be that of a set of shards; got something else in ")
+    opened({**right, "format_version": 9}, r"^open_index: format_version of a set must be 1; got 9 in ")
+    changed = {**right["content"], "counts": {}}
+    opened({**right, "content": changed}, r"^open_index: set\.json must match its own checksum; got an altered one in ")
+    moved = {**right["content"], "shards": right["content"]["shards"][:2]}
+    opened(
+        {**right, "content": moved, "checksum": checksum(moved)}, r"^open_index: set\.json must match its own checks"
+    )
+    (folder / NAME).write_text(json.dumps(right))
+    shutil.rmtree(folder / shard_name(2))
+    with pytest.raises(IndexFormatError, match=r"^open_index: shard-00002 must be in the set; got no such index in "):
+        mo.open_index(folder)
+    shutil.copytree(folder / shard_name(1), folder / shard_name(2))
+    with pytest.raises(
+        IndexFormatError, match=r"^open_index: shard-00002 must be the shard that .* was made of, finge"
+    ):
+        mo.retrieve(folder, ["new"], METRIC)
+
+
+def test_what_takes_one_index_says_so(table, tmp_path, fails):
+    found = make(table, tmp_path)
+    line = (
+        r"index must be one index here, not a set of shards; got .*set\. Build one index of these reports, or pass one"
+    )
+    for look in (lambda: found.reports, lambda: found.distinct, lambda: found.part(METRIC)):
+        with pytest.raises(InputError, match=f"^open_index: {line}"):
+            look()
+    for given in (found, found.folder):
+        with pytest.raises(InputError, match=f"^load_queries: {line}"):
+            mo.load_queries(given)
+        with pytest.raises(InputError, match=f"^score: {line}"):
+            mo.score(table, given)
+    fails("retrieve", found.folder, found.folder, "-m", METRIC, match=f"load_queries: {line}")
+    fails("score", found.folder, table, match=f"score: {line}")
+    fails("study", found.folder, table, "--model", f"A={found.folder}", "-m", METRIC, match=f"study: {line}")
