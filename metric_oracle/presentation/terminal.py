@@ -203,7 +203,7 @@ def f1_table(scored: F1) -> Group:
     for labels in LABEL_SETS:
         for uncertain in POLICIES:
             found = [scored.values[labels, uncertain, average] for average in AVERAGES]
-            cells = [entry(f"{value:.4f}", f"[{ends.low:.4f} {ends.high:.4f}]") for value, ends in found]
+            cells = [entry(f"{value:.4f}\n[{ends.low:.4f} {ends.high:.4f}]") for value, ends in found]
             rows.append((f"{labels} labels, uncertain {uncertain}", cells))
     notes = [
         f"{scored.reports:,} reports; an uncertain label counts as "

@@ -108,3 +108,7 @@ def test_the_command(tmp_path, oracle):
     assert code == 0
     assert [row["f1"] for row in map(json.loads, out.splitlines()) if "f1" in row] == [1.0] * 18
     assert "predictions without a reference, not used: 1" in err
+    code, out, _ = oracle("f1-chexbert", reference, predicted, "--format", "table")
+    assert code == 0
+    assert out.count("[1.0000 1.0000]") == 18
+    assert "uncertain positive" in out
