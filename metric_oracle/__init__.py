@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from metric_oracle.evaluation.alignment import align
     from metric_oracle.evaluation.comparison import compare
     from metric_oracle.evaluation.crg import score_crg
+    from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
     from metric_oracle.evaluation.failure_modes import failure_modes
     from metric_oracle.evaluation.fit_composite import fit_composite
     from metric_oracle.evaluation.study import run_study as study
@@ -68,6 +69,7 @@ _HOMES = {
     "read_ratings": "metric_oracle.corpora.raters",
     "read_reports": "metric_oracle.corpora.reports",
     "score_crg": "metric_oracle.evaluation.crg",
+    "score_f1_chexbert": "metric_oracle.evaluation.f1_chexbert",
     "study": "metric_oracle.evaluation.study:run_study",
     "write_plot": "metric_oracle.presentation.comparison_plot",
     "write_table": "metric_oracle.presentation.comparison_layout:write",
@@ -101,6 +103,7 @@ __all__ = [
     "reward",
     "score",
     "score_crg",
+    "score_f1_chexbert",
     "study",
     "verify",
     "write_plot",

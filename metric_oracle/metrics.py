@@ -63,6 +63,12 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation("ngrams", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("words", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
+        Representation("weighted", "metric_oracle.indexes.cider:WeightedIndex", "representations", parts=("ngrams",)),
+        Representation(
+            "corpus_weighted", "metric_oracle.indexes.cider:CorpusWeightedIndex", "representations", parts=("ngrams",)
+        ),
+        Representation("stems", "metric_oracle.indexes.stems:StemIndex", "representations", parts=("ngrams",)),
+        Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", "representations", parts=("ngrams",)),
         Representation(
             "radgraph",
             "metric_oracle.indexes.radgraph:GraphIndex",
@@ -238,6 +244,8 @@ def _bertscore(part: str) -> Metric:
 
 
 _COCO = MappingProxyType({"coco": True})
+_CIDER = "Vedantam et al., CVPR 2015, as in pycocoevalcap (its Cider is CIDEr-D)"
+_METEOR = "Lavie and Agarwal, WMT 2007, as in nltk"
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
 METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -251,6 +259,10 @@ METRICS: dict[str, Metric] = {
             shown_in=("score", "study", "bench", "demo"),
         ),
         Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO),
+        Metric("cider-d", "weighted", "cider_d", _CIDER + ", document frequencies of the references", composable=False),
+        Metric("cider-d:corpus", "corpus_weighted", "cider_d", _CIDER + ", document frequencies of the corpus"),
+        Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet"),
+        Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word"),
         Metric("temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1"),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),

@@ -1,6 +1,7 @@
 """Fixtures that several test folders share."""
 
 import hashlib
+import json
 import os
 import sys
 import tempfile
@@ -20,12 +21,23 @@ from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.encoders import token_states
 from metric_oracle.encoders.token_states import Tokens
+from metric_oracle.indexes import stems
 from metric_oracle.kernels import _device
 from support import PROFILE, PROFILES, assert_refused, lacking
 
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)
 settings.load_profile(PROFILE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def wordnet():
+    """Put the synonyms of the golden values, and some for made-up words, in the place of WordNet; see `golden/`."""
+    golden = json.loads((Path(__file__).parent / "golden/meteor_cider.json").read_text(encoding="utf-8"))
+    known = {**golden["synonyms"], "w0": ["stabl", "w1"], "new": ["w1", "only-test"], "only-train": ["w0", "new"]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stems, "wordnet_synonyms", lambda: lambda word: known.get(word, ()))
+        yield
 
 
 @pytest.fixture(scope="session")

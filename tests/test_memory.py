@@ -62,11 +62,17 @@ def test_pairwise_is_the_reference(metric):
     found = mo.pairwise(HYPOTHESES, REFERENCES, metric, encoder="bert", **BOTH)
     assert found.shape == (6, 4)
     assert found.dtype == np.float64
-    # `score` goes through the plain scorers. CRG's weights are those of all references.
-    wanted = np.empty((6, 4))
-    for i, hypothesis in enumerate(HYPOTHESES):
-        sides = (Reports.from_texts(side, keep_empty=True) for side in (REFERENCES, [hypothesis] * 4))
-        wanted[i] = mo.score(*sides, metric, encoder="bert", **BOTH).table[metric].to_numpy()
+
+    # `score` goes through the plain scorers. CRG's weights are those of all references, as CIDEr-D's; of cider-d:corpus
+    # they are those of all hypotheses.
+    def scores(*sides):
+        given = (Reports.from_texts(side, keep_empty=True) for side in sides)
+        return mo.score(*given, metric, encoder="bert", **BOTH).table[metric].to_numpy()
+
+    if metric == "cider-d:corpus":
+        wanted = np.stack([scores([reference] * 6, HYPOTHESES) for reference in REFERENCES], axis=1)
+    else:
+        wanted = np.stack([scores(REFERENCES, [hypothesis] * 4) for hypothesis in HYPOTHESES])
     assert np.array_equal(found, wanted)
     assert len(np.unique(found)) > 2
 

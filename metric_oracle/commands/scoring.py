@@ -1,4 +1,4 @@
-"""score, table, study, crg."""
+"""score, table, study, crg, f1-chexbert."""
 
 from functools import partial
 from pathlib import Path
@@ -194,3 +194,24 @@ def crg(
         note(f"predictions without a reference, not used: {scored.unused:,}")
     results = Results(scored.table, scored.signature)
     deliver_results(to, results, lambda: [crg_table(scored)], scored.summary(), partial(results.write, function="crg"))
+
+
+@command(
+    app, "f1-chexbert",
+    "oracle f1-chexbert test_labels.csv predicted_labels.csv",
+    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+)  # fmt: skip
+def f1_chexbert(
+    reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
+) -> None:
+    """Score predicted CheXbert labels by F1 of 14 and 5 labels, under every policy for uncertain ones."""
+    from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
+    from metric_oracle.presentation.terminal import f1_table
+    from metric_oracle.retrieval.results import Results
+
+    scored = score_f1_chexbert(reference, predicted, id_column=id_column)
+    if scored.unused:
+        note(f"predictions without a reference, not used: {scored.unused:,}")
+    results = Results(scored.table, scored.signature)
+    write = partial(results.write, function="f1_chexbert")
+    deliver_results(to, results, lambda: [f1_table(scored)], scored.summary(), write)

@@ -23,7 +23,7 @@ from metric_oracle.statistics import LEVEL, Interval, Resampled, checked_resampl
 
 COUNTS = ("tp", "fn", "fp", "tn")
 # Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.
-_IS_POSITIVE = {
+IS_POSITIVE = {
     "positive": (False, True, False, True),
     "negative": (False, True, False, False),
     "blank": (False, True, False, False),
@@ -145,7 +145,7 @@ def score_crg(
     InputError
         If the files, their labels or their ids do not fit.
     """
-    if uncertain not in _IS_POSITIVE:
+    if uncertain not in IS_POSITIVE:
         msg = (
             f"crg: uncertain must be positive, negative or blank; got {uncertain!r}. "
             "Say what an uncertain label counts as: it changes the score and is recorded."
@@ -154,9 +154,9 @@ def score_crg(
     n_resamples = checked_resamples(resamples, "crg")
     truth = read_label_table(reference, id_column=id_column)
     given = read_label_table(predicted, id_column=id_column)
-    rows = _join(truth, given, predicted)
+    rows = join_labels(truth, given, predicted, "crg")
     chosen = _levels(truth, levels, reference)
-    is_positive = np.array(_IS_POSITIVE[uncertain])
+    is_positive = np.array(IS_POSITIVE[uncertain])
     found: list[Level] = []
     by_report: list[np.ndarray] = []
     for name, labels in chosen.items():
@@ -174,7 +174,7 @@ def score_crg(
         by_report += [wanted.sum(axis=1), cells[1].sum(axis=1), cells[2].sum(axis=1)]
         found.append(Level(name, labels, counts, Interval(np.nan, np.nan, degenerate=True)))
     scores = _resampled(np.array(by_report, np.float64), [len(level.labels) for level in found], n_resamples, seed)
-    ends = [_ends(scores.map(partial(np.take, indices=place, axis=-1))) for place in range(len(found))]
+    ends = [ends_of(scores.map(partial(np.take, indices=place, axis=-1))) for place in range(len(found))]
     found = [replace(level, interval=interval) for level, interval in zip(found, ends, strict=True)]
     signature = {
         "metric": "crg",
@@ -187,7 +187,7 @@ def score_crg(
         "bootstrap": {"unit": "report", "resamples": n_resamples, "seed": seed, "level": LEVEL},
         "version": version("metric-oracle"),
     }
-    mean = _ends(scores.map(lambda values: values.mean(axis=-1)))
+    mean = ends_of(scores.map(lambda values: values.mean(axis=-1)))
     return CRG(found, len(truth.ids), len(given.ids) - len(truth.ids), mean, signature)
 
 
@@ -211,20 +211,22 @@ def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed:
     return resample_means(columns, resamples, seed).map(scores)
 
 
-def _ends(score: Resampled) -> Interval:
+def ends_of(score: Resampled) -> Interval:
+    """Return the interval of a score of a test set, its value where nothing varies."""
     if np.ptp(score.resampled) == 0:
         return Interval(float(score.value), float(score.value), degenerate=True)
     return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
 
 
-def _join(truth: LabelTable, given: LabelTable, predicted: str | Path) -> list[int]:
+def join_labels(truth: LabelTable, given: LabelTable, predicted: str | Path, function: str) -> list[int]:
     """Return the row of each reference report among the predictions."""
     place = {key: row for row, key in enumerate(given.ids)}
     lacking = [key for key in truth.ids if key not in place]
     if lacking:
         msg = (
-            f"crg: every reference report must have predicted labels; got none for {len(lacking)} of {len(truth.ids)} "
-            f"in {predicted} ({shown_names(lacking[:3])}). Add them, or leave these reports out of the reference."
+            f"{function}: every reference report must have predicted labels; got none for {len(lacking)} of "
+            f"{len(truth.ids)} in {predicted} ({shown_names(lacking[:3])}). Add them, or leave these reports out of "
+            "the reference."
         )
         raise InputError(msg)
     return [place[key] for key in truth.ids]

@@ -195,7 +195,7 @@ def distinct_sequences(
     return list(seen), which
 
 
-def _flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return word ids (-1 unknown) and offsets."""
     ptr = np.zeros(len(sequences) + 1, np.int64)
     np.cumsum([len(s) for s in sequences], out=ptr[1:])
@@ -251,8 +251,28 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray, scratch:
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     ptr, flat = reorder(ptr, flat, first[order])
-    unit_of_row = rank[unit_of_text][row_text]
+    return index_sequences(kind, words, flat, ptr, rank[unit_of_text][row_text], max_order, scratch)
 
+
+def index_sequences(
+    kind: str, words: Sequence[str], flat: np.ndarray, ptr: np.ndarray, unit_of_row: np.ndarray, max_order: int,
+    scratch: Path | None = None,
+) -> NgramIndex:  # fmt: skip
+    """Index the n-grams of sequences.
+
+    Parameters
+    ----------
+    kind : str
+    words : sequence of str
+        The vocabulary, in code-point order.
+    flat, ptr : int32[T], int64[D + 1]
+        Word ids of the sequences, shortest first.
+    unit_of_row : int64[N]
+        Sequence of each corpus row.
+    max_order : int
+    scratch : path
+        As for :func:`build_ngrams`.
+    """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
     fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # what is not placed yet is no repeat
@@ -298,7 +318,24 @@ def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
         Word ids in order, -1 unknown.
     ptr : int64[Q + 1]
     """
-    flat, ptr = _flatten(sequences, index.word_id)
+    query, feature, sizes, flat, ptr = find_features(sequences, index)
+    return pack_queries(query, feature, sizes, index.family_ptr), flat, ptr
+
+
+def find_features(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tuple[np.ndarray, ...]:
+    """Look up the n-grams of sequences, order by order, sequence by sequence.
+
+    Returns
+    -------
+    query : int64[P]
+        Sequence of each n-gram.
+    feature : int64[P]
+        -1 unknown.
+    sizes : int64[Q, orders]
+    flat, ptr : int64[...], int64[Q + 1]
+        Word ids, -1 unknown.
+    """
+    flat, ptr = flatten(sequences, index.word_id)
     max_order = len(index.family_ptr) - 1
     n_words = len(index.vocabulary)
     queries, features = [], []
@@ -323,4 +360,4 @@ def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
         feature[again] = np.where(found >= 0, n_grams + found, -1)
         features.append(np.where(feature >= 0, feature + index.family_ptr[order - 1], -1))
         queries.append(query)
-    return pack_queries(np.concatenate(queries), np.concatenate(features), sizes, index.family_ptr), flat, ptr
+    return np.concatenate(queries), np.concatenate(features), sizes, flat, ptr

@@ -157,7 +157,7 @@ def _contains(values, n, x):
 
 
 @jit
-def _compare(limit, value, stage, closest):
+def note_bound(limit, value, stage, closest):
     """Note how near a score came to what would have dropped its document."""
     if limit < value * closest[stage]:
         closest[stage] = limit / value
@@ -211,7 +211,7 @@ def find_best(policy, counts, ids, visits, index, buckets, k, work):
                 # Later lists may make a scored document the most promising one again.
                 if not _contains(started, n_started, d) and not is_excluded(policy, d):
                     value = score(policy, d, j)
-                    _compare(reach(counts, policy, d, j, i), value, WARM_START, work.closest)
+                    note_bound(reach(counts, policy, d, j, i), value, WARM_START, work.closest)
                     n_scored += 1
                     if value > 0.0:
                         insert(d, value, index.row_ptr, k, best)
@@ -256,7 +256,7 @@ def find_best(policy, counts, ids, visits, index, buckets, k, work):
                 break
             if not _contains(started, n_started, d) and not is_excluded(policy, d):
                 value = score(policy, d, j)
-                _compare(filter_reach(counts, policy, d, j, stop[j], of_bucket), value, FILTER, work.closest)
+                note_bound(filter_reach(counts, policy, d, j, stop[j], of_bucket), value, FILTER, work.closest)
                 n_scored += 1
                 if value > 0.0:
                     insert(d, value, index.row_ptr, k, best)

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from metric_oracle.evaluation.crg import COUNTS, CRG
+from metric_oracle.evaluation.f1_chexbert import AVERAGES, F1, LABEL_SETS, POLICIES
 from metric_oracle.evaluation.fit_composite import Composite
 from metric_oracle.presentation.paper_table import Entry, PaperTable, entry, plain
 from metric_oracle.presentation.short_signature import short_signature
@@ -201,6 +202,23 @@ def crg_table(scored: CRG) -> Group:
     ]
     heads = [*(name.upper() for name in COUNTS), "CRG", "95 % CI"]
     return Group(PaperTable("CRG", heads, rows, notes, "label"))
+
+
+def f1_table(scored: F1) -> Group:
+    """Return F1-CheXbert of each label set and policy with its intervals."""
+    rows = []
+    for labels in LABEL_SETS:
+        for uncertain in POLICIES:
+            found = [scored.values[labels, uncertain, average] for average in AVERAGES]
+            cells = [entry(f"{value:.4f}\n[{ends.low:.4f} {ends.high:.4f}]") for value, ends in found]
+            rows.append((f"{labels} labels, uncertain {uncertain}", cells))
+    notes = [
+        f"{scored.reports:,} reports; an uncertain label counts as "
+        + "; ".join(f"{name} ({users})" for name, users in POLICIES.items()),
+        "95 % BCa intervals over studies",
+        _signed(scored.signature),
+    ]
+    return Group(PaperTable("F1-CheXbert", list(AVERAGES), rows, notes, "labels"))
 
 
 def composite_table(fitted: Composite) -> Group:

@@ -1,0 +1,247 @@
+"""CIDEr-D's representation: no files of its own, the n-grams that an index holds, weighted by how many texts have them.
+
+Whose texts, is the metric's variant: the queries, which are the references of a test set as pycocoevalcap counts them,
+or the corpus.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.indexes.features import Encoded, FeatureUnits
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.ngrams import (
+    TOKENIZERS,
+    NgramIndex,
+    distinct_sequences,
+    find_features,
+    flatten,
+    index_sequences,
+)
+from metric_oracle.kernels._errors import FLOAT32, gamma
+from metric_oracle.kernels._overlap import Features
+from metric_oracle.kernels.cider_d.cpu import WeightedBatch, WeightedCorpus, square_weights
+from metric_oracle.kernels.cider_d.score import ORDERS, inverse_frequency
+from metric_oracle.metrics import Metric
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """In how many texts of a collection each n-gram stands.
+
+    Attributes
+    ----------
+    index : NgramIndex
+        Of the collection.
+    """
+
+    index: NgramIndex
+
+    @property
+    def texts(self) -> int:
+        """How many texts there are."""
+        return len(self.index.features.row_id)
+
+    @cached_property
+    def gram(self) -> np.ndarray:
+        """The first feature of the n-gram of each feature: int32[V]."""
+        index = self.index
+        gram = np.arange(len(index.features.post_ptr) - 1, dtype=np.int32)
+        for order in range(ORDERS):
+            repeats = index.repeat_key[index.repeat_ptr[order] : index.repeat_ptr[order + 1]]
+            end = index.family_ptr[order + 1]
+            gram[end - len(repeats) : end] = index.family_ptr[order] + (repeats >> 32)
+        return gram
+
+    @cached_property
+    def weight(self) -> np.ndarray:
+        """The weight of the n-gram of each feature: float64[V]."""
+        features = self.index.features
+        rows = np.diff(features.row_ptr)[features.post_unit]
+        texts = np.add.reduceat(rows, features.post_ptr[:-1]) if len(rows) else np.empty(0, np.int64)
+        values, which = np.unique(texts[self.gram], return_inverse=True)
+        return np.array([inverse_frequency(self.texts, value) for value in values.tolist()])[which.reshape(-1)]
+
+    def weights_at(self, feature: np.ndarray) -> np.ndarray:
+        """Return the weights of n-grams by their features, -1 for those that no text has: float64[n]."""
+        out = np.full(len(feature), inverse_frequency(self.texts, 1))
+        out[feature >= 0] = self.weight[feature[feature >= 0]]
+        return out
+
+    def weights_of(self, words: Words) -> dict[Words, float]:
+        """Return the weight of each n-gram of a text."""
+        weights = self.weights_at(find_features([words], self.index)[1]).tolist()
+        grams = chain.from_iterable((words[i : i + n] for i in range(len(words) - n + 1)) for n in range(1, ORDERS + 1))
+        found: dict[Words, float] = {}
+        for gram, weight in zip(grams, weights, strict=True):
+            found.setdefault(gram, weight)  # a later occurrence may be one more than any text has
+        return found
+
+
+@dataclass(frozen=True)
+class WeightedIndex(FeatureUnits):
+    """N-grams of a corpus, weighted by how many of the queries have them.
+
+    Attributes
+    ----------
+    ngrams : NgramIndex
+    own : Frequencies
+        In the corpus.
+    """
+
+    ngrams: NgramIndex
+    own: Frequencies
+
+    @classmethod
+    def join(cls, parts: dict[str, Any]) -> "WeightedIndex":
+        """Take the n-grams."""
+        return cls(parts["ngrams"], Frequencies(parts["ngrams"]))
+
+    @property
+    def features(self) -> Features:  # type: ignore[override]
+        """N-grams with their occurrences; rows of the units."""
+        return self.ngrams.features
+
+    def item(self, unit: int) -> Words:
+        """Return the tokens of a unit."""
+        return self.ngrams.item(unit)
+
+    def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
+        """Return what the kernels take."""
+        return self.weighted(encoded.weight)
+
+    def weighted(self, weight: np.ndarray) -> WeightedCorpus:
+        """Return the same for the weight of the n-gram of each feature, float64[V]."""
+        squares = np.empty((ORDERS, len(self.features.fwd_ptr) - 1))
+        square_weights(self.features, self.own.gram, weight * weight, squares)
+        inverse = np.zeros(squares.shape, np.float32)
+        inverse[squares > 0] = 1 / np.sqrt(squares[squares > 0])
+        return WeightedCorpus(self.features, self.ngrams.cells, squares, inverse)
+
+    def encode(self, inputs: Inputs) -> "WeightedQueries":
+        """Tokenize queries, look up their n-grams and weight them."""
+        items, which = distinct_sequences(inputs.texts, TOKENIZERS["ngrams"])
+        words = sorted(set(chain.from_iterable(items)))
+        flat, ptr = flatten(items, {word: i for i, word in enumerate(words)})
+        asked = Frequencies(index_sequences("queries", words, flat.astype(np.int32), ptr, which, ORDERS))
+        query, feature, sizes, *_ = find_features(items, self.ngrams)
+        gram = asked.gram[find_features(items, asked.index)[1]]
+        used = self.frequencies(asked)
+        is_known = feature >= 0
+        weight = self.asked_weight(asked, feature[is_known], gram[is_known])
+        squares = np.empty((ORDERS, len(items)))
+        square_weights(asked.index.features, asked.gram, weight * weight, squares)
+        # Entries: the distinct n-grams of each query, and the entry of each place.
+        key = query * len(weight) + gram
+        _, first, entry, times = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+        entry = entry.reshape(-1)
+        order = np.searchsorted(asked.index.family_ptr, gram[first], side="right") - 1
+        size = times * (weight[gram[first]] * weight[gram[first]])
+        counts = is_known & (size[entry] > 0)
+        kept = np.flatnonzero(np.bincount(entry[counts], minlength=len(first)))
+        batch = WeightedBatch(
+            _offsets(np.bincount(query[first[kept]], minlength=len(items))),
+            _offsets(np.bincount(entry[counts], minlength=len(first))[kept]),
+            feature[counts][np.argsort(entry[counts], kind="stable")].astype(np.int32),
+            order[kept],
+            size[kept],
+            times[kept] * size[kept] / squares[order[kept], query[first[kept]]],
+            np.ascontiguousarray(squares.T),
+            np.diff(ptr),
+            # A term meets the roundings of two factors and a product, then a sum of as many as a query has features.
+            np.array([1 + 2 * gamma(n + 8, FLOAT32) for n in sizes.sum(axis=1).tolist()]),
+        )
+        return WeightedQueries(which, items, batch, used, self.corpus_weight(asked, feature[is_known], gram[is_known]))
+
+    def frequencies(self, asked: Frequencies) -> Frequencies:
+        """Return whose texts are counted: the queries'."""
+        return asked
+
+    def asked_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return the weights of the n-grams of the queries, at their first features.
+
+        Parameters
+        ----------
+        asked : Frequencies
+            In the queries.
+        feature, gram : int64[n]
+            Features that the corpus has, and the n-grams that they are in `asked`.
+        """
+        return asked.weight
+
+    def corpus_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return the weights of the n-grams of the corpus, alike."""
+        weight = np.full(len(self.own.gram), inverse_frequency(asked.texts, 1))
+        weight[self.own.gram[feature]] = asked.weight[gram]
+        return weight
+
+
+@dataclass(frozen=True)
+class CorpusWeightedIndex(WeightedIndex):
+    """The same, weighted by how many texts of the corpus have them."""
+
+    @cached_property
+    def _corpus(self) -> WeightedCorpus:
+        return self.weighted(self.own.weight)
+
+    def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
+        """Return what the kernels take, the same for all queries."""
+        return self._corpus
+
+    def frequencies(self, asked: Frequencies) -> Frequencies:
+        """Return whose texts are counted: the corpus's."""
+        return self.own
+
+    def asked_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return the weights of the n-grams of the queries, at their first features."""
+        weight = np.full(len(asked.gram), inverse_frequency(self.own.texts, 1))
+        weight[gram] = self.own.weight[feature]
+        return weight
+
+    def corpus_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return the weights of the n-grams of the corpus."""
+        return self.own.weight
+
+
+@dataclass(frozen=True)
+class WeightedQueries(Encoded):
+    """Distinct token sequences of a batch of queries, and how many texts have their n-grams.
+
+    Attributes
+    ----------
+    which : int64[Q]
+    items : list of tuple of str
+    batch : WeightedBatch
+    frequencies : Frequencies
+    weight : float64[V]
+        Weight of each n-gram of the corpus, at its first feature.
+    """
+
+    which: np.ndarray
+    items: list[Words]
+    batch: WeightedBatch
+    frequencies: Frequencies
+    weight: np.ndarray
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the signature records."""
+        return {"weighted_by": {"texts": self.frequencies.texts}}
+
+    def item(self, q: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
+        """Return the tokens of a distinct query, and what weights the n-grams of a text."""
+        return self.items[q], self.frequencies.weights_of
+
+    def own(self, q: int) -> Words:
+        """Return the tokens of a distinct query, as those of a candidate."""
+        return self.items[q]
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -1,0 +1,1 @@
+"""CIDEr-D: n-grams that two reports share, weighted by how rare they are."""

@@ -1,0 +1,500 @@
+"""CIDEr-D search with Numba: lists of rare n-grams first, the rest bounded by its length (Cauchy and Schwarz).
+
+For one order let x be the weights of the query's n-grams and y those of a document. When the lists of some n-grams were
+read, a document's sum over them is known, and the sum over the others is at most |x over the others| |y|. Divided by
+|x| |y| this is a number of the query alone: the *remainder*. A document that was in no list read so far scores at most
+the remainder, times its factor for length; one that was met scores at most its sum so far and the remainder.
+
+The sums so far are float32, of positive terms: `slack` covers what n terms and their factors lose.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._jit import compiled_for, jit, jit_borrowing
+from metric_oracle.kernels._overlap import Features, postings
+from metric_oracle.kernels._overlap_search import (
+    FILTER,
+    WARM_START,
+    DrivenKernel,
+    Workspace,
+    check_dropped,
+    new_workspace,
+    note_bound,
+    require_bounds,
+    score,
+)
+from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
+from metric_oracle.kernels.topk.cpu import expand, insert, reset, threshold
+
+# Tuned on synthetic impressions; any values give the same answers.
+SCORE_COST = 300  # postings that take as long to read as one document takes to score
+FIRST_START = 2000  # postings read before the first document is scored
+START_GROWTH = 4
+
+
+class WeightedCorpus(NamedTuple):
+    """What a search under CIDEr-D reads of a corpus.
+
+    Attributes
+    ----------
+    features : Features
+        Family n - 1 holds the n-grams of order n, of each document in its order.
+    cells : int64[C, 8]
+        Of documents of equal length, ascending.
+    squares : float64[4, D]
+        Squared length of each document's weights, by order.
+    inverse : float32[4, D]
+        One over the length, 0 where it is 0.
+    """
+
+    features: Features
+    cells: np.ndarray
+    squares: np.ndarray
+    inverse: np.ndarray
+
+    @property
+    def row_ptr(self):
+        """Offsets of the rows of each document."""
+        return self.features.row_ptr
+
+    @property
+    def row_id(self):
+        """Corpus rows, ascending within a document."""
+        return self.features.row_id
+
+
+class WeightedBatch(NamedTuple):
+    """What it reads of distinct queries.
+
+    Attributes
+    ----------
+    ptr : int64[Q + 1]
+        Offsets of the n-grams of each query that the corpus has and that weigh anything.
+    gram_ptr : int64[G + 1]
+        Offsets of their features, the occurrences of an n-gram.
+    id : int32[...]
+    order : int64[G]
+        0 to 3.
+    weight : float64[G]
+        What a match of a feature adds to the sum of its order.
+    mass : float64[G]
+        The n-gram's share of the squared length of the query's weights of its order.
+    squares : float64[Q, 4]
+        Those squared lengths.
+    lengths : int64[Q]
+        Words.
+    slack : float64[Q]
+        By what a bound is enlarged, 1 and a little more.
+    """
+
+    ptr: np.ndarray
+    gram_ptr: np.ndarray
+    id: np.ndarray
+    order: np.ndarray
+    weight: np.ndarray
+    mass: np.ndarray
+    squares: np.ndarray
+    lengths: np.ndarray
+    slack: np.ndarray
+
+
+class Space(NamedTuple):
+    """Work space of one thread.
+
+    Attributes
+    ----------
+    shared : Workspace
+        Its counts are not used.
+    total : float32[D]
+        What was found so far of the similarities of a document, summed; -inf for those that were scored.
+    weight : float64[V]
+        Weights of the features that are marked.
+    """
+
+    shared: Workspace
+    total: np.ndarray
+    weight: np.ndarray
+
+
+class CiderD(NamedTuple):
+    """The policy: CIDEr-D against one query.
+
+    Attributes
+    ----------
+    index : Features
+    squares : float64[4, D]
+    reference_squares : float64[4]
+    penalty : float64[C]
+        Factor for the length of each bucket.
+    mark : uint8[V]
+        Query bitmap.
+    weight : float64[V]
+    """
+
+    index: Features  # type: ignore[assignment]
+    squares: np.ndarray
+    reference_squares: np.ndarray
+    penalty: np.ndarray
+    mark: np.ndarray
+    weight: np.ndarray
+
+
+@jit
+def _similarity(index, squares, reference_squares, mark, weight, d, order, begin):
+    shared = 0.0
+    for p in range(begin, begin + index.sizes[order, d]):
+        v = index.fwd_id[p]
+        if mark[v]:
+            shared += weight[v]
+    return similarity(shared, squares[order, d], reference_squares[order])
+
+
+@jit
+def _similarities(index, squares, reference_squares, mark, weight, d):
+    begin = index.fwd_ptr[d]
+    s1 = _similarity(index, squares, reference_squares, mark, weight, d, 0, begin)
+    begin += index.sizes[0, d]
+    s2 = _similarity(index, squares, reference_squares, mark, weight, d, 1, begin)
+    begin += index.sizes[1, d]
+    s3 = _similarity(index, squares, reference_squares, mark, weight, d, 2, begin)
+    s4 = _similarity(index, squares, reference_squares, mark, weight, d, 3, begin + index.sizes[2, d])
+    return s1, s2, s3, s4
+
+
+@jit
+def _score(policy, d, j):
+    s1, s2, s3, s4 = _similarities(
+        policy.index, policy.squares, policy.reference_squares, policy.mark, policy.weight, d
+    )  # fmt: skip
+    return cider_d(s1, s2, s3, s4, policy.penalty[j])
+
+
+@compiled_for(score, CiderD)
+def _(policy, d, j):
+    return _score(policy, d, j)
+
+
+@jit
+def _largest(total, begin, end):
+    top = np.float32(0.0)
+    for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
+        top = total[d] if total[d] > top else top
+    return top
+
+
+@jit
+def _count_at_least(total, begin, end, least):
+    n = np.int64(0)
+    for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
+        n += total[d] >= least
+    return n
+
+
+@jit
+def _least(theta, penalty, remainder, slack):
+    """Return the total, rounded down, with which a document reaches the threshold: above 0, as without a match."""
+    if penalty <= 0.0:
+        return np.float32(np.inf)
+    least = np.float32((theta / (2.5 * penalty * slack) - remainder) * (1.0 - 2.0**-23))
+    return max(least, np.float32(2.0**-126))
+
+
+@jit_borrowing
+def _score_start(policy, buckets, lo, hi, remainder, slack, k, total, work):
+    """Score the document with the best total so far."""
+    bucket, value = np.int64(-1), 0.0
+    for j in range(lo, hi):
+        v = policy.penalty[j] * _largest(total, buckets[j, 0], buckets[j, 1])
+        if v > value:
+            bucket, value = np.int64(j), v
+    if bucket < 0:
+        return
+    top = _largest(total, buckets[bucket, 0], buckets[bucket, 1])
+    d = buckets[bucket, 0]
+    while total[d] != top:
+        d += 1
+    _insert(policy, d, bucket, remainder, slack, k, WARM_START, total, work)
+
+
+@jit_borrowing
+def _insert(policy, d, j, remainder, slack, k, stage, total, work):
+    value = _score(policy, d, j)
+    note_bound(2.5 * policy.penalty[j] * min(4.0, np.float64(total[d]) + remainder) * slack, value, stage, work.closest)
+    work.n_pairs[0] += 1
+    if value > 0.0:
+        insert(d, value, policy.index.row_ptr, k, work.best)
+    total[d] = -np.inf
+
+
+class Reading(NamedTuple):
+    """N-grams of a query in the order of reading.
+
+    Attributes
+    ----------
+    gram : int64[n]
+        Places in the batch.
+    factor : float32[n]
+        Weight over the length of the query's weights of that order.
+    remainder : float64[n + 1]
+        What the n-grams from each on can add to the sum of the similarities of a document.
+    """
+
+    gram: np.ndarray
+    factor: np.ndarray
+    remainder: np.ndarray
+
+
+@jit
+def order_grams(batch, q, index):
+    """Order the n-grams of a query by what they may add for each posting that has to be read: :class:`Reading`."""
+    first = batch.ptr[q]
+    n = batch.ptr[q + 1] - first
+    gain, left = np.empty(n), np.zeros(ORDERS)
+    for i in range(n):
+        n_postings = np.int64(0)
+        for p in range(batch.gram_ptr[first + i], batch.gram_ptr[first + i + 1]):
+            n_postings += index.post_ptr[batch.id[p] + 1] - index.post_ptr[batch.id[p]]
+        gain[i] = -batch.mass[first + i] / n_postings
+    gram = np.argsort(gain, kind="mergesort") + first
+    factor, remainder = np.empty(n, np.float32), np.zeros(n + 1)
+    for i in range(n - 1, -1, -1):  # summed from the end: nothing cancels
+        g = gram[i]
+        factor[i] = batch.weight[g] / np.sqrt(batch.squares[q, batch.order[g]])
+        left[batch.order[g]] += batch.mass[g]
+        for order in range(ORDERS):
+            remainder[i] += min(np.sqrt(left[order]), 1.0)
+    return Reading(gram, factor, remainder)
+
+
+@jit_borrowing
+def _read(factor, of_order, index, begin, end, total):
+    for p in range(np.uint64(begin), np.uint64(end)):
+        d = np.uint32(index.post_unit[p])
+        total[d] += factor * of_order[d]
+
+
+@jit_borrowing
+def _is_settled(policy, buckets, lo, hi, remainder, slack, theta, to_read, total):
+    """Return whether unmet documents are out of reach, and scoring the others is cheaper than reading on."""
+    n_passing = np.int64(0)
+    for j in range(lo, hi):
+        if 2.5 * policy.penalty[j] * remainder * slack >= theta:
+            return False
+        least = _least(theta, policy.penalty[j], remainder, slack)
+        n_passing += _count_at_least(total, buckets[j, 0], buckets[j, 1], least)
+    return n_passing * SCORE_COST <= to_read
+
+
+@jit_borrowing
+def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
+    """Insert every document that may be listed and shares an n-gram with the query.
+
+    Parameters
+    ----------
+    policy : CiderD
+    batch : WeightedBatch
+    reading : Reading
+    slack, buckets, inverse, k : see :class:`WeightedBatch`, :class:`WeightedCorpus`
+    total : float32[D]
+        Room.
+    work : Workspace
+
+    Exactness
+    ---------
+    A bucket leaves [lo, hi) when no document of its length can reach the threshold, which only rises. Of the others a
+    document that was met is inserted unless its total and the remainder are too little; reading goes on until the
+    remainder alone is, or nothing is left.
+    """
+    index = policy.index
+    n = len(reading.gram)
+    lo, hi = 0, len(buckets)
+    for d in range(len(total)):
+        total[d] = np.float32(0.0)
+    theta = 0.0
+    i = n_read = np.int64(0)
+    next_stop = np.int64(FIRST_START)
+    while True:
+        while i < n and n_read <= next_stop:
+            g = reading.gram[i]
+            for f in range(batch.gram_ptr[g], batch.gram_ptr[g + 1]):
+                begin, end = postings(batch.id[f], buckets, lo, hi, index)
+                _read(reading.factor[i], inverse[batch.order[g]], index, begin, end, total)
+                n_read += end - begin
+            i += 1
+        _score_start(policy, buckets, lo, hi, reading.remainder[i], slack, k, total, work)
+        theta = max(threshold(work.best, k), 0.0)
+        while lo < hi and 10.0 * policy.penalty[lo] * slack < theta:
+            lo += 1
+        while lo < hi and 10.0 * policy.penalty[hi - 1] * slack < theta:
+            hi -= 1
+        if i == n or lo == hi:
+            break
+        next_stop = max(next_stop, n_read) * START_GROWTH
+        if _is_settled(policy, buckets, lo, hi, reading.remainder[i], slack, theta, next_stop - n_read, total):
+            break
+    for j in range(lo, hi):
+        least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
+        if _count_at_least(total, buckets[j, 0], buckets[j, 1], least) == 0:
+            continue
+        for d in range(buckets[j, 0], buckets[j, 1]):
+            if total[d] >= least:
+                _insert(policy, d, j, reading.remainder[i], slack, k, FILTER, total, work)
+                if threshold(work.best, k) > theta:
+                    theta = threshold(work.best, k)
+                    least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
+
+
+@jit
+def _mark_query(batch, q, mark, weight, value):
+    """Mark the features of a query, or unmark them, and note their weights."""
+    for g in range(batch.ptr[q], batch.ptr[q + 1]):
+        for p in range(batch.gram_ptr[g], batch.gram_ptr[g + 1]):
+            mark[batch.id[p]] = value
+            weight[batch.id[p]] = batch.weight[g]
+
+
+@jit
+def _penalties(buckets, reference_length):
+    out = np.empty(len(buckets))
+    for j in range(len(buckets)):
+        out[j] = length_penalty(buckets[j, 2], reference_length)
+    return out
+
+
+@jit
+def search_cider_d(batch, first, last, corpus, k, space, answers):
+    """Find the k best rows of the corpus for the queries first .. last - 1.
+
+    Parameters
+    ----------
+    batch : WeightedBatch
+    first, last : int
+        Block of queries.
+    corpus : WeightedCorpus
+    k : int
+    space : Space
+        Of this thread.
+
+    Writes
+    ------
+    answers : Answers
+        Rows first .. last - 1.
+
+    Exactness
+    ---------
+    Bounds as at the head of the module; what is left gets its score in float64, in the order of the document.
+
+    Source
+    ------
+    Vedantam et al., CVPR 2015, as computed by pycocoevalcap.
+    """
+    index, buckets, work = corpus.features, corpus.cells, space.shared
+    for q in range(first, last):
+        reset(work.best)
+        _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
+        policy = CiderD(
+            index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), work.mark, space.weight
+        )
+        reading = order_grams(batch, q, index)
+        find_best(policy, batch, reading, batch.slack[q], buckets, corpus.inverse, k, space.total, work)
+        ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
+        check_dropped(policy, q, ids, index, buckets, k, work)
+        _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
+        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+
+
+@jit
+def _score_pairs(batch, corpus, query, unit, mark, weight, out):
+    """Write the four similarities and the factor for length of pairs, and the score: float64[6, n]."""
+    index = corpus.features
+    for i in range(len(query)):
+        q, d = query[i], unit[i]
+        if i == 0 or query[i - 1] != q:
+            _mark_query(batch, q, mark, weight, np.uint8(1))
+        s1, s2, s3, s4 = _similarities(index, corpus.squares, batch.squares[q], mark, weight, d)
+        penalty = length_penalty(np.int64(index.sizes[0, d]), batch.lengths[q])
+        out[0, i], out[1, i], out[2, i], out[3, i] = s1, s2, s3, s4
+        out[4, i] = penalty
+        out[5, i] = cider_d(s1, s2, s3, s4, penalty)
+        if i == len(query) - 1 or query[i + 1] != q:
+            _mark_query(batch, q, mark, weight, np.uint8(0))
+
+
+@dataclass(frozen=True)
+class Backend(DrivenKernel):
+    """CIDEr-D on CPUs."""
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_cider_d`."""
+        search_cider_d(batch, first, last, corpus, k, workspace, answers)
+        require_bounds(workspace.shared)
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield CIDEr-D of every document against each of some distinct queries: float64[D]."""
+        units = np.arange(len(corpus.features.fwd_ptr) - 1)
+        for q in chosen:
+            yield self._pairs(corpus, batch, np.full(len(units), q, np.int64), units)[5]
+
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return CIDEr-D of pairs of a distinct query and a document, float64[n], and their components."""
+        found = self._pairs(corpus, batch, query, unit)
+        return found[5], _components(found)
+
+    def components(self, corpus, batch, query, unit, scores):
+        """Return the similarities and the factor for length of pairs: float64[n] each."""
+        return _components(self._pairs(corpus, batch, query, unit))
+
+    def _pairs(self, corpus, batch, query, unit):
+        out = np.empty((ORDERS + 2, len(query)))
+        n_features = len(corpus.features.post_ptr) - 1
+        _score_pairs(batch, corpus, query, unit, np.zeros(n_features, np.uint8), np.zeros(n_features), out)
+        return out
+
+    def new_workspace(self, corpus):
+        """Allocate the work space of one thread."""
+        n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
+        return Space(new_workspace(corpus.features), np.empty(n_documents, np.float32), np.zeros(n_features))
+
+    def stages(self, workspaces):
+        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
+        return super().stages([space.shared for space in workspaces])
+
+
+def _components(found):
+    return {**{f"similarity_{n + 1}": found[n] for n in range(ORDERS)}, "length_penalty": found[ORDERS]}
+
+
+@jit
+def square_weights(index, gram, squared, out):
+    """Write the squared length of each document's weights, by order.
+
+    Parameters
+    ----------
+    index : Features
+    gram : int32[V]
+        First feature of the n-gram of each feature.
+    squared : float64[V]
+        Squared weight of each n-gram, at its first feature.
+
+    Writes
+    ------
+    out : float64[4, D]
+    """
+    times = np.zeros(len(gram), np.int32)
+    for d in range(out.shape[1]):
+        begin = index.fwd_ptr[d]
+        for order in range(ORDERS):
+            end = begin + index.sizes[order, d]
+            for p in range(begin, end):
+                times[gram[index.fwd_id[p]]] += 1
+            total = 0.0
+            for p in range(begin, end):
+                g = gram[index.fwd_id[p]]
+                total += times[g] * squared[g]
+            out[order, d] = total
+            for p in range(begin, end):
+                times[gram[index.fwd_id[p]]] = 0
+            begin = end

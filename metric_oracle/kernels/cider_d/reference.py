@@ -1,0 +1,43 @@
+"""CIDEr-D, slow and obvious."""
+
+from collections import Counter
+
+from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
+
+
+def score(candidate, reference):
+    """Return CIDEr-D of a candidate against one reference, and the similarity of each order.
+
+    Parameters
+    ----------
+    candidate : tuple of str
+        Tokens.
+    reference : pair of a tuple of str and a function
+        Tokens; and what returns the weight of each n-gram of a text, by the n-gram, from the tokens of the text.
+    """
+    words, weights_of = reference
+    weight = {**weights_of(words), **weights_of(candidate)}
+    found = []
+    for n in range(1, ORDERS + 1):
+        ours, theirs = _grams(candidate, n), _grams(words, n)
+        counts, wanted, seen = Counter(ours), Counter(theirs), dict.fromkeys(ours, 0)
+        shared = 0.0
+        for gram in ours:
+            if seen[gram] < wanted[gram]:
+                shared += wanted[gram] * (weight[gram] * weight[gram])
+            seen[gram] += 1
+        found.append(similarity(shared, _square(ours, counts, weight), _square(theirs, wanted, weight)))
+    penalty = length_penalty(len(candidate), len(words))
+    parts = {f"similarity_{n}": value for n, value in enumerate(found, 1)}
+    return cider_d(*found, penalty), {**parts, "length_penalty": penalty}
+
+
+def _grams(tokens, n):
+    return [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
+
+
+def _square(grams, counts, weight):
+    total = 0.0
+    for gram in grams:
+        total += counts[gram] * (weight[gram] * weight[gram])
+    return total

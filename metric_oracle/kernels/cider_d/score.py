@@ -1,0 +1,43 @@
+"""CIDEr-D from weighted sums over n-grams. Plain scalar Python; the fast kernels compile these very functions.
+
+For the n-grams of one order, with w = log(texts) - log(max(1, texts that have it)) and counts h of the candidate and r
+of the reference, pycocoevalcap has
+
+    sum min(h, r) r w^2 / (sqrt(sum h^2 w^2) sqrt(sum r^2 w^2)),
+
+times exp(-d^2 / 72) with d the difference of the numbers of bigrams, and ten times the mean over the orders 1 to 4.
+Each sum goes over the n-grams of a text in its order, a term for each occurrence, so that a pair has the same bits in
+every corpus; one root of the product makes a text's similarity with itself exactly 1.
+"""
+
+import math
+
+from metric_oracle.kernels._jit import scalar
+
+ORDERS = 4
+
+
+@scalar
+def inverse_frequency(texts, frequency):
+    """Return the weight of an n-gram that `frequency` of `texts` texts have."""
+    return math.log(texts) - math.log(max(frequency, 1))
+
+
+@scalar
+def length_penalty(length, reference_length):
+    """Return the factor for texts of so many words."""
+    difference = max(length - 1, 0) - max(reference_length - 1, 0)
+    return math.exp(-(difference * difference) / 72.0)
+
+
+@scalar
+def similarity(shared, square, reference_square):
+    """Return the clipped cosine of one order; no more than 1, whatever the rounding."""
+    product = square * reference_square
+    return min(shared / math.sqrt(product), 1.0) if product > 0.0 else 0.0
+
+
+@scalar
+def cider_d(s1, s2, s3, s4, penalty):
+    """Return CIDEr-D from the similarities of the orders and the factor for lengths: 0 to 10."""
+    return 2.5 * penalty * (s1 + s2 + s3 + s4)

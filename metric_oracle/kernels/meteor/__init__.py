@@ -1,0 +1,1 @@
+"""METEOR: words that two reports share, by form, stem and synonym, and in how few pieces."""

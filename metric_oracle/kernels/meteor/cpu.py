@@ -1,0 +1,413 @@
+"""METEOR search with Numba: bounds by shared stems for the shared driver, nltk's alignment for what is left."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._overlap import Features, Queries, by_rarity
+from metric_oracle.kernels._overlap_counts import OneFamily, bound
+from metric_oracle.kernels._overlap_search import (
+    Visits,
+    Workspace,
+    by_size_difference,
+    check_dropped,
+    find_best,
+    is_excluded,
+    new_workspace,
+    require_bounds,
+    score,
+    stages,
+)
+from metric_oracle.kernels.contract import Kernel
+from metric_oracle.kernels.meteor.score import meteor
+from metric_oracle.kernels.topk.cpu import expand, reset
+
+
+class Texts(NamedTuple):
+    """Words of the documents.
+
+    Attributes
+    ----------
+    word : int32[T]
+        Word ids in order, document after document.
+    ptr : int64[D + 1]
+    stem : int32[W]
+        Stem of each word.
+    """
+
+    word: np.ndarray
+    ptr: np.ndarray
+    stem: np.ndarray
+
+
+class StemCorpus(NamedTuple):
+    """What a search under METEOR reads of a corpus.
+
+    Attributes
+    ----------
+    features : Features
+        One family: (stem, occurrence) of each document, documents by ascending length.
+    cells : int64[C, 8]
+        Of documents of equal length.
+    texts : Texts
+    n_stems : int
+    """
+
+    features: Features
+    cells: np.ndarray
+    texts: Texts
+    n_stems: int
+
+    @property
+    def row_ptr(self):
+        """Offsets of the rows of each document."""
+        return self.features.row_ptr
+
+    @property
+    def row_id(self):
+        """Corpus rows, ascending within a document."""
+        return self.features.row_id
+
+
+class StemBatch(NamedTuple):
+    """What it reads of distinct queries.
+
+    Attributes
+    ----------
+    queries : Queries
+        Features that a document's stems can match: a stem as often as it has words in the query, by itself or as a
+        synonym. Sizes are the words of a query.
+    words, words_ptr : int64[...], int64[Q + 1]
+        Word ids in order, -1 for words that the corpus lacks.
+    reach, reach_at, reach_ptr : int64[...], int64[...], int64[Q + 1]
+        Stems that match a place of the query, -1 for stems that the corpus lacks, and the place: first the stem of
+        each place itself, then those of which it is a synonym, places ascending.
+    """
+
+    queries: Queries
+    words: np.ndarray
+    words_ptr: np.ndarray
+    reach: np.ndarray
+    reach_at: np.ndarray
+    reach_ptr: np.ndarray
+
+
+class Space(NamedTuple):
+    """Work space of one thread.
+
+    Attributes
+    ----------
+    shared : Workspace
+    word_slot, stem_slot : int32[W], int32[S]
+        All zero between queries.
+    match : int64[longest document]
+    """
+
+    shared: Workspace
+    word_slot: np.ndarray
+    stem_slot: np.ndarray
+    match: np.ndarray
+
+
+class Places(NamedTuple):
+    """Where a query can be matched; the last place of a slot first, each linked to the one before it, -1 at the end.
+
+    Attributes
+    ----------
+    word_slot, stem_slot : int32[W], int32[S]
+        Slot of each word and stem, from 1; 0 for those that match nothing.
+    word_last, word_before : int64[n]
+        By slot the last place of a word; by place the one before it with that word.
+    left : int64[n]
+        Room for `word_last` while a document is matched.
+    own_last, near_last : int64[e]
+        By slot the last entry of a stem itself and as a synonym.
+    before, at : int64[e]
+        By entry the one before it, and its place.
+    used : bool[n]
+        Room for the places that are matched.
+    match : int64[longest document]
+        Room for the place that each word of a document matches.
+    """
+
+    word_slot: np.ndarray
+    stem_slot: np.ndarray
+    word_last: np.ndarray
+    word_before: np.ndarray
+    left: np.ndarray
+    own_last: np.ndarray
+    near_last: np.ndarray
+    before: np.ndarray
+    at: np.ndarray
+    used: np.ndarray
+    match: np.ndarray
+
+
+@jit
+def find_places(words, reach, reach_at, word_slot, stem_slot, match):
+    """Link the places of a query; see `StemBatch` for the first three arrays and `Space` for the others."""
+    n, n_entries = len(words), len(reach)
+    word_last, word_before = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    own_last, near_last = np.full(n_entries, -1, np.int64), np.full(n_entries, -1, np.int64)
+    before = np.full(n_entries, -1, np.int64)
+    n_words = n_stems = 0
+    for t in range(n):
+        if words[t] >= 0:
+            if word_slot[words[t]] == 0:
+                n_words += 1
+                word_slot[words[t]] = n_words
+            slot = word_slot[words[t]] - 1
+            word_before[t] = word_last[slot]
+            word_last[slot] = t
+    for e in range(n_entries):
+        if reach[e] >= 0:
+            if stem_slot[reach[e]] == 0:
+                n_stems += 1
+                stem_slot[reach[e]] = n_stems
+            last = own_last if e < n else near_last
+            before[e] = last[stem_slot[reach[e]] - 1]
+            last[stem_slot[reach[e]] - 1] = e
+    return Places(
+        word_slot, stem_slot, word_last, word_before, np.empty(n, np.int64), own_last, near_last, before, reach_at,
+        np.empty(n, np.bool_), match,
+    )  # fmt: skip
+
+
+@jit
+def forget_places(words, reach, places):
+    """Set the slots of a query back to zero."""
+    for t in range(len(words)):
+        if words[t] >= 0:
+            places.word_slot[words[t]] = 0
+    for e in range(len(reach)):
+        if reach[e] >= 0:
+            places.stem_slot[reach[e]] = 0
+
+
+@jit
+def _take_last(entry, places):
+    """Return the last entry of a chain whose place is free, -1 without any."""
+    while entry >= 0 and places.used[places.at[entry]]:
+        entry = places.before[entry]
+    return entry
+
+
+@jit
+def _match_stems(texts, begin, n, last, places):
+    """Match the words that are left by chains of stems, ``own_last`` or ``near_last``; return the new matches."""
+    matched = 0
+    for i in range(n - 1, -1, -1):
+        if places.match[i] < 0:
+            slot = places.stem_slot[texts.stem[texts.word[begin + i]]]
+            entry = _take_last(last[slot - 1], places) if slot > 0 else np.int64(-1)
+            if entry >= 0:
+                places.match[i] = places.at[entry]
+                places.used[places.at[entry]] = True
+                matched += 1
+    return matched
+
+
+@jit
+def align(texts, begin, end, places):
+    """Match the words ``texts.word[begin:end]`` with a query as nltk does; return matches and chunks.
+
+    Three rounds: equal words, equal stems, synonyms; each from the end of the document, with the last free place.
+    """
+    n = end - begin
+    matched = 0
+    for place in range(len(places.used)):
+        places.used[place] = False
+        places.left[place] = places.word_last[place]
+    for i in range(n - 1, -1, -1):
+        slot = places.word_slot[texts.word[begin + i]]
+        t = places.left[slot - 1] if slot > 0 else np.int64(-1)
+        if t >= 0:
+            places.left[slot - 1] = places.word_before[t]
+            places.used[t] = True
+            matched += 1
+        places.match[i] = t
+    most = min(n, len(places.used))
+    if matched < most:
+        matched += _match_stems(texts, begin, n, places.own_last, places)
+    if matched < most:
+        matched += _match_stems(texts, begin, n, places.near_last, places)
+    chunks = 0
+    before = np.int64(-2)
+    for i in range(n):
+        t = places.match[i]
+        if t >= 0 and t != before + 1:
+            chunks += 1
+        before = t if t >= 0 else np.int64(-2)
+    return matched, chunks
+
+
+class Meteor(NamedTuple):
+    """The policy: METEOR against one query.
+
+    Attributes
+    ----------
+    reference_length : int
+    texts : Texts
+    buckets : int64[C, 8]
+        Of documents of equal length, see :func:`metric_oracle.kernels._overlap_search.find_best`.
+    places : Places
+    """
+
+    reference_length: int | np.integer
+    texts: Texts
+    buckets: np.ndarray
+    places: Places
+
+
+@compiled_for(bound, Meteor)
+def _(policy, j, a, b):
+    # All matches in one chunk; rises with the matches.
+    most = min(a, min(policy.buckets[j, 2], policy.reference_length))
+    return meteor(most, 1, policy.buckets[j, 2], policy.reference_length)
+
+
+@compiled_for(score, Meteor)
+def _(policy, d, j):
+    begin, end = policy.texts.ptr[d], policy.texts.ptr[d + 1]
+    matched, chunks = align(policy.texts, begin, end, policy.places)
+    return meteor(matched, chunks, end - begin, policy.reference_length)
+
+
+@compiled_for(is_excluded, Meteor)
+def _(policy, d):
+    return False
+
+
+@jit
+def search_meteor(batch, first, last, corpus, k, space, answers):
+    """Find the k best rows of the corpus for the queries first .. last - 1.
+
+    Parameters
+    ----------
+    batch : StemBatch
+    first, last : int
+        Block of queries.
+    corpus : (Features, int64[C, 8], Texts)
+        Documents by ascending length: features, buckets of equal lengths, words in order.
+    k : int
+    space : Space
+        Of this thread.
+
+    Writes
+    ------
+    answers : Answers
+        Rows first .. last - 1.
+
+    Exactness
+    ---------
+    Matches are bounded by the features shared, chunks by one; what is left is aligned.
+
+    Source
+    ------
+    Lavie and Agarwal, WMT 2007, as computed by nltk.
+    """
+    index, buckets, texts = corpus
+    work = space.shared
+    lengths = buckets[:, 2].copy()
+    ascending = np.arange(len(buckets))
+    visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
+    minimum = np.empty(len(buckets), np.int64)
+    for q in range(first, last):
+        reset(work.best)
+        reference_length = np.int64(batch.queries.sizes[q, 0])
+        ids = by_rarity(batch.queries.id[batch.queries.ptr[q] : batch.queries.ptr[q + 1]], index.post_ptr)
+        words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
+        reach = batch.reach[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
+        reach_at = batch.reach_at[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
+        places = find_places(words, reach, reach_at, space.word_slot, space.stem_slot, space.match)
+        by_size_difference(lengths, ascending, reference_length, visits.order)
+        minimum[:] = 1
+        policy = Meteor(reference_length, texts, buckets, places)
+        counts = OneFamily(work.counts[0], minimum, len(ids), reference_length)
+        find_best(policy, counts, ids, visits, index, buckets, k, work)
+        check_dropped(policy, q, ids, index, buckets, k, work)
+        work.counts[0] = 0
+        forget_places(words, reach, places)
+        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+
+
+@jit
+def _count_pairs(batch, query, unit, texts, space, out):
+    """Write the matches and chunks of pairs: int64[2, n]."""
+    for i in range(len(query)):
+        q = query[i]
+        if i == 0 or query[i - 1] != q:
+            words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
+            reach = batch.reach[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
+            reach_at = batch.reach_at[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
+            places = find_places(words, reach, reach_at, space.word_slot, space.stem_slot, space.match)
+        out[0, i], out[1, i] = align(texts, texts.ptr[unit[i]], texts.ptr[unit[i] + 1], places)
+        if i == len(query) - 1 or query[i + 1] != q:
+            forget_places(words, reach, places)
+
+
+@jit
+def _score_counts(counts, length, reference_length, out):
+    for i in range(len(out)):
+        out[i] = meteor(counts[0, i], counts[1, i], length[i], reference_length[i])
+
+
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """METEOR on CPUs."""
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_meteor`."""
+        search_meteor(batch, first, last, (corpus.features, corpus.cells, corpus.texts), k, workspace, answers)
+        require_bounds(workspace.shared)
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield METEOR of every document for each of some distinct queries: float64[D], overwritten by the next."""
+        n = len(corpus.features.fwd_ptr) - 1
+        space, counts, out = self.new_workspace(corpus), np.empty((2, n), np.int64), np.empty(n)
+        units = np.arange(n)
+        for q in chosen:
+            query = np.full(n, q, np.int64)
+            _count_pairs(batch, query, units, corpus.texts, space, counts)
+            _score_counts(counts, *_lengths(corpus, batch, query, units), out)
+            yield out
+
+    def score_pairs(self, corpus, batch, query, unit):
+        """Return METEOR of pairs of a distinct query and a document, float64[n], and their components."""
+        counts, length, reference_length = self._counts(corpus, batch, query, unit)
+        scores = np.empty(len(query))
+        _score_counts(counts, length, reference_length, scores)
+        return scores, _components(counts, length, reference_length)
+
+    def components(self, corpus, batch, query, unit, scores):
+        """Return precision and recall, float64[n], and chunks, int64[n], of pairs."""
+        return _components(*self._counts(corpus, batch, query, unit))
+
+    def _counts(self, corpus, batch, query, unit):
+        counts = np.empty((2, len(query)), np.int64)
+        _count_pairs(batch, query, unit, corpus.texts, self.new_workspace(corpus), counts)
+        return counts, *_lengths(corpus, batch, query, unit)
+
+    def new_workspace(self, corpus):
+        """Allocate the work space of one thread."""
+        longest = int(corpus.features.sizes[0].max(initial=0))
+        return Space(
+            new_workspace(corpus.features), np.zeros(len(corpus.texts.stem), np.int32),
+            np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64),
+        )  # fmt: skip
+
+    def stages(self, workspaces):
+        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
+        return stages([space.shared for space in workspaces])
+
+
+def _lengths(corpus, batch, query, unit):
+    """Return the words of the candidates and of the references: int64[n] each."""
+    return corpus.features.sizes[0, unit].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
+
+
+def _components(counts, length, reference_length):
+    parts = {"precision": counts[0] / np.maximum(length, 1), "recall": counts[0] / np.maximum(reference_length, 1)}
+    return {**parts, "chunks": counts[1]}
