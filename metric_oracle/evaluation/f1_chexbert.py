@@ -14,8 +14,8 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LABELS, LabelTable, read_label_table
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.crg import IS_POSITIVE, ends_of, join_labels
-from metric_oracle.evaluation.statistics import LEVEL, Interval, checked_resamples, resample_means
 from metric_oracle.indexes.manifest import sha256
+from metric_oracle.statistics import LEVEL, Interval, checked_resamples, resample_means
 
 # The five of Irvin et al. (AAAI 2019) that papers print beside all fourteen, "No Finding" among these.
 FIVE = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
