@@ -224,6 +224,11 @@ class Cases:
         ordered = np.sort(np.array(chosen), axis=0)
         return 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
 
+    def prepare(self) -> None:
+        """Compute what sorting and filtering read."""
+        for name in ("ties", "is_fallback", "is_inexact", "disagreement"):
+            getattr(self, name)
+
     def choose(self, chosen: Chosen) -> np.ndarray:
         """Return the places of the test reports that are shown, in their order: int64[...]."""
         kept = np.ones(len(self.ids), bool)

@@ -26,7 +26,7 @@ from metric_oracle.evaluation.cases import Candidate, Cases, Chosen
 from metric_oracle.evaluation.exhibits import DIFF, exhibit, exhibit_texts, kinds_of
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.presentation.short_signature import short_signature
-from metric_oracle.web.render import page
+from metric_oracle.web.render import page, templates
 from metric_oracle.web.server import posted
 
 ROWS = 50  # of a page
@@ -73,7 +73,10 @@ class Explorer:
     _working: threading.Lock = field(default_factory=threading.Lock)  # kernels use every core already
 
     def routes(self) -> list[BaseRoute]:
-        """Return what the server serves."""
+        """Return what the server serves, with what the first page needs made already."""
+        for name in templates.list_templates(["html"]):
+            templates.get_template(name)
+        self.cases.prepare()
         if not self.cases.columns:
             return [Route("/", self.live), Route("/live", self.live_post, methods=["POST"])]
         found: list[BaseRoute] = [

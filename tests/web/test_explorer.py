@@ -187,7 +187,7 @@ def test_reports_that_are_not_there(client):
 def test_a_real_index(real, prepared):
     text = real.get("/").text
     assert "index " + prepared.index.fingerprint[:12] in text
-    for show in range(6):
+    for show in range(5):
         page = real.get(f"/case/1?show={show}")
         assert page.status_code == 200
         assert 'class="evidence"' in page.text
