@@ -69,6 +69,8 @@ OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*")}
 BESIDE = {
     ("score", "--published-names"): ["--out", "zz.csv"],
     ("retrieve", "--components"): ["--format", "table"],
+    ("merge", "--components"): ["--format", "table"],
+    ("retrieve", "--part"): ["--out", "zz.parquet"],
     ("retrieve", "--weights"): ["-m", "composite"],
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]

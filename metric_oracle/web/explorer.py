@@ -318,7 +318,7 @@ class Explorer:
                 row |= {"link": _link("/", filters), "gap": float(np.nanmean(gap)) if np.isfinite(gap).any() else None}
                 row["worst"] = [(q + 1, _link(f"/case/{q}", filters)) for q in worst]
             rows.append(row)
-        return self._page("systems.html", "Systems", systems=rows, has_figure=False, figure_note="")
+        return self._page("systems.html", "Systems", systems=rows)
 
     # Live queries
 
