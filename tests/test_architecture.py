@@ -1,6 +1,6 @@
 """Imports point one way; what must stay light, stays light.
 
-    cli -> commands -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
+    cli -> commands -> web -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
 
 `api` is the public functions: the demo in `evaluation` calls them as a user would, never the other way round. `corpora`
 feeds `indexes`; `metrics` and `errors` are leaves that everything but the kernels may use. Kernels know no Arrow, no
@@ -31,7 +31,8 @@ ALLOWED = {
     "evaluation": LEAVES | {"corpora", "indexes", "kernels", "retrieval", "api"},
     "presentation": LEAVES | {"corpora", "indexes", "retrieval", "api", "evaluation"},
     "api": LEAVES | {"corpora", "indexes", "retrieval"},
-    "commands": LEAVES | {"corpora", "encoders", "presentation", "evaluation", "api", "indexes", "retrieval"},
+    "web": LEAVES | {"corpora", "presentation", "evaluation", "api", "indexes", "retrieval"},
+    "commands": LEAVES | {"corpora", "encoders", "web", "presentation", "evaluation", "api", "indexes", "retrieval"},
     "cli": LEAVES | {"commands"},
     "__main__": {"cli"},
     "": {"api", "corpora", "errors", "evaluation", "presentation"},
@@ -41,7 +42,7 @@ DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
 DEVICE_FILES = ("cuda.py", "_device.py", "segment_maxima.py")  # the last one is a kernel in Triton's language
 # What the parts of a `reference.py` may import: scores and other references, never a fast module.
 PLAIN = {"score", "reference"}
-HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib")
+HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib", "starlette", "jinja2")
 
 
 def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
@@ -143,6 +144,10 @@ def test_no_import_points_up():
         ("evaluation/study.py", "if True:\n    from metric_oracle import cli"),
         ("presentation/terminal.py", "from metric_oracle.commands import output"),
         ("commands/output.py", "from metric_oracle import cli"),
+        ("evaluation/evidence.py", "from metric_oracle.web import server"),
+        ("presentation/terminal.py", "from metric_oracle.web import render"),
+        ("web/server.py", "from metric_oracle.commands import output"),
+        ("web/server.py", "from metric_oracle.kernels import topk"),
         ("commands/search.py", "from metric_oracle.kernels import topk"),
         ("cli.py", "from metric_oracle import api"),
         ("api.py", "from metric_oracle.cli import main"),

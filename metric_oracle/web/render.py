@@ -1,0 +1,33 @@
+"""Templates -> pages. Everything is escaped; what has no sign of its own is shown as one."""
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+# Browsers drop NUL or show U+FFFD, and show nothing for the other control characters. Line ends and tabs stay.
+_SIGNS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"} | {127: "\u2421"}
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are signs (U+2400...), and half surrogates U+FFFD."""
+    return text.translate(_SIGNS).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _finalised(value: Any) -> Any:
+    return visible(value) if type(value) is str else value
+
+
+templates = Environment(
+    loader=PackageLoader("metric_oracle.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalised,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page made of a template."""
+    return HTMLResponse(templates.get_template(name).render(values), status)

@@ -1,0 +1,1 @@
+// one hand-written script
