@@ -90,6 +90,9 @@ Predictions = Annotated[
     typer.Argument(metavar="PREDICTIONS", help="A table, or a model's own layout."),
 ]
 ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="File that retrieve or baseline --out wrote.")]
+ResultFiles = Annotated[
+    list[Path] | None, typer.Argument(metavar="RESULTS...", help="Files of retrieve, baseline and score.")
+]
 Ratings = Annotated[
     Path,
     typer.Argument(metavar="RATINGS", help="Counted errors: ReXVal's file, GREEN's, or a row a pair and category."),
@@ -290,6 +293,11 @@ ModelLabels = Annotated[list[str] | None, _several("--model-chexbert-labels", "N
 ModelIds = Annotated[list[str] | None, _several("--model-ids", "NAME=FILE", "Ids of a file that has an order only.")]
 ModelMetadata = Annotated[list[str] | None, _several("--model-metadata", "NAME=FILE", "Makes studies of its images.")]
 ModelSection = Annotated[list[str] | None, _several("--model-section", "NAME=SECTION", "Section that it writes.")]
+
+# Pages
+IndexOption = Annotated[Path | None, _file("--index", SEARCH, "Index that the candidates are of.", "INDEX")]
+QueriesOption = Annotated[Path | None, _file("--queries", SEARCH, "Test reports, best prepared.", "QUERIES")]
+Port = Annotated[int, _number("--port", panel=OUTPUT, least=0, text="Port of the pages; default: a free one.")]
 
 # Output
 WithText = Annotated[bool, _flag("--with-text/--no-text", panel=OUTPUT, text="Reports in the result, or not.")]

@@ -1,0 +1,100 @@
+"""explore, report: pages over results, on this machine or in one file."""
+
+from importlib.util import find_spec
+from typing import Any
+
+import typer
+
+from metric_oracle.commands import options as o
+from metric_oracle.commands.command import command
+from metric_oracle.commands.inputs import check_installed, load_tests
+from metric_oracle.commands.output import Destination, note, progress
+from metric_oracle.errors import BackendError, InputError
+
+app = typer.Typer(rich_markup_mode="rich")
+PANEL = "Pages"
+
+
+def check_web(function: str) -> None:
+    """Raise where the libraries of the pages are lacking."""
+    lacking = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
+    if lacking:
+        msg = (
+            f"{function}: pages must have Starlette, uvicorn and Jinja2 installed; got no module {lacking[0]}. "
+            'Install the extra: pip install "metric-oracle[web]".'
+        )
+        raise BackendError(msg)
+
+
+@command(
+    app, "explore",
+    "oracle explore bleu.parquet radgraph.parquet --queries TESTS --index INDEX",
+    "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
+    "oracle explore --index INDEX",
+    panel=PANEL,
+)  # fmt: skip
+def explore(
+    files: o.Files, models: o.Models, reading: o.Reading, to: Destination, results: o.ResultFiles = None,
+    index: o.IndexOption = None, queries: o.QueriesOption = None, port: o.Port = 0,
+) -> None:  # fmt: skip
+    """Look at results in a browser: each test report with its oracles, their scores and what each metric saw.
+
+    The pages are for this machine alone; the address that is printed has the key to them. From another machine: ssh -L.
+    """
+    check_web("explore")
+    if not results and index is None:
+        msg = "explore: results or index must be given; got neither. Name result files, or an index with --index."
+        raise InputError(msg)
+    check_installed("explore", files)
+    from metric_oracle.web import server
+
+    with server.listen(port, "explore") as at:
+        from metric_oracle.web.explorer import Explorer
+
+        explorer = Explorer(_cases(results or [], index, queries, files, models, reading, "explore"))
+        bound = at.getsockname()[1]
+        token = server.new_token()
+        app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
+        print(server.address(bound, token), flush=True)
+        note(f"from another machine: ssh -L {bound}:127.0.0.1:{bound} THIS-HOST, then the same address. Ctrl-C ends.")
+        server.serve(app, at)
+
+
+@command(
+    app, "report",
+    "oracle report bleu.parquet radgraph.parquet --queries TESTS --out page.html",
+    "oracle report r2gen.parquet --no-text --out scores.html",
+    endings=(".html",), panel=PANEL,
+)  # fmt: skip
+def report(
+    files: o.Files, models: o.Models, reading: o.Reading, to: Destination, results: o.ResultFiles = None,
+    index: o.IndexOption = None, queries: o.QueriesOption = None, with_text: o.WithText = True,
+) -> None:  # fmt: skip
+    """Write results as one page for a browser, which loads nothing: scores, and the reports with what each metric saw.
+
+    Only its owner can read the file. --no-text leaves out reports and ids.
+    """
+    check_web("report")
+    if not results or to.out is None:
+        msg = "report: results and out must be given; got one of them or none. Name result files, and --out page.html."
+        raise InputError(msg)
+    check_installed("report", files)
+    from metric_oracle.web.report import write_report
+
+    cases = _cases(results, index, queries, files, models, reading, "report")
+    with progress("writing"):
+        write_report(cases, to.out, text=with_text)
+    note(f"{to.out}: {len(cases.ids):,} test reports{'' if with_text else ', scores only'}")
+
+
+def _cases(
+    results: Any, index: Any, queries: Any, files: o.Files, models: o.Models, reading: o.Reading, function: str
+) -> Any:
+    """Read what the pages show."""
+    from metric_oracle import api
+    from metric_oracle.evaluation.cases import read_cases
+
+    opened = None if index is None else api.open_index(index)
+    batch = None if queries is None else load_tests(queries, files, models, reading)
+    with progress("reading results"):
+        return read_cases(results, opened, batch, function)

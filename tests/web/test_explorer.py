@@ -1,0 +1,279 @@
+"""The explorer's pages, without a browser."""
+
+import csv
+import html
+import io
+import re
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from metric_oracle.evaluation.cases import read_cases
+from metric_oracle.web.render import visible
+from support.pages import NASTY, OWN, POST, client_of, made_up
+
+
+@pytest.fixture(scope="module")
+def client(nasty) -> TestClient:
+    return client_of(nasty)
+
+
+@pytest.fixture(scope="module")
+def real(prepared) -> TestClient:
+    return client_of(read_cases(prepared.files, prepared.index, prepared.queries))
+
+
+def links(text):
+    return [html.unescape(link) for link in re.findall(r'(?:href|src|action)="([^"]*)"', text)]
+
+
+def places(text):
+    return [int(place) for place in re.findall(r'<th scope="row"><a href="/case/\d+[^"]*">(\d+)</a>', text)]
+
+
+PATHS = [
+    "/",
+    "/?page=3",
+    "/?sort=1&turn=1",
+    "/systems",
+    "/rows.csv",
+    *(f"/case/{q}?show={s}" for q in range(7) for s in range(4)),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_hostile_texts_go_through_every_page(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 200
+    text = answer.text
+    if path != "/rows.csv":
+        assert "<script>alert" not in text
+        assert "\0" not in text
+        assert "\x1b" not in text
+        assert "49 {% raw" not in text
+        assert re.findall(r"<script[^>]*>", text) == ['<script type="module" src="/static/page.js">']
+        assert not re.search(r"<[^>]+\s(style|on\w+)\s*=", text)
+        for link in links(text):
+            assert re.fullmatch(r"(/static/[\w.]+|/[\w/.]*(\?[\w=&.+-]*)?|#main)", link), link
+
+
+def test_texts_are_shown_as_they_are(client, nasty):
+    for q in range(7):
+        for show in range(4):
+            text = client.get(f"/case/{q}?show={show}").text
+            blocks = re.findall(r'<p class="text" dir="auto">(.*?)</p>', text, re.DOTALL)
+            plain = {
+                html.unescape(re.sub(r'<sup>.*?</sup>|<span class="hidden">.*?</span>|<[^>]*>', "", block))
+                for block in blocks
+            }
+            assert visible(nasty.reference(q)) in plain
+            for candidate in nasty.candidates(q):
+                known = visible(candidate.text) in plain
+                assert known or "is shown for corpus rows" in text
+
+
+def test_the_overview_has_fifty_rows_a_page(client):
+    assert places(client.get("/").text) == list(range(1, 51))
+    assert places(client.get("/?page=3").text) == list(range(101, 121))
+    assert places(client.get("/?page=99").text) == list(range(101, 121))
+
+
+def test_sorting(client, nasty):
+    for i, column in enumerate(nasty.columns):
+        for turn in (0, 1):
+            shown = [
+                place - 1
+                for page in (1, 2, 3)
+                for place in places(client.get(f"/?sort={i}&turn={turn}&page={page}").text)
+            ]
+            values = column.values[shown]
+            known = values[np.isfinite(values)]
+            assert len(shown) == 120
+            assert np.isfinite(values[: len(known)]).all()
+            steps = np.diff(known)
+            assert (steps >= 0).all() if turn else (steps <= 0).all()
+    shown = [place - 1 for place in places(client.get("/?disagree=1").text)]
+    assert (np.diff(nasty.disagreement[shown]) <= 0).all()
+    shown = [place - 1 for place in places(client.get("/?sort=0&minus=4").text)]
+    gap = np.abs(nasty.columns[0].values - nasty.columns[4].values)[shown]
+    assert (np.diff(gap) <= 0).all()
+
+
+def test_filters(client, nasty):
+    def shown(query):
+        return {p - 1 for page in (1, 2, 3) for p in places(client.get(f"/?{query}&page={page}").text)}
+
+    values = nasty.columns[1].values
+    assert shown("column=1&low=0.3&high=0.6") == set(np.flatnonzero((values >= 0.3) & (values <= 0.6)))
+    assert shown("fallback=1") == set(np.flatnonzero(nasty.is_fallback.any(axis=0)))
+    assert shown("inexact=1") == set(np.flatnonzero(nasty.is_inexact.any(axis=0)))
+    assert shown("ties=1900") == set(np.flatnonzero((nasty.ties > 1900).any(axis=0)))
+    assert 0 < len(shown("fallback=1")) < 120
+    histogram_link = next(link for link in links(client.get("/").text) if "high=" in link)
+    assert client.get(histogram_link).status_code == 200
+
+
+def test_words_are_not_in_the_address(client, nasty):
+    answer = client.post("/words", data={"text": "GNP.exe", "sort": "1"}, headers=POST)
+    assert answer.status_code == 200
+    assert "gnp" not in str(answer.url).lower()
+    found = {place - 1 for place in places(answer.text)}
+    assert found
+    for q in found:
+        assert any("gnp.exe" in (text or "") for text in [nasty.reference(q), *(c.text for c in nasty.candidates(q))])
+    nothing = client.post("/words", data={"text": "no such word"}, headers=POST)
+    assert ">0 of 120 test reports<" in nothing.text
+    assert client.post("/words", data={"text": " "}, headers=POST).text.count("/case/") >= 50
+
+
+def test_rows_as_csv(client, nasty):
+    answer = client.get("/rows.csv?sort=0&column=0&low=0.5")
+    rows = list(csv.reader(io.StringIO(answer.text, newline="")))
+    assert rows[0][:3] == ["position", "query_id", "bleu-2"]
+    order = [int(row[0]) - 1 for row in rows[1:]]
+    assert sorted(order) == np.flatnonzero(nasty.columns[0].values >= 0.5).tolist()
+    assert [row[1] for row in rows[1:]] == [nasty.ids[q] for q in order]
+    assert [float(row[2]) for row in rows[1:]] == nasty.columns[0].values[order].tolist()
+
+
+def test_steps_follow_the_filters(client, nasty):
+    shown = places(client.get("/?sort=1&fallback=1").text)
+    text = client.get(f"/case/{shown[1] - 1}?sort=1&fallback=1").text
+    assert f'href="/case/{shown[0] - 1}?' in text
+    assert f'href="/case/{shown[2] - 1}?' in text
+    assert f">2 of {nasty.is_fallback.any(axis=0).sum()}<" in text
+
+
+def test_equal_texts_stand_together(client, nasty):
+    for q in range(20):
+        texts = {candidate.text for candidate in nasty.candidates(q)}
+        assert client.get(f"/case/{q}").text.count('class="paper" aria-labelledby="g') == len(texts)
+    second = client.get("/case/3?rank=2").text
+    assert second.count('class="paper" aria-labelledby="g') == len({c.text for c in nasty.candidates(3, 2)})
+    assert "No file has a candidate at this rank" in client.get("/case/3?rank=9").text
+
+
+def test_draws_have_their_mean(nasty):
+    table = nasty.sources[3].table
+    assert nasty.columns[3].values == pytest.approx(table["score"].to_numpy().reshape(-1, 3).mean(axis=1))
+    assert nasty.columns[3].name == "bleu-2 of random"
+
+
+@pytest.mark.parametrize(
+    ("path", "match"),
+    [
+        ("/?sort=99", "explore: sort must be an int from 0 to 4; got something else"),
+        ("/?sort=x", "sort must be an int from 0 to 4"),
+        ("/?column=0&low=nan", "explore: low must be a finite number; got something else"),
+        ("/?words=3000", "explore: words must be an int from"),
+        ("/case/0?show=40", "explore: show must be an int from"),
+        ("/?page=-1", "explore: page must be an int from"),
+        ("/?ties=²", "explore: ties must be an int from"),
+    ],
+)
+def test_other_addresses(client, path, match):
+    answer = client.get(path)
+    assert answer.status_code == 400
+    assert match in html.unescape(answer.text)
+
+
+def test_reports_that_are_not_there(client):
+    assert client.get("/case/120").status_code == 404
+    assert client.get("/case/x").status_code == 404
+    assert client.get("/live").status_code == 404
+
+
+def test_a_real_index(real, prepared):
+    text = real.get("/").text
+    assert "index " + prepared.index.fingerprint[:12] in text
+    for show in range(6):
+        page = real.get(f"/case/1?show={show}")
+        assert page.status_code == 200
+        assert 'class="evidence"' in page.text
+    radgraph = real.get("/case/1?show=2").text
+    assert "entities" in radgraph
+    assert "Graphs are sets without places" in radgraph
+    assert "Atelectasis" in real.get("/case/1?show=3").text
+    assert "furthest" in real.get("/systems").text.lower()
+
+
+def test_scores_under_every_metric(prepared):
+    cases = read_cases(prepared.files, prepared.index, prepared.queries)
+    for q in (0, 5):
+        found = {c.row: c for c in cases.candidates(q) if c.row >= 0}
+        scores = cases.cross_scores(q, list(found))
+        assert {"bleu-2", "rouge-l", "radgraph", "chexbert:labels"} <= set(cases.metrics)
+        for candidate in cases.candidates(q):
+            if candidate.row >= 0:
+                metric = cases.columns[candidate.columns[0]].metric
+                assert scores[candidate.row][metric] == candidate.score
+        best = {cases.columns[i].metric: cases.columns[i].values[q] for i in range(4)}
+        for of_row in scores.values():
+            assert all(of_row[name] <= value for name, value in best.items() if of_row[name] is not None)
+
+
+def test_a_live_query(real, prepared):
+    page = real.get("/live")
+    assert page.status_code == 200
+    assert 'name="metric:bleu-2"' in page.text
+    assert 'name="metric:radgraph"' not in page.text
+    text = prepared.index.reports["text"][7].as_py()
+    answer = real.post("/live", data={"text": text, "metric:rouge-l": "1"}, headers=POST)
+    assert answer.status_code == 200
+    assert "rouge-l 1.0000" in answer.text
+    hostile = real.post("/live", data={"text": NASTY[0] + "\0", "metric:bleu-2": "1"}, headers=POST)
+    assert "<script>alert" not in hostile.text
+    assert "alert(1)&lt;/script&gt; effusion␀" in hostile.text
+    none = real.post("/live", data={"text": "effusion"}, headers=POST)
+    assert "explore: metrics must be at least one of those shown; got none" in none.text
+
+
+def test_an_index_alone(prepared):
+    client = client_of(read_cases([], prepared.index))
+    assert "Live query" in client.get("/").text
+    assert client.post("/live", data={"text": "No effusion.", "metric:bleu-2": "1"}, headers=POST).status_code == 200
+    assert client.get("/case/0").status_code == 404
+
+
+def test_posts_need_the_pages(real):
+    for headers in ({}, {"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site", "origin": OWN}):
+        answer = real.post("/live", data={"text": "x", "metric:bleu-2": "1"}, headers=headers)
+        assert (answer.status_code, answer.text) == (403, "403\n")
+
+
+def test_files_that_do_not_belong_together(prepared, tmp_path, fails):
+    for files, options, match in (
+        ([prepared.folder / "nothing.parquet"], {}, "explore: scores must be an existing file"),
+        (
+            [made_up(["a"], references="1"), made_up(["a"], references="2")],
+            {},
+            "explore: results and queries must be of the",
+        ),
+        (
+            [made_up(["a"], index="f" * 64)],
+            {"index": prepared.index},
+            "explore: index must be the one that the results",
+        ),
+        ([made_up([])], {}, "explore: results must have at least one test report; got none in file 1"),
+    ):
+        with pytest.raises(Exception, match=match):
+            read_cases(files, **options)
+    fails("explore", match="explore: results or index must be given; got neither")
+
+
+def test_a_port_of_another(fails, prepared):
+    fails(
+        "explore",
+        prepared.files[0],
+        "--port",
+        "99999",
+        match="explore: port must be free, from 1024 to 65535; got 99999",
+    )
+
+
+def test_pages_need_their_libraries(fails, monkeypatch):
+    monkeypatch.setattr("metric_oracle.commands.pages.find_spec", lambda name: None if name == "uvicorn" else name)
+    fails(
+        "explore", "x.parquet", match="explore: pages must have Starlette, uvicorn and Jinja2 installed; got no module"
+    )

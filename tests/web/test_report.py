@@ -1,0 +1,66 @@
+"""The report in one file: hostile texts, the policy's hashes, who may read it, what --no-text leaves out."""
+
+import base64
+import hashlib
+import html
+import re
+import stat
+
+import pytest
+
+from metric_oracle.errors import InputError
+from metric_oracle.web.render import visible
+from metric_oracle.web.report import write_report
+
+
+@pytest.fixture(scope="module")
+def page(nasty, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report") / "page.html"
+    write_report(nasty, out)
+    return out
+
+
+def test_the_policy_lets_only_its_own_script_run(page):
+    text = page.read_text("utf-8")
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1])
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    for tag in ("script", "style"):
+        (found,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(found.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert not re.search(r'(src|href)="(?!#)', text)
+    assert not re.search(r"<[^>]+\s(style|on\w+)\s*=", text)
+
+
+def test_texts_are_in_it_and_only_its_owner_reads_it(page, nasty):
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    text = page.read_text("utf-8")
+    assert text.startswith("<!-- This file holds the text of reports")
+    assert "<script>alert" not in text
+    assert "\0" not in text
+    assert html.escape(visible(nasty.ids[4]), quote=False) in text
+    blocks = re.findall(r'<p class="text" dir="auto">(.*?)</p>', text, re.DOTALL)
+    bare = re.compile(r'<sup>.*?</sup>|<span class="hidden">.*?</span>|<[^>]*>')
+    plain = {html.unescape(bare.sub("", block)) for block in blocks}
+    for q in range(14):
+        assert visible(nasty.reference(q)) in plain
+        assert all(visible(candidate.text) in plain for candidate in nasty.candidates(q))
+
+
+def test_without_text(nasty, tmp_path):
+    out = tmp_path / "scores.html"
+    write_report(nasty, out, text=False)
+    text = out.read_text("utf-8")
+    assert "effusion" not in text
+    assert "alert(1)" not in text
+    assert text.count("<tr>") == 122
+    assert f"{nasty.columns[1].values[5]:.4f}" in text
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+def test_other_files(nasty, tmp_path, fails):
+    with pytest.raises(InputError, match=r"^report: out must end with \.html; got"):
+        write_report(nasty, tmp_path / "page.txt")
+    fails("report", match="report: results and out must be given; got one of them or none")
+    fails("report", "x.parquet", "--out", tmp_path / "p.html", match="report: scores must be an existing file; got x")
