@@ -10,14 +10,12 @@ candidate is whose, and is opened by the export alone, so that a server cannot s
 raters' addresses.
 """
 
-import json
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,12 +30,11 @@ from metric_oracle.corpora.tables import file_ending, read_table, read_text, sho
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
 from metric_oracle.evaluation.study import check_folder
-from metric_oracle.evaluation.survey_log import Log
+from metric_oracle.evaluation.survey_folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.indexes.manifest import checksum, sync, write_json
 from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results
 from metric_oracle.retrieval.search import digest
 
-FORMAT, VERSION = "metric-oracle survey", 1
 STUDIES = 50  # as in the paper
 IDENTICAL = ("once", "show")
 # RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
@@ -63,63 +60,6 @@ Candidates of the same meaning get the same counts; some are the same word for w
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,39}")
 _RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _FUNCTION = "create_survey"
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What raters see of one study: the reference, and the candidates in their order."""
-
-    reference: str
-    candidates: list[str]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """A survey as raters see it.
-
-    Attributes
-    ----------
-    folder : Path
-    fingerprint : str
-        SHA-256 of what raters see; every save carries it.
-    studies : list of Shown
-    categories : dict of str
-        Label in the ratings -> what it means.
-    instructions : str
-    raters : list of str
-    """
-
-    folder: Path
-    fingerprint: str
-    studies: list[Shown]
-    categories: dict[str, str]
-    instructions: str
-    raters: list[str]
-
-    @property
-    def cells(self) -> int:
-        """How many numbers a rater is asked for."""
-        return sum(len(study.candidates) for study in self.studies) * len(self.categories) * 2
-
-    def log(self, rater: str) -> Log:
-        """Return the log of a rater."""
-        if rater not in self.raters:
-            msg = f"survey: rater must be one of {', '.join(self.raters)}; got another. Correct the name."
-            raise InputError(msg)
-        path = self.folder / "ratings" / f"{rater}.jsonl"
-        return Log(path, [len(one.candidates) for one in self.studies], len(self.categories), self.fingerprint)
-
-    def links(self) -> dict[str, str]:
-        """Return the secret of each rater's address."""
-        return _read_json(self.folder / "links.json")
-
-    def summary(self) -> str:
-        """Return one line: what raters are asked for."""
-        n = sum(len(study.candidates) for study in self.studies)
-        return (
-            f"{len(self.studies)} studies, {n} candidates, {len(self.categories)} categories, {self.cells:,} cells a "
-            f"rater; raters: {', '.join(self.raters)}"
-        )
 
 
 def create_survey(
@@ -217,45 +157,6 @@ def create_survey(
     }  # fmt: skip
     _write(out, content, key)
     return open_survey(out)
-
-
-def open_survey(folder: str | Path, function: str = "survey") -> Survey:
-    """Open the folder of a survey: what raters see, never the key."""
-    folder = Path(folder)
-    content = _read_json(folder / "survey.json", function)
-    claimed = content.pop("fingerprint", None)
-    if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
-        msg = (
-            f"{function}: survey must be a folder that oracle survey create made, unaltered; got {folder}. Restore it, "
-            "or create a new one."
-        )
-        raise InputError(msg)
-    studies = [Shown(**study) for study in content["studies"]]
-    return Survey(folder, claimed, studies, content["categories"], content["instructions"], content["raters"])
-
-
-def read_key(survey: Survey, function: str) -> dict[str, Any]:
-    """Return which candidate is whose; for the export alone."""
-    key = _read_json(survey.folder / "key.json", function)
-    if key.get("survey") != survey.fingerprint:
-        msg = f"{function}: key.json must be of this survey; got another in {survey.folder}. Restore the folder."
-        raise InputError(msg)
-    return key
-
-
-def _read_json(path: Path, function: str = "survey") -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        content = None
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        msg = (
-            f"{function}: survey must be a folder with {path.name}; got none or a broken one, {path}. Name the folder."
-        )
-        raise InputError(msg)
-    return content
 
 
 def _check_options(names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int) -> None:

@@ -19,7 +19,7 @@ from pyarrow import csv
 
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.study import check_folder
-from metric_oracle.evaluation.survey import Survey, open_survey, read_key
+from metric_oracle.evaluation.survey_folder import Survey, open_cells, open_survey, read_key
 from metric_oracle.evaluation.survey_log import Counts, History
 from metric_oracle.indexes.manifest import sync, write_json
 
@@ -91,12 +91,6 @@ def survey_status(folder: str | Path) -> list[dict[str, Any]]:
             }
         )
     return records
-
-
-def open_cells(survey: Survey, history: History) -> int:
-    """Return how many cells of a survey have no answer."""
-    answered = [len(survey.categories) * 2 - event.open_cells for event in history.latest.values()]
-    return survey.cells - sum(answered)
 
 
 def export_survey(

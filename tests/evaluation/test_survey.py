@@ -18,8 +18,9 @@ from metric_oracle.evaluation import survey_log
 from metric_oracle.evaluation.alignment import MEAN, align
 from metric_oracle.evaluation.failure_modes import failure_modes
 from metric_oracle.evaluation.fit_composite import fit_composite
-from metric_oracle.evaluation.survey import INSTRUCTIONS, create_survey, open_survey, read_key
+from metric_oracle.evaluation.survey import INSTRUCTIONS, create_survey
 from metric_oracle.evaluation.survey_export import export_survey, survey_status
+from metric_oracle.evaluation.survey_folder import open_survey, read_key
 from metric_oracle.evaluation.survey_log import MOST
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import digest
