@@ -172,8 +172,8 @@ class Log:
         try:
             file = os.open(self.path, flags)
         except OSError as error:
-            got = f"({error.strerror or error})"
-            raise self._lost(got) from error
+            lost = self._lost(f"({error.strerror or error})")
+            raise lost from error
         try:
             fcntl.flock(file, lock)
             yield file
@@ -203,8 +203,8 @@ class Log:
         """Take in the lines that the history does not have yet; return the bytes of a torn one at the end."""
         size = os.fstat(file).st_size
         if size < self._whole:
-            got = f"with {size} bytes of {self._whole}"
-            raise self._lost(got)
+            lost = self._lost(f"with {size} bytes of {self._whole}")
+            raise lost
         if size == self._whole:
             return 0
         raw = b""
@@ -219,8 +219,8 @@ class Log:
             event = self._event(line)
             if event is None:
                 if number < len(lines):
-                    got = f"altered in line {len(self._history.by_id) + 1}"
-                    raise self._lost(got)
+                    lost = self._lost(f"altered in line {len(self._history.by_id) + 1}")
+                    raise lost
                 return len(line)
             self._take(event, len(line))
             self._is_synced = False

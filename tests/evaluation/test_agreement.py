@@ -105,5 +105,5 @@ def test_the_command(oracle, rated, tmp_path):
     assert err == f"{path}: 200 pairs of 50 studies, 6 raters; 200 pairs rated twice\n"
     text = path.read_text()
     assert "ICC(2,1)" in text
-    assert "| RadGraph |" in text
+    assert "| RadGraph sig. and insig. errors |" in text
     assert "Rater 5" in text
