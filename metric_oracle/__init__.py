@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from metric_oracle.corpora.raters import read_ratings
     from metric_oracle.corpora.reports import Reports, read_reports
     from metric_oracle.errors import MetricOracleError
+    from metric_oracle.evaluation.agreement import agreement
     from metric_oracle.evaluation.alignment import align
     from metric_oracle.evaluation.comparison import compare
     from metric_oracle.evaluation.crg import score_crg
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from metric_oracle.evaluation.failure_modes import failure_modes
     from metric_oracle.evaluation.fit_composite import fit_composite
     from metric_oracle.evaluation.study import run_study as study
+    from metric_oracle.evaluation.survey import create_survey
+    from metric_oracle.evaluation.survey_export import export_survey, survey_status
     from metric_oracle.presentation.comparison_layout import write as write_table
     from metric_oracle.presentation.comparison_plot import write_plot
     from metric_oracle.presentation.expectation_plot import plot_histogram
@@ -57,8 +60,11 @@ _HOMES = {
     ),
     "MetricOracleError": "metric_oracle.errors",
     "Reports": "metric_oracle.corpora.reports",
+    "agreement": "metric_oracle.evaluation.agreement",
     "align": "metric_oracle.evaluation.alignment",
     "compare": "metric_oracle.evaluation.comparison",
+    "create_survey": "metric_oracle.evaluation.survey",
+    "export_survey": "metric_oracle.evaluation.survey_export",
     "failure_modes": "metric_oracle.evaluation.failure_modes",
     "fit_composite": "metric_oracle.evaluation.fit_composite",
     "interval": "metric_oracle.statistics",
@@ -71,18 +77,22 @@ _HOMES = {
     "score_crg": "metric_oracle.evaluation.crg",
     "score_f1_chexbert": "metric_oracle.evaluation.f1_chexbert",
     "study": "metric_oracle.evaluation.study:run_study",
+    "survey_status": "metric_oracle.evaluation.survey_export",
     "write_plot": "metric_oracle.presentation.comparison_plot",
     "write_table": "metric_oracle.presentation.comparison_layout:write",
 }
 __all__ = [
     "MetricOracleError",
     "Reports",
+    "agreement",
     "align",
     "baseline",
     "build_index",
     "compare",
     "compute",
+    "create_survey",
     "expectation",
+    "export_survey",
     "failure_modes",
     "fit_composite",
     "interval",
@@ -105,6 +115,7 @@ __all__ = [
     "score_crg",
     "score_f1_chexbert",
     "study",
+    "survey_status",
     "verify",
     "write_plot",
     "write_table",

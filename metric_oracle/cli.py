@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
-from metric_oracle.commands import baselines, output, pages, ratings, scoring, search, tools
+from metric_oracle.commands import baselines, output, pages, ratings, scoring, search, survey, tools
 from metric_oracle.errors import ExactnessError, MetricOracleError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 for family in (tools, search, scoring, ratings, pages):
     app.add_typer(family.app)
 app.add_typer(baselines.app, name="baseline", rich_help_panel="Search")
+app.add_typer(survey.app, name="survey", rich_help_panel=ratings.PANEL)
 
 # Typer's errors; which library owns them depends on its version.
 _UsageError = typer.BadParameter.__mro__[1]

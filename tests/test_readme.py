@@ -24,6 +24,8 @@ PARSED_ONLY = {
     "--metric bertscore": "an index of token states",
     "--metric radcliq": "an index of token states",
     "--backend cuda": "a GPU",
+    "survey serve": "a server, which stays; web/test_survey.py runs it",
+    "survey export": "raters who have finished; evaluation/test_survey.py has such",
     "r2gen_split.csv": "the IU X-ray files; retrieval/test_iu_xray.py reads them",
     "mimic_cxr_sectioned.csv": "files of a study's images; test_cli_score.py has such",
 }

@@ -39,6 +39,17 @@ def check_installed(function: str, files: Any, records: Iterable[Metric] = ()) -
         raise BackendError(msg)
 
 
+def check_web(function: str) -> None:
+    """Raise where the libraries of the pages are lacking."""
+    lacking = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
+    if lacking:
+        msg = (
+            f"{function}: pages must have Starlette, uvicorn and Jinja2 installed; got no module {lacking[0]}. "
+            'Install the extra: pip install "metric-oracle[web]".'
+        )
+        raise BackendError(msg)
+
+
 def load_tests(queries: Path | str, files: Files, models: Models, reading: Reading) -> Any:
     """Read test reports, a file or one text, with what belongs to them, and say what was recognised and left out."""
     from metric_oracle import api

@@ -303,6 +303,28 @@ ModelIds = Annotated[list[str] | None, _several("--model-ids", "NAME=FILE", "Ids
 ModelMetadata = Annotated[list[str] | None, _several("--model-metadata", "NAME=FILE", "Makes studies of its images.")]
 ModelSection = Annotated[list[str] | None, _several("--model-section", "NAME=SECTION", "Section that it writes.")]
 
+# A survey of radiologists
+IDENTICAL = ("once", "show")
+SurveyFolder = Annotated[Path, typer.Argument(metavar="SURVEY", help="Folder that oracle survey create made.")]
+References = Annotated[Path, typer.Argument(metavar="REFERENCES", help="Test reports, or a prepared set.")]
+Candidates = Annotated[
+    list[str], _several("--candidates", "NAME=FILE", "Results of retrieve, or what a model wrote. Repeatable.", SEARCH)
+]
+Raters = Annotated[list[str], _several("--raters", "NAME", "Who rates; repeatable, or with commas.", SEARCH)]
+Studies = Annotated[int, _number("--studies", text="Studies to draw.")]
+Repeats = Annotated[int, _number("--repeats", least=0, text="Studies shown again at the end.")]
+Identical = Annotated[
+    str, _choice("--identical", IDENTICAL, SEARCH, ": equal texts are rated once, or each"), OneOf(IDENTICAL)
+]
+Categories = Annotated[
+    str, _option("--categories", panel=SEARCH, metavar="NAME", help="rexval, radevalx, or a file with one a line.")
+]
+Instructions = Annotated[Path | None, _file("--instructions", SEARCH, "Text that raters see, in place of ours.")]
+Unequal = Annotated[bool, _flag("--unequal", panel=SEARCH, text="Studies may lack candidates of some types.")]
+Partial = Annotated[bool, _flag("--partial", panel=ROWS, text="Only the pairs that all raters finished.")]
+LeaveOut = Annotated[list[str] | None, _several("--leave-out", "NAME=REASON", "A rater that does not count.")]
+Repeated = Annotated[Path | None, _file("--repeated", ROWS, "Counts of pairs shown again: repeats.csv of a survey.")]
+
 # Pages
 IndexOption = Annotated[Path | None, _file("--index", SEARCH, "Index that the candidates are of.", "INDEX")]
 QueriesOption = Annotated[Path | None, _file("--queries", SEARCH, "Test reports, best prepared.", "QUERIES")]

@@ -1,29 +1,17 @@
 """explore, report: pages over results, on this machine or in one file."""
 
-from importlib.util import find_spec
 from typing import Any
 
 import typer
 
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command
-from metric_oracle.commands.inputs import check_installed, load_tests
+from metric_oracle.commands.inputs import check_installed, check_web, load_tests
 from metric_oracle.commands.output import Destination, note, progress
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
 PANEL = "Pages"
-
-
-def check_web(function: str) -> None:
-    """Raise where the libraries of the pages are lacking."""
-    lacking = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
-    if lacking:
-        msg = (
-            f"{function}: pages must have Starlette, uvicorn and Jinja2 installed; got no module {lacking[0]}. "
-            'Install the extra: pip install "metric-oracle[web]".'
-        )
-        raise BackendError(msg)
 
 
 @command(

@@ -1,4 +1,4 @@
-"""align, failure-modes, fit-composite."""
+"""align, failure-modes, agreement, fit-composite."""
 
 import json
 from typing import Any
@@ -75,6 +75,29 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
     every = failure_mode_tables(found)
     shown = every if category else [*mean_tables(found), found_table(found)]
     _deliver(to, "failure_modes", shown, every, found.tests, found)
+
+
+@command(
+    app, "agreement",
+    "oracle agreement 6_valid_raters_per_rater_error_categories.csv",
+    "oracle agreement ratings.csv --repeated repeats.csv --out tables.md",
+    endings=ENDINGS, formats=o.FORMATS, panel=PANEL,
+)  # fmt: skip
+def agreement(
+    ratings: o.Ratings, to: Destination, repeated: o.Repeated = None, resamples: o.Resamples = 1000, seed: o.Seed = 0
+) -> None:
+    """Measure how well radiologists agree with one another, by candidate type, and with themselves.
+
+    Intraclass correlations ICC(A,1) and ICC(A,k): two-way, random raters, absolute agreement; also called ICC(2,1) and
+    ICC(2,k).
+    """
+    from metric_oracle.evaluation import agreement as of_raters
+    from metric_oracle.presentation.ratings_layout import agreement_tables
+
+    with progress("agreement"):
+        found = of_raters.agreement(ratings, repeated, resamples=resamples, seed=seed)
+    tables = agreement_tables(found)
+    _deliver(to, "agreement", tables, tables, found.table, found)
 
 
 def _deliver(to: Destination, function: str, shown: Any, every: Any, numbers: Any, found: Any) -> None:

@@ -462,14 +462,14 @@ def file_name(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name).strip("-")
 
 
-def check_folder(out: Path) -> None:
-    """Raise unless a study can be written there, before the work is done."""
-    manifest.check_name(out, "study", "out")
+def check_folder(out: Path, function: str = "study") -> None:
+    """Raise unless a new folder can be written there, before the work is done."""
+    manifest.check_name(out, function, "out")
     if out.exists() or out.is_symlink():
-        msg = f"study: out must be a new folder; got {out}, which exists. Remove it or name another."
+        msg = f"{function}: out must be a new folder; got {out}, which exists. Remove it or name another."
         raise InputError(msg)
     if not out.parent.is_dir():
-        msg = f"study: out must be in an existing folder; got {out}. Make the folder first."
+        msg = f"{function}: out must be in an existing folder; got {out}. Make the folder first."
         raise InputError(msg)
 
 

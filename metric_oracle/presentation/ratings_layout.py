@@ -4,6 +4,7 @@ from itertools import product
 from typing import Any
 
 from metric_oracle.corpora.raters import CATEGORIES, KINDS, ORACLES
+from metric_oracle.evaluation.agreement import BETWEEN, Agreement
 from metric_oracle.evaluation.alignment import MEAN, Alignment
 from metric_oracle.evaluation.failure_modes import FailureModes
 from metric_oracle.evaluation.rank_agreement import ACCURACY, SPEARMAN, TAU, WITHIN
@@ -27,7 +28,7 @@ def alignment_tables(found: Alignment) -> list[PaperTable]:
     notes = _alignment_notes(found)
     records = {(r["statistic"], r["metric"], r["errors"], r["rater"]): r for r in found.table.to_pylist()}
     raters = list(dict.fromkeys(rater for *_, rater in records))
-    heads = ["Mean of raters" if r == MEAN else f"Rater {r}" if r.isdecimal() else r for r in raters]
+    heads = ["Mean of raters" if r == MEAN else rater_name(r) for r in raters]
     keys = list(product(found.scores, KINDS))
     tables = []
     for statistic in (TAU, SPEARMAN):
@@ -128,6 +129,63 @@ def _differences_table(found: Alignment) -> PaperTable:
 def p_text(value: float) -> str:
     """Return a p-value as papers print it."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def agreement_tables(found: Agreement) -> list[PaperTable]:
+    """Return the tables of the raters' agreement: with one another by candidate type, and with themselves."""
+    records = found.records()
+    sides = [[r for r in records if (r["rater"] == BETWEEN) == is_between] for is_between in (True, False)]
+    titles = ("Agreement of the radiologists with one another", "Agreement of the radiologists with themselves")
+    tables = []
+    for title, key, name_of, some in zip(
+        titles, ("candidate", "rater"), (candidate_name, rater_name), sides, strict=True
+    ):
+        if some:
+            heads = list(dict.fromkeys(r["statistic"] for r in some))
+            rows = [
+                (
+                    f"{name_of(one)}\n{KIND_NAMES[kind]}",
+                    [agreement_entry(r) for r in some if (r[key], r["errors"]) == (one, kind)],
+                )
+                for one, kind in product(dict.fromkeys(r[key] for r in some), KINDS)
+            ]
+            tables.append(PaperTable(title, heads, rows))
+    bootstrap = found.signature["bootstrap"]
+    tables[0].notes.extend(
+        [
+            "ICC(A,1), ICC(A,k): intraclass correlations of one rater and of the mean of all, two-way model, random "
+            "raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout and Fleiss. Exact "
+            "agreement: how often two raters count the same number of errors.",
+            f"{found.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, seed "
+            f"{bootstrap['seed']}, the raters fixed.",
+            *found.warnings(),
+        ]
+    )
+    return tables
+
+
+def status_table(records: list[dict[str, Any]]) -> PaperTable:
+    """Return the table of how far the raters of a survey are."""
+    heads = ["finished studies", "open cells", "saves", "last save (UTC)"]
+    rows = [
+        (
+            rater_name(r["rater"]),
+            [
+                entry(f"{r['studies']} of {r['of_studies']}"),
+                entry(f"{r['open_cells']:,}"),
+                entry(f"{r['saves']:,}"),
+                entry(r["last_save"][:16].replace("T", " ") if r["last_save"] else NOTHING),
+            ],
+        )
+        for r in records
+    ]
+    torn = [f"{r['rater']}: a torn line of {r['torn_bytes']} bytes, never saved." for r in records if r["torn_bytes"]]
+    return PaperTable("Survey", heads, rows, torn, "rater")
+
+
+def rater_name(rater: str) -> str:
+    """Return how a rater is called."""
+    return f"Rater {rater}" if rater.isdecimal() else rater
 
 
 # Failure modes

@@ -1,0 +1,287 @@
+"""A survey of radiologists: who counts which errors in which reports, in the protocol of Yu et al. (Patterns 2023).
+
+By default as the paper has it (methods; supplement figures S1 and S2): 50 studies drawn at random, each with the
+metric-oracles of several metrics in an order shuffled by study and without their names, six categories of errors, each
+counted as clinically significant or insignificant. What the paper leaves open the instructions say.
+
+A survey is a folder. ``survey.json`` has what raters see, and neither ids nor origins; ``key.json`` says which
+candidate is whose, and is opened by the export alone, so that a server cannot show what it never reads.
+``ratings/<rater>.jsonl`` are the logs (:mod:`metric_oracle.evaluation.survey_log`), ``links.json`` the secrets of the
+raters' addresses.
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.api.given import Given, reports_of
+from metric_oracle.corpora.predictions import as_predictions
+from metric_oracle.corpora.raters import CATEGORIES
+from metric_oracle.corpora.reports import Reports, check_sections
+from metric_oracle.corpora.tables import file_ending, read_table, read_text, shown_names
+from metric_oracle.errors import InputError
+from metric_oracle.evaluation.rated_scores import fingerprint
+from metric_oracle.evaluation.study import check_folder
+from metric_oracle.evaluation.survey_folder import FORMAT, VERSION, Survey, open_survey
+from metric_oracle.indexes.manifest import checksum, sync, write_json
+from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results
+from metric_oracle.retrieval.search import digest
+
+STUDIES = 50  # as in the paper
+IDENTICAL = ("once", "show")
+# RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
+SETS = {
+    "rexval": CATEGORIES,
+    "radevalx": {
+        **CATEGORIES,
+        "7": "mention of uncertainty that is not in the reference",
+        "8": "omission of uncertainty that is in the reference",
+    },
+}
+INSTRUCTIONS = """\
+Goal: judge how accurate candidate reports are, against a reference report of the same study.
+
+Each study has one reference and several candidates, written by hypothetical models. For each candidate, count the \
+errors of every category, the clinically significant ones and the insignificant ones.
+
+An error is clinically significant if it could change what is done for the patient.
+Count a fault in one category only, the one that describes it best.
+An empty cell is no answer. Where there is no error, enter 0.
+Candidates of the same meaning get the same counts; some are the same word for word.
+"""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,39}")
+_RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_FUNCTION = "create_survey"
+
+
+def create_survey(
+    references: Given,
+    candidates: Mapping[str, Given],
+    out: str | Path,
+    *,
+    raters: Sequence[str],
+    studies: int = STUDIES,
+    seed: int = 0,
+    identical: str = "once",
+    categories: str | Path = "rexval",
+    repeats: int = 0,
+    instructions: str | Path | None = None,
+    unequal: bool = False,
+    **reading: Any,
+) -> Survey:
+    """Draw studies and make the folder of a survey.
+
+    Parameters
+    ----------
+    references : path or container
+        Test reports, as for :func:`metric_oracle.load_queries`.
+    candidates : mapping
+        Candidate type -> results of a search, whose best report of each study is taken, or what a model wrote.
+    out : path
+        New folder; it holds report text, and is for its owner only.
+    raters : sequence of str
+        Names in letters, digits, ``-`` and ``_``.
+    studies : int
+        How many to draw.
+    seed : int
+        Same seed, same survey.
+    identical : {"once", "show"}
+        Candidates of a study with equal texts, up to white space: rated once and counted for each; or shown each, as
+        the paper does, which asks raters to give them the same counts.
+    categories : {"rexval", "radevalx"} or path
+        Error categories: those of ReXVal, those of RadEvalX, or a text file with one a line.
+    repeats : int
+        So many of the studies are shown again at the end, their candidates shuffled anew: for the agreement of a rater
+        with himself.
+    instructions : path
+        Text file, in place of :data:`INSTRUCTIONS`.
+    unequal : bool
+        Whether a study may lack candidates of some types.
+    **reading
+        How the references are read, see :func:`metric_oracle.read_reports`.
+
+    Returns
+    -------
+    Survey
+
+    Raises
+    ------
+    InputError
+        If a study lacks a candidate, a file cannot be read, or an option breaks its rule.
+    """
+    out = Path(out)
+    check_folder(out, _FUNCTION)
+    _check_options(list(candidates), list(raters), studies, seed, identical, repeats)
+    named = _categories(categories)
+    text = INSTRUCTIONS if instructions is None else read_text(Path(instructions), _FUNCTION)[0]
+    own, _ = reports_of(references, _FUNCTION, reading)
+    read = {name: _candidate(name, given, own) for name, given in candidates.items()}
+    reference_of = dict(zip(own.ids, own.texts, strict=True))
+    pool = [study for study in own.ids if not unequal or any(study in texts for texts in read.values())]
+    if len(pool) < studies:
+        msg = (
+            f"{_FUNCTION}: studies must be at most the references that have a candidate, {len(pool):,}; got {studies}. "
+            "Draw fewer, give more references, or check the ids."
+        )
+        raise InputError(msg)
+
+    rng = np.random.default_rng(seed)
+    drawn = [pool[place] for place in rng.permutation(len(pool))[:studies]]
+    if not unequal:
+        _check_complete(drawn, read)
+    again = [drawn[place] for place in rng.permutation(studies)[:repeats]]
+    shown, keys = [], []
+    for place, study in enumerate([*drawn, *again]):
+        of_study = {name: texts[study] for name, texts in read.items() if study in texts}
+        names = [[*of_study][i] for i in rng.permutation(len(of_study))]
+        texts, positions = _arranged(names, of_study, identical)
+        shown.append({"reference": reference_of[study], "candidates": texts})
+        keys.append({"study_id": study, "positions": positions, "is_repeat": place >= studies})
+
+    content = {
+        "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
+        "categories": named, "instructions": text, "raters": list(raters), "studies": shown,
+    }  # fmt: skip
+    key = {
+        "seed": seed, "identical": identical, "unequal": unequal, "candidates": list(candidates), "studies": keys,
+        "references": own.source,
+        "sources": {name: fingerprint(Path(g)) for name, g in candidates.items() if isinstance(g, str | Path)},
+    }  # fmt: skip
+    _write(out, content, key)
+    return open_survey(out)
+
+
+def _check_options(names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int) -> None:
+    """Raise unless the options follow their rules, before a file is read."""
+    bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
+    if not names or bad:
+        msg = (
+            f"{_FUNCTION}: candidates must have names of letters, digits and _ . : + -, one at least; got "
+            f"{shown_names(bad) or 'none'}. Add --candidates NAME=FILE."
+        )
+        raise InputError(msg)
+    bad = [name for name in raters if not _RATER.fullmatch(name)]
+    if not raters or bad or len({name.lower() for name in raters}) < len(raters):
+        msg = (
+            f"{_FUNCTION}: raters must have names of letters, digits, - and _, each its own; got "
+            f"{shown_names(bad) or 'one twice, or none'}. Rename them."
+        )
+        raise InputError(msg)
+    for name, value, least in (("studies", studies, 1), ("seed", seed, 0), ("repeats", repeats, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            msg = f"{_FUNCTION}: {name} must be an int of at least {least}; got {value!r}. Choose another number."
+            raise InputError(msg)
+    if repeats > studies:
+        msg = f"{_FUNCTION}: repeats must be at most the studies, {studies}; got {repeats}. Repeat fewer."
+        raise InputError(msg)
+    if identical not in IDENTICAL:
+        msg = f"{_FUNCTION}: identical must be one of {', '.join(IDENTICAL)}; got {identical!r}. Choose one."
+        raise InputError(msg)
+
+
+def _categories(given: str | Path) -> dict[str, str]:
+    """Return the error categories by label; those of a file are labels themselves."""
+    if str(given) in SETS:
+        return dict(SETS[str(given)])
+    lines = [line.strip() for line in read_text(Path(given), _FUNCTION)[0].splitlines() if line.strip()]
+    if len(set(lines)) < len(lines) or any(line.isdecimal() for line in lines):
+        msg = (
+            f"{_FUNCTION}: categories must be a text file with one in each line, none twice and none a bare number; "
+            f"got {given}. Correct it."
+        )
+        raise InputError(msg)
+    return {line: line for line in lines}
+
+
+def _candidate(name: str, given: Given, references: Reports) -> dict[str, str]:
+    """Return the report of each study, of one candidate type."""
+    if isinstance(given, str | Path) and _is_results(Path(given)):
+        given = read_results(given)
+    if not isinstance(given, Results):
+        written = as_predictions(given, function=_FUNCTION)
+        check_sections(references, written, _FUNCTION)
+        return dict(zip(written.ids, written.texts, strict=True))
+    table = given.table
+    if "text" not in table.column_names:
+        msg = (
+            f"{_FUNCTION}: candidates must be results with their reports; got {name} without the column text. Search "
+            "again without --no-text."
+        )
+        raise InputError(msg)
+    rows = table.filter(np.array(table["rank"].to_numpy() == 1))
+    found = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
+    said = given.signature.get("references")
+    if said is not None and found.keys() == set(references.ids) and said != digest(references):  # type: ignore[arg-type]
+        msg = (
+            f"{_FUNCTION}: candidates must be results for these references; got {name}, of other texts with the same "
+            "ids. Read the same section of the same file."
+        )
+        raise InputError(msg)
+    return found
+
+
+def _is_results(path: Path) -> bool:
+    """Tell whether a file is of a search, by its columns."""
+    if file_ending(path) not in ENDINGS:
+        return False
+    with suppress(InputError):
+        names = read_table(path, _FUNCTION).names
+        return set(FIXED) <= set(names)
+    return False
+
+
+def _check_complete(drawn: Sequence[str], read: Mapping[str, Mapping[str, str]]) -> None:
+    for name, texts in read.items():
+        lacking = [study for study in drawn if study not in texts]
+        if lacking:
+            msg = (
+                f"{_FUNCTION}: candidates must have a report for every drawn study; got none of {name} for "
+                f"{len(lacking)}, such as {shown_names(lacking[:3])}. Complete the file, or allow it with --unequal."
+            )
+            raise InputError(msg)
+
+
+def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) -> tuple[list[str], dict[str, int]]:
+    """Return the texts in their order, and the position of each candidate type."""
+    shown: list[str] = []
+    place_of: dict[str, int] = {}
+    positions = {}
+    for name in names:
+        said = " ".join(texts[name].split()) if identical == "once" else name
+        if said not in place_of:
+            place_of[said] = len(shown)
+            shown.append(texts[name])
+        positions[name] = place_of[said]
+    return shown, positions
+
+
+def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
+    """Write the folder of a survey beside its place, for its owner only, and rename it once it is on the disk."""
+    identity = checksum(content)
+    beside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    beside.mkdir(mode=0o700)
+    try:
+        ratings = beside / "ratings"
+        ratings.mkdir(mode=0o700)
+        write_json(beside / "survey.json", {**content, "fingerprint": identity})
+        write_json(beside / "key.json", {"survey": identity, **key})
+        write_json(beside / "links.json", {rater: secrets.token_urlsafe(24) for rater in content["raters"]})
+        for rater in content["raters"]:
+            (ratings / f"{rater}.jsonl").touch()
+        for path in beside.rglob("*.json*"):
+            path.chmod(0o600)
+            sync(path)
+        sync(ratings)
+        sync(beside)
+        beside.rename(out)
+        sync(out.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

@@ -1,0 +1,296 @@
+"""What a rater of a survey saved: an append-only file of events, from which no acknowledged save is ever lost.
+
+One line of JSON a change. A save is acknowledged when its line is on the disk (fsync), never before. Reading folds the
+events: of each candidate the last one counts, and none is ever overwritten. A kill or a power cut can leave no more
+than one torn line at the end, which was never acknowledged and is cut off under the lock. Every process that saves
+holds the same lock, so that two tabs, two servers or an export beside a server see whole lines.
+"""
+
+import fcntl
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from metric_oracle.errors import InputError, MetricOracleError
+
+MOST = 99  # errors in one cell
+Counts = list[list[int | None]]
+_ID = re.compile(r"[0-9A-Za-z-]{8,64}")
+_FUNCTION = "survey"
+
+
+class SaveError(MetricOracleError):
+    """A save did not reach the disk; the log is as it was before."""
+
+
+class ConflictError(MetricOracleError):
+    """A save was made on another state than the last one, as a second tab does; `event` is that last one."""
+
+    def __init__(self, message: str, event: "Event | None") -> None:
+        super().__init__(message)
+        self.event = event
+
+
+@dataclass(frozen=True)
+class Event:
+    """One save: all cells of one candidate.
+
+    Attributes
+    ----------
+    id : str
+        Given by the page, so that a save which is sent again is known.
+    seq : int
+        Number of the line, from 1.
+    time : str
+        Of the save, UTC.
+    study, candidate : int
+        Positions in the survey, from 0.
+    counts : list of [int or None, int or None]
+        For each category: significant, insignificant errors; None is not answered.
+    """
+
+    id: str
+    seq: int
+    time: str
+    study: int
+    candidate: int
+    counts: Counts
+
+    @property
+    def open_cells(self) -> int:
+        """How many cells have no answer."""
+        return sum(count is None for cells in self.counts for count in cells)
+
+
+@dataclass
+class History:
+    """What a log says, folded.
+
+    Attributes
+    ----------
+    latest : dict
+        (study, candidate) -> the last event of it.
+    by_id : dict
+        id -> event: all that were ever saved.
+    torn : int
+        Bytes of a torn line at the end, which count for nothing.
+    """
+
+    latest: dict[tuple[int, int], Event] = field(default_factory=dict)
+    by_id: dict[str, Event] = field(default_factory=dict)
+    torn: int = 0
+
+
+class Log:
+    """The log of one rater.
+
+    Parameters
+    ----------
+    path : path
+        An existing file, empty at first; one that is gone is never made anew.
+    candidates : sequence of int
+        Number of candidates of each study.
+    categories : int
+        Number of error categories.
+    fingerprint : str
+        Of the survey.
+    """
+
+    def __init__(self, path: Path, candidates: Sequence[int], categories: int, fingerprint: str) -> None:
+        self.path = path
+        self._candidates, self._categories, self._fingerprint = list(candidates), categories, fingerprint
+        self._lock = threading.Lock()
+        self._history = History()
+        self._whole = 0  # bytes of the file that are in the history
+        self._is_synced = False
+
+    def read(self) -> History:
+        """Return what the log says now, without a change to it; a torn line is counted and not cut off."""
+        with self._lock, self._opened(os.O_RDONLY, fcntl.LOCK_SH) as file:
+            torn = self._follow(file)
+            return replace(self._history, latest=dict(self._history.latest), by_id=dict(self._history.by_id), torn=torn)
+
+    def recover(self) -> int:
+        """Cut off a torn line and wait until the rest is on the disk; return the bytes that were cut off."""
+        with self._lock, self._opened(os.O_RDWR, fcntl.LOCK_EX) as file:
+            return self._recover(file)
+
+    def save(self, given: Mapping[str, Any]) -> Event:
+        """Append an event and wait until it is on the disk.
+
+        Parameters
+        ----------
+        given : mapping
+            ``id``, ``study``, ``candidate``, ``counts`` as in :class:`Event`; ``survey``, its fingerprint; ``base``,
+            the ``seq`` of the event that the page showed for this candidate, 0 for none.
+
+        Returns
+        -------
+        Event
+            As it is on the disk. The same save again gives the same event.
+
+        Raises
+        ------
+        InputError
+            If it breaks a rule.
+        ConflictError
+            If `base` is not the last event of the candidate.
+        SaveError
+            If it did not reach the disk: nothing was saved.
+        """
+        self._check(given)
+        place = given["study"], given["candidate"]
+        with self._lock, self._opened(os.O_RDWR, fcntl.LOCK_EX) as file:
+            self._recover(file)
+            known = self._history.by_id.get(given["id"])
+            if known is not None:
+                if (known.study, known.candidate, known.counts) != (*place, given["counts"]):
+                    msg = f"{_FUNCTION}: id must be new for another save; got one that is known. Reload the page."
+                    raise InputError(msg)
+                return known
+            last = self._history.latest.get(place)
+            if given["base"] != (last.seq if last else 0):
+                msg = (
+                    f"{_FUNCTION}: base must be the last save of candidate {place[1] + 1} of study {place[0] + 1}; got "
+                    "an older one. Choose between the two versions."
+                )
+                raise ConflictError(msg, last)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            event = Event(given["id"], len(self._history.by_id) + 1, now, *place, [list(c) for c in given["counts"]])
+            self._append(file, event)
+            return event
+
+    @contextmanager
+    def _opened(self, flags: int, lock: int) -> Iterator[int]:
+        try:
+            file = os.open(self.path, flags)
+        except OSError as error:
+            lost = self._lost(f"({error.strerror or error})")
+            raise lost from error
+        try:
+            fcntl.flock(file, lock)
+            yield file
+        finally:
+            os.close(file)
+
+    def _lost(self, got: str) -> SaveError:
+        return SaveError(
+            f"{_FUNCTION}: the log of a rater must stay where it is, whole; got {self.path} {got}. Stop the server, "
+            "and put the file back."
+        )
+
+    def _recover(self, file: int) -> int:
+        torn = self._follow(file)
+        try:
+            if torn:
+                os.ftruncate(file, self._whole)
+            if torn or not self._is_synced:
+                # What another process wrote and did not live to sync must be safe before it is built on or shown.
+                os.fsync(file)
+                self._is_synced = True
+        except OSError as error:
+            raise _unsaved(self.path, error) from error
+        return torn
+
+    def _follow(self, file: int) -> int:
+        """Take in the lines that the history does not have yet; return the bytes of a torn one at the end."""
+        size = os.fstat(file).st_size
+        if size < self._whole:
+            lost = self._lost(f"with {size} bytes of {self._whole}")
+            raise lost
+        if size == self._whole:
+            return 0
+        raw = b""
+        while len(raw) < size - self._whole:
+            piece = os.pread(file, size - self._whole - len(raw), self._whole + len(raw))
+            if not piece:
+                break
+            raw += piece
+        *whole, rest = raw.split(b"\n")
+        lines = [line + b"\n" for line in whole] + ([rest] if rest else [])
+        for number, line in enumerate(lines, 1):
+            event = self._event(line)
+            if event is None:
+                if number < len(lines):
+                    lost = self._lost(f"altered in line {len(self._history.by_id) + 1}")
+                    raise lost
+                return len(line)
+            self._take(event, len(line))
+            self._is_synced = False
+        return 0
+
+    def _take(self, event: Event, size: int) -> None:
+        self._history.latest[event.study, event.candidate] = self._history.by_id[event.id] = event
+        self._whole += size
+
+    def _event(self, line: bytes) -> Event | None:
+        """Return the event of a line; None of one that is not whole."""
+        if not line.endswith(b"\n"):
+            return None
+        try:
+            record = json.loads(line)
+            self._check({**record, "base": 0})
+            event = Event(**{name: record[name] for name in Event.__dataclass_fields__})
+        except (ValueError, TypeError, KeyError, InputError):
+            return None
+        is_next = event.seq == len(self._history.by_id) + 1 and event.id not in self._history.by_id
+        return event if is_next and isinstance(event.time, str) else None
+
+    def _append(self, file: int, event: Event) -> None:
+        record = {name: getattr(event, name) for name in Event.__dataclass_fields__}
+        line = json.dumps({**record, "survey": self._fingerprint}, separators=(",", ":")).encode() + b"\n"
+        try:
+            written = 0
+            while written < len(line):
+                written += os.pwrite(file, line[written:], self._whole + written)
+            os.fsync(file)
+        except OSError as error:
+            self._is_synced = False
+            with suppress(OSError):
+                os.ftruncate(file, self._whole)
+                os.fsync(file)
+            raise _unsaved(self.path, error) from error
+        self._take(event, len(line))
+
+    def _check(self, given: Mapping[str, Any]) -> None:
+        """Raise unless a save is of this survey and its cells are counts or unanswered."""
+        study, candidate, counts = (given.get(name) for name in ("study", "candidate", "counts"))
+        rules = {
+            "survey must be this survey": given.get("survey") == self._fingerprint,
+            "id must be 8 to 64 letters, digits and hyphens": isinstance(given.get("id"), str)
+            and _ID.fullmatch(given["id"]),
+            "base must be a number of a save, from 0": _is_number(given.get("base"), None),
+            "study must be a position": _is_number(study, len(self._candidates) - 1),
+            "candidate must be a position": _is_number(study, len(self._candidates) - 1)
+            and _is_number(candidate, self._candidates[study or 0] - 1),
+            f"counts must be {self._categories} x 2 numbers from 0 to {MOST}, or null for no answer": isinstance(
+                counts, list
+            )
+            and len(counts) == self._categories
+            and all(
+                isinstance(cells, list) and len(cells) == 2 and all(c is None or _is_number(c, MOST) for c in cells)
+                for cells in counts
+            ),
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                msg = f"{_FUNCTION}: {rule}; got something else. Reload the page."
+                raise InputError(msg)
+
+
+def _is_number(value: object, most: int | None) -> bool:
+    return type(value) is int and value >= 0 and (most is None or value <= most)
+
+
+def _unsaved(path: Path, error: OSError) -> SaveError:
+    return SaveError(
+        f"{_FUNCTION}: a save must reach the disk; got {path} ({error.strerror or error}). Make room there: the page "
+        "sends it again."
+    )

@@ -1,0 +1,76 @@
+"""The commands of a survey; what they call is tested in evaluation/ and web/."""
+
+import json
+import sys
+
+import pytest
+
+from metric_oracle.evaluation.survey_folder import open_survey
+from support import write
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "test.csv", {f"s{i}": f"Effusion {i}." for i in range(4)})
+    for name in ("one", "two"):
+        write(tmp_path / f"{name}.csv", {f"s{i}": f"{name} effusion {i}." for i in range(4)})
+    return tmp_path
+
+
+CREATE = ("survey", "create", "test.csv", "--candidates", "one=one.csv", "--candidates", "two=two.csv", "--studies", 4)
+
+
+def test_from_creation_to_export(oracle, folder, monkeypatch):
+    code, out, err = oracle(*CREATE, "--raters", "anna,ben", "--out", "SURVEY", "--seed", 3)
+    assert (code, out) == (0, "")
+    assert err.startswith("SURVEY: 4 studies, 8 candidates, 6 categories, 96 cells a rater; raters: anna, ben\n")
+    assert err.endswith("Next: oracle survey serve SURVEY\n")
+    survey = open_survey("SURVEY")
+    for place in range(4):
+        for i in range(2):
+            asked = {"id": f"save-{place}-{i}", "study": place, "candidate": i, "counts": [[i, 0]] * 6, "base": 0}
+            survey.log("anna").save({**asked, "survey": survey.fingerprint})
+    code, out, err = oracle("survey", "status", "SURVEY")
+    assert (code, err) == (0, "")
+    assert [json.loads(line)["open_cells"] for line in out.splitlines()] == [0, 96]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    shown = oracle("survey", "status", "SURVEY")[1]
+    assert "4 of 4" in shown
+    assert "0 of 4" in shown
+    code, out, err = oracle("survey", "export", "SURVEY", "--out", "EXPORT", "--leave-out", "ben=on leave")
+    assert code == 0
+    assert err == "ben is left out: on leave.\nEXPORT: 8 pairs of 4 studies, 1 raters: anna\n"
+    assert out.splitlines()[1] == "oracle failure-modes EXPORT/ratings.csv"
+    code, _, err = oracle("failure-modes", "EXPORT/ratings.csv", "--out", "t.csv")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((*CREATE, "--raters", "a", "--out", "."), r"create_survey: out must be a new folder; got"),
+        (
+            (*CREATE[:3], "--candidates", "one", "--raters", "a", "--out", "S"),
+            r"create_survey: candidates must be NAME=F",
+        ),
+        (
+            (*CREATE, "--raters", "a b", "--out", "S"),
+            r"create_survey: raters must have names of letters, digits, - and _",
+        ),
+        (
+            ("survey", "status", "none"),
+            r"survey_status: survey must be a folder with survey\.json; got none or a broken",
+        ),
+        (("survey", "export", ".", "--out", "E"), r"export_survey: survey must be a folder with survey\.json"),
+        (("survey", "serve", "none"), r"survey: survey must be a folder with survey\.json"),
+    ],
+)
+def test_errors_are_one_line(fails, folder, arguments, match):
+    fails(*arguments, match=match)
+
+
+def test_pages_want_their_libraries(fails, folder, monkeypatch):
+    monkeypatch.setattr("metric_oracle.commands.inputs.find_spec", lambda name: None if name == "jinja2" else sys)
+    match = r"survey: pages must have Starlette, uvicorn and Jinja2 installed; got no module jinja2\. Install the extra"
+    fails("survey", "serve", "SURVEY", match=match)
