@@ -30,6 +30,8 @@ class Representation:
         representations, without files of its own.
     parts : tuple of str
         Those other representations.
+    counts_corpus : bool
+        Scores depend on counts over the whole corpus, which shards do not have.
     what, plural, option : str
         What is given for a report, for several, and the option that gives it, for people.
     both_sides : str
@@ -44,6 +46,7 @@ class Representation:
     home: str
     source: str = "text"
     parts: tuple[str, ...] = ()
+    counts_corpus: bool = False
     what: str = ""
     plural: str = ""
     option: str = ""
@@ -65,7 +68,11 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
         Representation("weighted", "metric_oracle.indexes.cider:WeightedIndex", "representations", parts=("ngrams",)),
         Representation(
-            "corpus_weighted", "metric_oracle.indexes.cider:CorpusWeightedIndex", "representations", parts=("ngrams",)
+            "corpus_weighted",
+            "metric_oracle.indexes.cider:CorpusWeightedIndex",
+            "representations",
+            parts=("ngrams",),
+            counts_corpus=True,
         ),
         Representation("stems", "metric_oracle.indexes.stems:StemIndex", "representations", parts=("ngrams",)),
         Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", "representations", parts=("ngrams",)),

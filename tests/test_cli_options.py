@@ -55,6 +55,11 @@ RENAMED = {
     ("study", "--model-section"): r"models\.\w+\.section|models",
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): r"parse_levels\.texts",
+    **{(command, "results"): r"read_cases\.files" for command in ("explore", "report")},
+    **{(command, "--index"): r"open_index\.path" for command in ("explore", "report")},
+    **{(command, "--queries"): r"read_reports\.path" for command in ("explore", "report")},
+    ("report", "--with-text"): r"write_report\.text",
+    **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
 }
 # Those that choose what is called: what is typed, and the function.
 CHOOSES = {
@@ -72,6 +77,10 @@ BESIDE = {
     ("merge", "--components"): ["--format", "table"],
     ("retrieve", "--part"): ["--out", "zz.parquet"],
     ("retrieve", "--weights"): ["-m", "composite"],
+    ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],
+    ("explore", "*"): ["--queries", "zzq.csv"],
+    **{("report", option): ["--out", "zz.html"] for option in ("--queries", "results", "--index")},
+    **{("explore", option): [] for option in ("--queries", "results", "--index", "--port")},
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
         for what in ("radgraph", "chexbert", "chexbert-ids", "chexbert-labels", "ids", "metadata", "section")
@@ -82,7 +91,9 @@ LEFT_OUT = {("retrieve", "--text"): "queries"}
 FORMS = {
     "NAME=FILE": "zz{}=zz{}file",
     "NAME=SECTION": "zz{}=zz{}section",
-    "METRIC=NAME": "zz{}=zz{}name", "A,B": "zza{},zzb{}", "NAME=higher": "zz{}=zz{}way",
+    "METRIC=NAME": "zz{}=zz{}name",
+    "NAME=REASON": "zz{}=zz{}reason",
+    "A,B": "zza{},zzb{}", "NAME=higher": "zz{}=zz{}way",
 }  # fmt: skip
 
 
@@ -107,6 +118,14 @@ class Anything(dict):
 
     def __format__(self, form):
         return "0"
+
+    __hash__ = object.__hash__
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        return None
 
 
 def walk(command, path=()):
@@ -239,7 +258,7 @@ def line_with(path, parameter, words):
             line += words
         elif (p.required or p.param_type_name == "argument") and LEFT_OUT.get(key) != p.name:
             line += samples(COMMANDS[path], p)[0][0]
-    return [*line, *BESIDE.get(key, [])]
+    return [*line, *BESIDE.get(key, [] if parameter.opts[0] == "--out" else BESIDE.get((path, "*"), []))]
 
 
 @pytest.mark.parametrize(("path", "option"), CASES)

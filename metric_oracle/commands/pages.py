@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command
+from metric_oracle.commands.command import command, used
 from metric_oracle.commands.inputs import check_installed, check_web, load_tests
 from metric_oracle.commands.output import Destination, note, progress
 from metric_oracle.errors import InputError
@@ -82,6 +82,11 @@ def _cases(
     from metric_oracle import api
     from metric_oracle.evaluation.cases import read_cases
 
+    beside = {**used(files), **used(models), **used(reading, o.Reading())}
+    if queries is None and beside:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in beside)
+        msg = f"{function}: queries must be given with {names}; got none. Add --queries, whose reports they belong to."
+        raise InputError(msg)
     opened = None if index is None else api.open_index(index)
     batch = None if queries is None else load_tests(queries, files, models, reading)
     with progress("reading results"):

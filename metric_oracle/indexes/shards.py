@@ -25,7 +25,7 @@ from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
-from metric_oracle.metrics import REPRESENTATIONS
+from metric_oracle.metrics import REPRESENTATIONS, Metric
 
 FORMAT = "metric-oracle shard set"
 FORMAT_VERSION = 1
@@ -123,6 +123,16 @@ class ShardSet(Index):
         return pa.chunked_array([chunk for part in found for chunk in part.chunks], pa.large_string()).take(
             pa.array(order)
         )
+
+    def check_holds(self, metric: Metric) -> None:
+        """Raise unless the shards have all parts that a metric reads, and scores do not depend on the cut."""
+        super().check_holds(metric)
+        if self.n_shards > 1 and any(REPRESENTATIONS[kind].counts_corpus for kind in metric.representations):
+            msg = (
+                f"retrieve: metric {metric.name!r} must be asked of one index, whose n-grams it counts; got a set of "
+                f"{self.n_shards} shards. Build an index of the whole corpus."
+            )
+            raise InputError(msg)
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
         """Return how many rows have token states, and in how many of them each token id occurs: int64[ids]."""

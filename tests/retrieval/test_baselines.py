@@ -519,7 +519,7 @@ def test_vectors_that_do_not_fit(world, vectors):
     refused(r"^baseline: query_vectors must have the width of the corpus's, 9; got 5\. Encode both with", asked=narrow)
     bare = Vectors(["r0", "r17"], corpus.values[:2])  # rows without a graph
     refused(
-        r"^baseline: corpus_vectors must have a vector of a row that radgraph can score; got none\. Pass the file",
+        r"^baseline: corpus_vectors must have a vector of a row that the metric can score; got none\. Pass the file",
         bare,
         metric="radgraph",
     )
