@@ -824,7 +824,7 @@ def test_control_characters_of_names_are_spelled_out(fails):
             2,
             "error: oracle: files and folders must be open to this user, with room to write; got one (OSEr",
         ),
-        (InputError("f: a must be b; got c. Do d."), 2, "error: f: a must be b; got c. Do d."),
+        (InputError("f: a must be b; got c. Do d."), 2, "error: info: a must be b; got c. Do d."),
     ],
 )
 def test_errors_from_inside(oracle, index, monkeypatch, error, code, line):

@@ -40,7 +40,7 @@ def create(
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")
 
 
-@command(app, "status", "oracle survey status SURVEY", formats=("table", "jsonl"))
+@command(app, "status", "oracle survey status SURVEY", formats=("table", "jsonl"), function="survey_status")
 def status(survey: o.SurveyFolder, to: Destination) -> None:
     """Say how far each rater is."""
     import json

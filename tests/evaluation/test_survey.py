@@ -394,4 +394,4 @@ def test_the_known_order_comes_out(tmp_path):
     fitted = fit_composite(tmp_path / "E/ratings.csv", tmp_path / "scores.csv").content
     weights = {name: -term["weight"] for name, term in fitted["terms"].items()}
     assert sorted(weights, key=weights.get, reverse=True) == list(noise)
-    assert fitted["fit"]["tau_b_leave_one_study_out"] > 0.7
+    assert fitted["fit"]["tau_b_held_out"] > 0.7
