@@ -420,7 +420,8 @@ def test_postings_of_the_floor(rows, data, metric):
         known = [
             packed.id[packed.ptr[q * families + f] : packed.ptr[q * families + f + 1]].tolist() for f in range(families)
         ]
-        lists = sorted(((v, f) for f in counted for v in known[f]), key=lambda at: np.diff(features.post_ptr)[at[0]])
+        length = np.diff(features.post_ptr)
+        lists = sorted(((v, f) for f in counted for v in known[f]), key=lambda at: (length[at[0]], at[0]))
         seen = set()
         for size in sorted(set(map(tuple, of_unit))):
             for i, (v, _) in enumerate(lists):

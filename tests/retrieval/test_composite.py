@@ -58,7 +58,7 @@ def files(corpus):
 def index(request, corpus, files, tmp_path_factory, fake_encoder):
     folder = tmp_path_factory.mktemp("index")
     (folder / "baseline.tsv").write_text("LAYER,P,R,F\n1,0.3,0.25,0.4\n")
-    baseline = {"baseline": folder / "baseline.tsv"} if request.param else {}
+    baseline = {"rescale_table": folder / "baseline.tsv"} if request.param else {}
     return api.build_index(corpus["train"], folder / "I", **files["train"], **baseline)
 
 
