@@ -204,7 +204,7 @@ def run_on_a_terminal(command):
 def test_a_terminal_gets_the_means(pair, tmp_path):
     extra = write(tmp_path / "more.csv", {**GENERATED, "7": "x", "8": "y"})
     shown = run_on_a_terminal([COMMAND, "score", str(pair[0]), str(extra), "--inner"])
-    assert re.search(r"bleu-2\s+4\s+4\s+0\.\d{4}\s+higher", shown)
+    assert re.search(r"bleu-2\s+4\s+4\s+0\.\d{4}\s+\[0\.\d{4} 0\.\d{4}\]\s+higher", shown)
     assert "left out: 2 without a reference" in shown
     assert "more" in shown
 

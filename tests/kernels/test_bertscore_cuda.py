@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
+from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
 from metric_oracle.kernels.bertscore.reference import score
@@ -276,7 +277,7 @@ def test_several_devices_share_the_queries(monkeypatch):
     monkeypatch.setattr(cuda, "LISTED", 10**6)
     assert_same(found_by_threads(world, 2), found_by(cpu, world, 2, F1))
     assert len(used) == world.n
-    kept = [key for key in _device._RESIDENT if key[0] == id(world.index)]
+    kept = [key for key in _device._RESIDENT if key[0] == id(world.queries.corpus.row_ptr)]
     assert len(kept) == 2
 
 
@@ -515,7 +516,7 @@ def test_a_kernel_that_does_not_start_is_said(monkeypatch):
 def test_an_open_file_serves(tmp_path):
     world = make_world(27, "common", "float32")
     world.index.save(tmp_path)
-    opened = TokenStateIndex.load(tmp_path)
+    opened = TokenStateIndex.load("bertscore", {path.name: map_file(path) for path in tmp_path.iterdir()})
     queries = replace(world.queries, corpus=opened.corpus(world.queries.corpus.weight_of_id), index=opened)
     assert_same(found_by(cuda, World(opened, queries), 3, F1), found_by(cpu, world, 3, F1))
 

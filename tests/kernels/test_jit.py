@@ -55,6 +55,6 @@ def test_kept_code_for_a_class_that_is_gone_is_compiled_again():
         msg = "Can't get attribute 'Scratch' on module 'metric_oracle.kernels._overlap'"
         raise AttributeError(msg)
 
-    file = SimpleNamespace(_source_stamp=(1, 2), _load_index=load)
+    file = SimpleNamespace(_source_stamp=(1, 2), _index_path="i", _data_name_pattern="d", _load_index=load)
     _jit._keyed(SimpleNamespace(_cache=SimpleNamespace(_cache_file=file)))
     assert file._load_index() == {}

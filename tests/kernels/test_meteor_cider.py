@@ -143,10 +143,10 @@ def test_tied_corpora(tmp_path, metric, seed):
     def text():
         return " ".join(rng.choices(words, weights, k=rng.choice((0, 1, 3, 4, 5, 6, 8, 9, 30, 300 if seed else 40))))
 
-    corpus = [text() for _ in range(400)]
-    corpus += rng.choices(corpus, k=100)
-    edited = [" ".join(w for w in rng.choice(corpus).split() if rng.random() < 0.9) for _ in range(30)]
-    asked = [*edited, *rng.choices(corpus, k=10), "nowhere", "", *(text() for _ in range(10))]
+    corpus = [text() for _ in range(150)]
+    corpus += rng.choices(corpus, k=50)
+    edited = [" ".join(w for w in rng.choice(corpus).split() if rng.random() < 0.9) for _ in range(12)]
+    asked = [*edited, *rng.choices(corpus, k=4), "nowhere", "", *(text() for _ in range(4))]
     index = api.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
     whole = api.retrieve(index, asked, metric, k=len(corpus), backend="reference", text=False, keep_empty=True).table
     for k in (1, 2, 7):
