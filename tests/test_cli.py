@@ -379,7 +379,7 @@ def test_table_shows_the_first_queries_only():
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["frobnicate"], r"oracle: command must be one of align, .*, verify; got another\. See"),
+        (["frobnicate"], r"oracle: command must be one of agreement, .*, verify; got another\. See"),
         (["retreive"], r"oracle: command must be one of .*; got another\. Did you mean retrieve\?$"),
         (
             ["build-index"],
