@@ -517,7 +517,7 @@ def test_an_open_file_serves(tmp_path):
     world = make_world(27, "common", "float32")
     world.index.save(tmp_path)
     opened = TokenStateIndex.load("bertscore", {path.name: map_file(path) for path in tmp_path.iterdir()})
-    queries = replace(world.queries, corpus=opened.weighted(world.queries.corpus.weight_of_id), index=opened)
+    queries = replace(world.queries, corpus=opened.weighted(world.queries.corpus.weight_of_id))
     assert_same(found_by(cuda, World(opened, queries), 3, F1), found_by(cpu, world, 3, F1))
 
 
