@@ -127,7 +127,8 @@ class ShardSet(Index):
     def check_holds(self, metric: Metric) -> None:
         """Raise unless the shards have all parts that a metric reads, and scores do not depend on the cut."""
         super().check_holds(metric)
-        if self.n_shards > 1 and any(REPRESENTATIONS[kind].counts_corpus for kind in metric.representations):
+        records = [term.metric for term in metric.terms.values()] or [metric]
+        if self.n_shards > 1 and any(REPRESENTATIONS[record.representation].counts_corpus for record in records):
             msg = (
                 f"retrieve: metric {metric.name!r} must be asked of one index, whose n-grams it counts; got a set of "
                 f"{self.n_shards} shards. Build an index of the whole corpus."
