@@ -7,11 +7,18 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow as pa
 from pyarrow import parquet
 
 from metric_oracle.corpora.reports import Reports, check_section, sort_out, state_of, table_source
-from metric_oracle.corpora.tables import ENDINGS, Table, file_ending, read_csv, read_json_lines, shown_names
+from metric_oracle.corpora.tables import (
+    ENDINGS,
+    Table,
+    file_ending,
+    read_csv,
+    read_json_lines,
+    shown_names,
+    whole_parquet,
+)
 from metric_oracle.errors import InputError
 
 AT_ONCE = 1 << 16  # rows of a piece
@@ -91,17 +98,10 @@ def _pieces(path: Path, function: str) -> Iterator[Table]:
 
 
 def _parquet(path: Path, function: str) -> Iterator[Table]:
-    try:
+    with whole_parquet(path, function):
         for batch in parquet.ParquetFile(str(path)).iter_batches(AT_ONCE):
             batch.validate(full=True)
             yield Table(path, "Parquet", batch.schema.names, batch.columns, batch.num_rows)
-    except PermissionError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        msg = (
-            f"{function}: path must be a whole Parquet file; got a damaged, cut or foreign one, {path}. Fetch it again."
-        )
-        raise InputError(msg) from None
 
 
 def _csv(file: IO[str], path: Path, kind: str, function: str) -> Iterator[Table]:

@@ -10,7 +10,8 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -254,12 +255,11 @@ def read_table(path: Path, function: str) -> Table:
     return read_csv(path, kind, text, note, function)
 
 
-def _read_parquet(path: Path, function: str) -> Table:
+@contextmanager
+def whole_parquet(path: Path, function: str) -> Iterator[None]:
+    """Turn what Arrow says of a damaged file into one line."""
     try:
-        # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
-        table = pa.parquet.ParquetFile(str(path)).read()
-        table.validate(full=True)
-        names = table.column_names
+        yield
     except PermissionError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError):
@@ -267,6 +267,14 @@ def _read_parquet(path: Path, function: str) -> Table:
             f"{function}: path must be a whole Parquet file; got a damaged, cut or foreign one, {path}. Fetch it again."
         )
         raise InputError(msg) from None
+
+
+def _read_parquet(path: Path, function: str) -> Table:
+    with whole_parquet(path, function):
+        # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
+        table = pa.parquet.ParquetFile(str(path)).read()
+        table.validate(full=True)
+        names = table.column_names
     return Table(path, "Parquet", names, table.columns, table.num_rows)
 
 
