@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._sort import order_of
 
 BINS = 4096  # of one query at most: 128 KiB of counters, which stay in the second cache
 LEAST_EXPONENT = -40  # bins need not be finer: what shares one is sorted
@@ -109,7 +110,7 @@ def _find(rank, home, n, room):
             rows[m] = room.weight[i]
             m += 1
     last = 0
-    for i in np.argsort(values):
+    for i in order_of(values):
         last = i
         rank -= rows[i]
         if rank <= 0:

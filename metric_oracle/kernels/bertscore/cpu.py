@@ -172,7 +172,8 @@ def _group(queries, items, answers):
     answers = answers[: len(queries)]
     bonus = items[0].bonus[None] if len(queries) == 1 else np.stack([x.bonus for x in items])
     threshold = np.stack([x.threshold for x in answers])
-    return Group(coded, n, bonus, threshold, np.array([x.state[3] for x in answers]))
+    n_kept = np.array([x.state[3] for x in answers])
+    return Group(coded, n, bonus, threshold, n_kept, *np.zeros((2, len(queries)), np.int64))
 
 
 def _sample(q, is_first, work, found, n_items):

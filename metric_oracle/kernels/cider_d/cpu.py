@@ -26,6 +26,7 @@ from metric_oracle.kernels._overlap_search import (
     require_bounds,
     score,
 )
+from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
 from metric_oracle.kernels.topk.cpu import expand, insert, reset, threshold
 
@@ -258,7 +259,7 @@ def order_grams(batch, q, index):
         for p in range(batch.gram_ptr[first + i], batch.gram_ptr[first + i + 1]):
             n_postings += index.post_ptr[batch.id[p] + 1] - index.post_ptr[batch.id[p]]
         gain[i] = -batch.mass[first + i] / n_postings
-    gram = np.argsort(gain, kind="mergesort") + first
+    gram = order_of(gain) + first
     factor, remainder = np.empty(n, np.float32), np.zeros(n + 1)
     for i in range(n - 1, -1, -1):  # summed from the end: nothing cancels
         g = gram[i]

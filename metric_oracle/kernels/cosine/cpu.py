@@ -12,6 +12,7 @@ import numpy as np
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot, make_products, prefetch
+from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_error, off_unit
 from metric_oracle.kernels.cosine.score import cosine
@@ -311,7 +312,7 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
     workspace.n_waiting[i] = 0
     bound, document, least = workspace.bound[i], workspace.document[i], workspace.least
     address = corpus.vectors.ctypes.data
-    order = np.argsort(-bound[:n])
+    order = order_of(-bound[:n])
     size = 4 * len(query)
     for begin in range(0, n, AT_ONCE):
         some = order[begin : begin + AT_ONCE]

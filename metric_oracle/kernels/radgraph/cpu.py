@@ -27,6 +27,7 @@ from metric_oracle.kernels._overlap_search import (
     require_bounds,
     score,
 )
+from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 from metric_oracle.kernels.topk.cpu import expand, reset
 
@@ -159,7 +160,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     n_families = queries.sizes.shape[1]
     two = family_b >= 0
     sizes = buckets[:, 2] + buckets[:, 4] * two
-    ascending = np.argsort(sizes, kind="mergesort")  # documents may be sorted by the sizes of other families
+    ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
     visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
     minimum = np.empty(len(buckets), np.int64)
     for q in range(first, last):
