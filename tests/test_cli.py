@@ -22,7 +22,7 @@ from metric_oracle import api, cli
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.presentation.terminal import answers_table, info_table
-from metric_oracle.retrieval.results import read_results
+from metric_oracle.retrieval.results import Results, read_results
 from support import SECRET
 
 COMPONENTS = {
@@ -77,10 +77,7 @@ def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
     given = [index, corpus["test"], "--metric", metric, *options(corpus, "test")]
     code, out, err = oracle("retrieve", *given, "-k", 5)
     assert (code, err) == (0, "")
-    header, *answers = [json.loads(line) for line in out.splitlines()]
-    assert header["signature"]["index"] == api.open_index(index).fingerprint
-    assert header["signature"]["metric"] == {"bleu": "bleu-2"}.get(metric, metric)
-    assert header["signature"]["k"] == 5
+    answers = [json.loads(line) for line in out.splitlines()]
     assert len(answers) == 12 * 5
     names = list(answers[0])
     assert names[:5] == FIRST
@@ -96,7 +93,9 @@ def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
         assert err == f"{path}: 60 answers, mean score {mean:.4f}\n"
         again = read_results(path)
         assert again.table.to_pylist() == answers
-        assert again.signature == header["signature"]
+        assert again.signature["index"] == api.open_index(index).fingerprint
+        assert again.signature["metric"] == {"bleu": "bleu-2"}.get(metric, metric)
+        assert again.signature["k"] == 5
         code, out, err = oracle("verify", index, path, corpus["test"], *options(corpus, "test"))
         assert (code, err) == (0, "")
         assert out == "right: 60 pairs scored again, 12 queries searched by brute force\n"
@@ -149,11 +148,10 @@ def test_a_broken_bound_ends_with_1(oracle, corpus, index, monkeypatch):
 
 def test_text_option(oracle, index):
     code, out, _ = oracle("retrieve", index, "--text", "No pleural effusion.", "--metric", "rouge-l", "--no-text")
-    header, answer = [json.loads(line) for line in out.splitlines()]
+    (answer,) = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert answer["query_id"] == "0"
     assert list(answer) == [*FIRST, "precision", "recall", *LAST[:-1]]
-    assert header["signature"]["metric"] == "rouge-l"
 
 
 def test_dropped_queries_are_noted_on_stderr(oracle, index, tmp_path):
@@ -161,7 +159,7 @@ def test_dropped_queries_are_noted_on_stderr(oracle, index, tmp_path):
     path.write_text('study_id,report\n1,Clear.\n2,\n3," "\n4,...\n')
     code, out, err = oracle("retrieve", index, path)
     assert code == 0
-    assert len(out.splitlines()) == 2
+    assert len(out.splitlines()) == 1
     assert err.startswith("left out: 1 missing, 1 empty, 1 tokenless (")
     assert err.count("\n") == 1
 
@@ -197,7 +195,7 @@ def test_json_is_utf_8_in_every_locale(tmp_path):
     command = [COMMAND, "retrieve", str(tmp_path / "I"), str(reports)]
     done = subprocess.run(command, capture_output=True, env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert json.loads(done.stdout.decode().splitlines()[1])["text"] == "Größe normal"
+    assert json.loads(done.stdout.decode())["text"] == "Größe normal"
 
 
 # Encoders
@@ -236,12 +234,10 @@ def test_from_raw_text_to_bertscore_oracles(oracle, corpus, encoder, tmp_path):
         retrieve = ["retrieve", tmp_path / "I", corpus["test"], "--metric", metric, "-k", 3]
         code, out, err = oracle(*retrieve)
         assert (code, err) == (0, cut_off)
-        header, *answers = [json.loads(line) for line in out.splitlines()]
-        assert header["signature"]["metric"] == metric
-        assert header["signature"]["idf"] == "off"
+        answers = [json.loads(line) for line in out.splitlines()]
         assert len(answers) == 12 * 3
         assert list(answers[0]) == [*FIRST, "precision", "recall", "f1", *LAST]
-        assert oracle(*retrieve, "--backend", "reference")[1].splitlines()[1:] == out.splitlines()[1:]
+        assert oracle(*retrieve, "--backend", "reference")[1] == out
         path = tmp_path / "r.parquet"
         code, out, err = oracle(*retrieve, "--idf", "corpus", "--out", path)
         assert (code, out) == (0, "")
@@ -522,14 +518,14 @@ def test_outputs_that_are_inputs(fails, corpus, index, tmp_path):
 def test_verify_ends_with_1_where_a_score_differs(oracle, fails, corpus, index, tmp_path):
     path = tmp_path / "r.jsonl"
     assert oracle("retrieve", index, corpus["test"], "--out", path)[0] == 0
-    header, first, *rest = path.read_text().splitlines()
-    altered = {**json.loads(first), "score": 0.123}
-    path.write_text("\n".join([header, json.dumps(altered), *rest]) + "\n")
+    found = read_results(path)
+    altered = [{**row, "score": 0.123} if i == 0 else row for i, row in enumerate(found.table.to_pylist())]
+    Results(found.table.from_pylist(altered, found.table.schema), found.signature).write(path)
     code, out, err = oracle("verify", index, path, corpus["test"])
     assert (code, out) == (1, "")
     assert re.match(r"error: verify: the score of query '\d+' and row \d+ must be [\d.]+; got 0\.123\.", err)
-    path.write_text(header + "\n")
-    fails("verify", index, path, corpus["test"], match=r"verify: results must be")
+    path.write_text(path.read_text().replace("0.123", "0.124"))
+    fails("verify", index, path, corpus["test"], match=r"verify: results must be the table that its signature")
 
 
 def test_metrics(oracle):

@@ -119,8 +119,7 @@ def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
     assert made["chexbert"]["encoder"]["model"] == "chexbert"
 
     code, printed, _ = oracle("score", *pair, *models)
-    header, *records = [json.loads(line) for line in printed.splitlines()]
-    assert header["signature"] == signature
+    records = [json.loads(line) for line in printed.splitlines()]
     assert [record["radcliq"] for record in records] == [float(row["RadCliQ-v1"]) for row in rows]
     assert "prediction" not in records[0]
 
@@ -144,9 +143,9 @@ def test_the_same_from_files_of_both_sides(oracle, pair, models, tmp_path):
     asked = ["score", *pair, "--metrics", "radcliq, radcliq:v0", "--encoder", options["--encoder"], "--layer", 2]
     code, printed, _ = oracle(*asked, *given)
     assert code == 0
-    from_files = [json.loads(line) for line in printed.splitlines()[1:]]
+    from_files = [json.loads(line) for line in printed.splitlines()]
     printed = oracle("score", *pair, "--metrics", "radcliq,radcliq:v0", *models)[1]
-    from_models = [json.loads(line) for line in printed.splitlines()[1:]]
+    from_models = [json.loads(line) for line in printed.splitlines()]
     for got, expected in zip(from_files, from_models, strict=True):
         assert got.pop("query_id") == expected.pop("query_id")
         assert got == pytest.approx(expected, rel=1e-6)  # other batches, other rounding inside the models
@@ -155,7 +154,7 @@ def test_the_same_from_files_of_both_sides(oracle, pair, models, tmp_path):
 def test_labels_from_the_checkpoint(oracle, pair, models):
     code, printed, _ = oracle("score", *pair, *models, "--uncertain", "negative", "--metrics", "chexbert:labels")
     assert code == 0
-    assert json.loads(printed.splitlines()[1])["chexbert:labels"] == 1.0
+    assert json.loads(printed.splitlines()[0])["chexbert:labels"] == 1.0
 
 
 # What comes out
@@ -163,9 +162,9 @@ def test_labels_from_the_checkpoint(oracle, pair, models):
 
 def test_bleu_needs_no_model(oracle, pair):
     code, out, err = oracle("score", *pair)
-    header, *records = [json.loads(line) for line in out.splitlines()]
+    records = [json.loads(line) for line in out.splitlines()]
     assert code == 0
-    assert list(header["signature"]["metrics"]) == ["bleu-2", "bleu-4", "rouge-l"]
+    assert list(records[0]) == ["query_id", "bleu-2", "bleu-4", "rouge-l"]
     assert [record["query_id"] for record in records] == list(TEXTS)
     assert [record["rouge-l"] for record in records][::3] == [1.0, 0.0]
     assert err.splitlines() == [
@@ -180,8 +179,7 @@ def test_files_hold_what_a_pipe_gets(oracle, pair, tmp_path, ending):
     lines = oracle("score", *pair, "--with-text")[1].splitlines()
     assert oracle("score", *pair, "--with-text", "--out", out)[:2] == (0, "")
     scores = read_scores(out)
-    assert scores.table.to_pylist() == [json.loads(line) for line in lines[1:]]
-    assert {"signature": scores.signature} == json.loads(lines[0])
+    assert scores.table.to_pylist() == [json.loads(line) for line in lines]
     assert scores.table["prediction"].to_pylist() == [GENERATED[study] for study in TEXTS]
 
 
@@ -230,7 +228,7 @@ def test_r2gen_and_images(oracle, tmp_path):
     annotation = tmp_path / "annotation.json"
     code, out, err = oracle("score", annotation, tmp_path / "res.csv", "--split", "test", "--ids", annotation)
     assert code == 0
-    assert [json.loads(line)["rouge-l"] for line in out.splitlines()[1:]] == [1.0, 0.0]
+    assert [json.loads(line)["rouge-l"] for line in out.splitlines()] == [1.0, 0.0]
     assert "predictions: CSV of one column without header, in the order of annotation.json, id id, 2 of 2 rows" in err
 
     (tmp_path / "m.csv").write_text("dicom_id,study_id,ViewPosition\nd1,1,LL\nd2,1,PA\n")
@@ -238,7 +236,7 @@ def test_r2gen_and_images(oracle, tmp_path):
     references = write(tmp_path / "r.csv", {"1": "b c"})
     code, out, _ = oracle("score", references, tmp_path / "p.csv", "--metadata", tmp_path / "m.csv", "--seed", 4)
     assert code == 0
-    assert json.loads(out.splitlines()[1])["rouge-l"] == 1.0
+    assert json.loads(out.splitlines()[0])["rouge-l"] == 1.0
 
 
 def test_after_impression_and_columns(oracle, tmp_path):
@@ -247,7 +245,7 @@ def test_after_impression_and_columns(oracle, tmp_path):
     for options, expected in ((["--after-impression"], 1.0), (["--predicted-text-column", "hyp"], 2 / 3)):
         code, out, _ = oracle("score", references, tmp_path / "p.json", *options)
         assert code == 0
-        assert json.loads(out.splitlines()[1])["rouge-l"] == expected
+        assert json.loads(out.splitlines()[0])["rouge-l"] == expected
 
 
 # Lines

@@ -75,7 +75,8 @@ def complete_metric(incomplete: str) -> Iterator[tuple[str, str]]:
     yield from ((before + comma + name, what) for name, what in names.items() if name.startswith(begun))
 
 
-_FAMILIES = ", ".join(dict.fromkeys(name.split(":")[0].rstrip("-1234") for name in METRICS))
+_FAMILIES = {name.split(":")[0].rstrip("-1234"): name for name in reversed(METRICS)}  # and the first of each
+_NAMES = ", ".join(family if family in {*METRICS, *ALIASES} else name for family, name in reversed(_FAMILIES.items()))
 
 # Arguments
 _INDEX = typer.Argument(metavar="INDEX", help="Folder that build-index made.")
@@ -112,7 +113,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New or empty fol
 # What is searched, and how
 _METRIC = _option(
     *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
-    help=f"{_FAMILIES}, ... (oracle metrics lists all); repeatable, or with commas.",
+    help=f"{_NAMES}, ... (oracle metrics lists all); repeatable, or with commas.",
 )  # fmt: skip
 Metric = Annotated[list[str], _METRIC]
 Metrics = Annotated[list[str] | None, _METRIC]

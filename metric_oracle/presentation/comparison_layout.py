@@ -245,9 +245,8 @@ def csv_text(comparison: Comparison) -> str:
 
 
 def jsonl(comparison: Comparison) -> str:
-    """Return the signature record, then one line a record."""
-    records = [{"signature": comparison.signature}, *comparison.records()]
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    """Return one line a record."""
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in comparison.records())
 
 
 def markdown(comparison: Comparison) -> str:
@@ -266,13 +265,12 @@ RENDER = {"md": markdown, "tex": latex, "csv": csv_text, "jsonl": jsonl}
 def write(comparison: Comparison, path: str | Path) -> None:
     """Write Markdown, LaTeX, CSV or JSON Lines by the ending of `path`, beside it first and then renamed.
 
-    The signature is a comment of Markdown and LaTeX, the first record of JSON Lines, and lies beside a CSV file as
-    ``<path>.signature.json``.
+    The signature is a comment of Markdown and LaTeX, and lies beside CSV and JSON Lines as ``<path>.signature.json``.
     """
     path = Path(path)
     check_out(path, function="table", endings=ENDINGS)
     texts = {path: RENDER[path.suffix.lower()[1:]](comparison)}
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in (".csv", ".jsonl"):
         texts[path.with_name(path.name + ".signature.json")] = json.dumps(comparison.signature, indent=2) + "\n"
     with replacing("table", *texts) as besides:
         for beside, text in zip(besides, texts.values(), strict=True):

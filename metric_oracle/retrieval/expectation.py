@@ -61,7 +61,7 @@ class Expectation:
         self.as_results.write(path)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield the signature record, then one line a query."""
+        """Yield one line a query."""
         return self.as_results.json_lines()
 
 

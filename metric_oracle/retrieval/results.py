@@ -23,7 +23,7 @@ FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
 SIGNATURE = b"metric_oracle.signature"
 ENDINGS = (".parquet", ".csv", ".jsonl")
-# What only the signature file beside a CSV file has: the table's checksum, and between the renames of a write the
+# What only a signature file has: the table's checksum, and between the renames of a write the
 # signature that is being replaced.
 _TABLE, _REPLACES = "table_sha256", "replaces"
 # Types of the columns as read back; CSV does not say them.
@@ -67,7 +67,7 @@ def check_out(
     path : Path
     inputs : sequence of path or None
         Everything that the command was given, whatever it is: words and None are no files and harm nothing. The
-        signature file of an input counts as one, and the one that a CSV result gets as a result.
+        signature file of an input counts as one, and the one that a result gets as a result.
     function, argument : str
         For error lines.
     endings : sequence of str
@@ -84,7 +84,7 @@ def check_out(
     if path.is_dir():
         msg = f"{function}: {argument} must be a file; got the folder {path}. Name a file in it."
         raise InputError(msg)
-    outputs = [path, _signature_path(path)] if path.suffix.lower() == ".csv" else [path]
+    outputs = [path, _signature_path(path)] if path.suffix.lower() in (".csv", ".jsonl") else [path]
     for out in outputs:
         for given in [Path(given) for given in inputs if given]:
             if _is_same(out, given) or _is_same(out, _signature_path(given)):
@@ -164,16 +164,16 @@ class Results(_Frames):
         return html_table(self._title, FIXED, (row.values() for row in rows))
 
     def write(self, path: str | Path, *, function: str = "retrieve") -> None:
-        """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into the file's metadata.
+        """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into Parquet's metadata.
 
-        CSV has no metadata: its signature lies beside it as ``<path>.signature.json``, with the checksum of the table
-        as ``table_sha256``. JSON Lines begins with a record ``{"signature": {...}}``.
+        CSV and JSON Lines have none: there it lies beside the file as ``<path>.signature.json``, with the checksum of
+        the table as ``table_sha256``.
         """
         _write(Path(path), self.table, self.signature, function)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield the signature record, then one line an answer."""
-        return _json_lines(self.table, self.signature)
+        """Yield one line an answer."""
+        return _json_lines(self.table)
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ class Scores(_Frames):
         _write(path, table, self.signature, "score")
 
     def json_lines(self) -> Iterator[str]:
-        """Yield the signature record, then one line a pair."""
-        return _json_lines(self.table, self.signature)
+        """Yield one line a pair."""
+        return _json_lines(self.table)
 
 
 @contextmanager
@@ -292,23 +292,23 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str
     """Write a table and its signature."""
     check_out(path, function=function)
     ending = path.suffix.lower()
-    if ending == ".csv":
-        from pyarrow import csv
+    if ending == ".parquet":
+        from pyarrow import parquet
 
-        with replacing_csv(function, path, signature) as beside, beside.open("wb") as file:
-            csv.write_csv(table, file)
-        return
-    with replacing(function, path) as (beside,), beside.open("wb") as file:
-        if ending == ".parquet":
-            from pyarrow import parquet
-
+        with replacing(function, path) as (beside,), beside.open("wb") as file:
             parquet.write_table(table.replace_schema_metadata({SIGNATURE: json.dumps(signature)}), file)
+        return
+    with replacing_signed(function, path, signature) as beside, beside.open("wb") as file:
+        if ending == ".csv":
+            from pyarrow import csv
+
+            csv.write_csv(table, file)
         else:
-            file.writelines(f"{line}\n".encode() for line in _json_lines(table, signature))
+            file.writelines(f"{line}\n".encode() for line in _json_lines(table))
 
 
 @contextmanager
-def replacing_csv(function: str, path: Path, signature: dict[str, Any]) -> Iterator[Path]:
+def replacing_signed(function: str, path: Path, signature: dict[str, Any]) -> Iterator[Path]:
     """Yield a file beside `path` for a table; it takes its place with a signature that knows it by its checksum.
 
     Two files cannot be renamed at once. The signature goes first and holds the one that it replaces, so that after a
@@ -355,8 +355,7 @@ def _matching(record: dict[str, Any], checksum: str) -> dict[str, Any] | None:
     return None
 
 
-def _json_lines(table: pa.Table, signature: dict[str, Any]) -> Iterator[str]:
-    yield json.dumps({"signature": signature}, ensure_ascii=False)
+def _json_lines(table: pa.Table) -> Iterator[str]:
     for batch in table.to_batches(max_chunksize=4096):
         for record in batch.to_pylist():
             yield json.dumps(record, ensure_ascii=False)
@@ -449,16 +448,9 @@ def _read(
             # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
             table = parquet.ParquetFile(str(path)).read()
             signature = json.loads((table.schema.metadata or {})[SIGNATURE])
-        elif path.suffix.lower() == ".csv":
-            from pyarrow import csv
-
-            options = csv.ConvertOptions(
-                column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=False
-            )
+        else:
             raw = path.read_bytes()
-            # One block, so that no report is too long.
-            reading = csv.ReadOptions(block_size=min(len(raw) + 1, 1 << 30))
-            table = csv.read_csv(pa.BufferReader(raw), reading, csv.ParseOptions(newlines_in_values=True), options)
+            table = _csv_table(raw, texts) if path.suffix.lower() == ".csv" else _json_table(raw)
             signature = _matching(_read_signature(_signature_path(path)), sha256(raw).hexdigest())
             if signature is None:
                 msg = (
@@ -467,11 +459,6 @@ def _read(
                 )
                 raise InputError(msg)
             del signature[_TABLE]
-        else:
-            # Not splitlines: a JSON string may hold U+2028 as it is.
-            records = [json.loads(line) for line in path.read_bytes().decode().removesuffix("\n").split("\n")]
-            signature = records[0]["signature"]
-            table = pa.Table.from_pylist(records[1:])
         if not isinstance(signature, dict):
             raise ValueError
         table = checked(table, signature)
@@ -484,3 +471,19 @@ def _read(
         )
         raise InputError(msg) from error
     return table, signature
+
+
+def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=False
+    )
+    # One block, so that no report is too long.
+    reading = csv.ReadOptions(block_size=min(len(raw) + 1, 1 << 30))
+    return csv.read_csv(pa.BufferReader(raw), reading, csv.ParseOptions(newlines_in_values=True), options)
+
+
+def _json_table(raw: bytes) -> pa.Table:
+    # Not splitlines: a JSON string may hold U+2028 as it is.
+    return pa.Table.from_pylist([json.loads(line) for line in raw.decode().split("\n") if line])

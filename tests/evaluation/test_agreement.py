@@ -96,8 +96,7 @@ def test_one_pair_has_no_correlation():
 def test_the_command(oracle, rated, tmp_path):
     code, out, err = oracle("agreement", rated.long, "--resamples", 100, "--seed", 3)
     assert (code, err) == (0, "")
-    header, *records = [json.loads(line) for line in out.splitlines()]
-    assert header["signature"]["bootstrap"]["seed"] == 3
+    records = [json.loads(line) for line in out.splitlines()]
     assert len(records) == 30
     path = tmp_path / "t.md"
     code, out, err = oracle("agreement", rated.long, "--repeated", rated.long, "--resamples", 100, "--out", path)

@@ -119,11 +119,11 @@ def test_files_written_and_read(tmp_path):
     results = Results(scored.table, scored.signature)
     for ending in ("parquet", "csv", "jsonl"):
         results.write(tmp_path / f"o.{ending}", function="crg")
-    header, *rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
-    assert header["signature"] == scored.signature
+    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rows == scored.table.to_pylist()
-    signature = json.loads((tmp_path / "o.csv.signature.json").read_text())
-    assert {name: signature[name] for name in scored.signature} == scored.signature
+    for ending in ("csv", "jsonl"):
+        signature = json.loads((tmp_path / f"o.{ending}.signature.json").read_text())
+        assert {name: signature[name] for name in scored.signature} == scored.signature
 
 
 def test_the_table_for_people(tmp_path):
