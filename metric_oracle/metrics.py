@@ -31,7 +31,7 @@ class Representation:
     parts : tuple of str
         Those other representations.
     counts_corpus : bool
-        Scores depend on counts over the whole corpus, which shards do not have.
+        Weighted by counts of n-grams over the whole corpus, which a set adds up over its shards.
     what, plural, option : str
         What is given for a report, for several, and the option that gives it, for people.
     both_sides : str

@@ -4,11 +4,11 @@ Whose texts, is the metric's variant: the queries, which are the references of a
 or the corpus.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from metric_oracle.indexes.ngrams import (
     flatten,
     index_sequences,
 )
+from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.cider_d.cpu import WeightedBatch, WeightedCorpus, square_weights
@@ -59,13 +60,17 @@ class Frequencies:
             gram[end - len(repeats) : end] = index.family_ptr[order] + (repeats >> 32)
         return gram
 
+    @property
+    def counts(self) -> np.ndarray:
+        """In how many texts each feature stands: int64[V]."""
+        features = self.index.features
+        rows = np.diff(features.row_ptr)[features.post_unit]
+        return np.add.reduceat(rows, features.post_ptr[:-1]) if len(rows) else np.empty(0, np.int64)
+
     @cached_property
     def weight(self) -> np.ndarray:
         """The weight of the n-gram of each feature: float64[V]."""
-        features = self.index.features
-        rows = np.diff(features.row_ptr)[features.post_unit]
-        texts = np.add.reduceat(rows, features.post_ptr[:-1]) if len(rows) else np.empty(0, np.int64)
-        values, which = np.unique(texts[self.gram], return_inverse=True)
+        values, which = np.unique(self.counts[self.gram], return_inverse=True)
         return np.array([inverse_frequency(self.texts, value) for value in values.tolist()])[which.reshape(-1)]
 
     def weights_at(self, feature: np.ndarray) -> np.ndarray:
@@ -82,6 +87,97 @@ class Frequencies:
         for gram, weight in zip(grams, weights, strict=True):
             found.setdefault(gram, weight)  # a later occurrence may be one more than any text has
         return found
+
+
+@dataclass(frozen=True)
+class JoinedFrequencies(Frequencies):
+    """The same of the texts of several indexes; the features of `index` are their n-grams, without occurrences.
+
+    Attributes
+    ----------
+    n_texts : int
+    n_having : int64[V]
+        Texts that have each n-gram.
+    """
+
+    n_texts: int
+    n_having: np.ndarray
+
+    @classmethod
+    def of(cls, parts: Iterable[NgramIndex]) -> "JoinedFrequencies":
+        """Count the n-grams of some indexes, one after another."""
+        joined = cls(_n_grams([], [np.empty(0, np.int64)] * (ORDERS - 1)), 0, np.empty(0, np.int64))
+        for part in parts:
+            joined = joined.joined(Frequencies(part))
+        return joined
+
+    @property
+    def texts(self) -> int:
+        """How many texts there are."""
+        return self.n_texts
+
+    @property
+    def counts(self) -> np.ndarray:
+        """In how many texts each n-gram stands: int64[V]."""
+        return self.n_having
+
+    @cached_property
+    def gram(self) -> np.ndarray:
+        """Each n-gram itself: int64[V]."""
+        return np.arange(len(self.n_having))
+
+    def joined(self, other: Frequencies) -> "JoinedFrequencies":
+        """Return those of the texts of both.
+
+        Words and n-grams stay in their order when they are numbered anew, so that sorted keys stay sorted.
+        """
+        words = sorted({*self.index.words, *other.index.words})
+        number = {word: i for i, word in enumerate(words)}
+        both = (self, other)
+        word = [np.array([number[w] for w in side.index.words], np.int64) for side in both]
+        place, counted, keys = word, [side.counts for side in both], []
+        having = []
+        for order in range(ORDERS):
+            n = len(words)
+            if order:
+                found = [_keys(side.index, order, word[i], place[i], n) for i, side in enumerate(both)]
+                distinct, which = np.unique(np.concatenate(found), return_inverse=True)
+                place, n = np.split(which.reshape(-1), [len(found[0])]), len(distinct)
+                keys.append(distinct)
+            total = np.zeros(n, np.int64)
+            for side, at, counts in zip(both, place, counted, strict=True):
+                total[at] += counts[side.index.family_ptr[order] :][: len(at)]
+            having.append(total)
+        return JoinedFrequencies(_n_grams(words, keys), self.texts + other.texts, np.concatenate(having))
+
+    def weights_in(self, part: Frequencies) -> np.ndarray:
+        """Return the weights of the n-grams of one of the indexes that were counted, at each feature: float64[V]."""
+        number = self.index.word_id
+        word = place = np.array([number[w] for w in part.index.words], np.int64)
+        weight = np.empty(len(part.gram))
+        for order in range(ORDERS):
+            if order:
+                known = self.index.gram_key[self.index.gram_ptr[order] : self.index.gram_ptr[order + 1]]
+                place = np.searchsorted(known, _keys(part.index, order, word, place, len(number)))
+            weight[part.index.family_ptr[order] :][: len(place)] = self.weight[self.index.family_ptr[order] + place]
+        return weight[part.gram]
+
+
+def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
+    """Return n-grams by their keys, order by order from the second on; no text has them."""
+    n = np.array([0, *map(len, keys)])
+    nothing = np.empty(0, np.int64)
+    sizes = np.concatenate([[0, len(words)], n[1:]])
+    return NgramIndex(
+        "ngrams", cast("Features", None), Strings(words), np.concatenate(keys), np.concatenate([[0], np.cumsum(n)]),
+        nothing, np.zeros(ORDERS + 1, np.int64), np.cumsum(sizes), nothing, np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+def _keys(index: NgramIndex, order: int, word: np.ndarray, place: np.ndarray, n_words: int) -> np.ndarray:
+    """Return the keys of n-grams, order - 1 words before the last, for other numbers of words and of those before."""
+    before, last = np.divmod(index.gram_key[index.gram_ptr[order] : index.gram_ptr[order + 1]], max(len(word), 1))
+    return place[before] * n_words + word[last]
 
 
 @dataclass(frozen=True)
@@ -134,7 +230,7 @@ class WeightedIndex(FeatureUnits):
         gram = asked.gram[find_features(items, asked.index)[1]]
         used = self.frequencies(asked)
         is_known = feature >= 0
-        weight = self.asked_weight(asked, feature[is_known], gram[is_known])
+        weight = self.asked_weight(asked, items, gram)
         squares = np.empty((ORDERS, len(items)))
         square_weights(asked.index.features, asked.gram, weight * weight, squares)
         # Entries: the distinct n-grams of each query, and the entry of each place.
@@ -163,20 +259,20 @@ class WeightedIndex(FeatureUnits):
         """Return whose texts are counted: the queries'."""
         return asked
 
-    def asked_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray) -> np.ndarray:
         """Return the weights of the n-grams of the queries, at their first features.
 
         Parameters
         ----------
         asked : Frequencies
             In the queries.
-        feature, gram : int64[n]
-            Features that the corpus has, and the n-grams that they are in `asked`.
+        items, gram : list of tuple of str, int64[n]
+            The queries, and their n-grams in `asked`.
         """
         return asked.weight
 
     def corpus_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
-        """Return the weights of the n-grams of the corpus, alike."""
+        """Return the weights of the n-grams of the corpus, for features that it has, and the n-grams of those."""
         weight = np.full(len(self.own.gram), inverse_frequency(asked.texts, 1))
         weight[self.own.gram[feature]] = asked.weight[gram]
         return weight
@@ -184,11 +280,23 @@ class WeightedIndex(FeatureUnits):
 
 @dataclass(frozen=True)
 class CorpusWeightedIndex(WeightedIndex):
-    """The same, weighted by how many texts of the corpus have them."""
+    """The same, weighted by how many texts of the corpus have them.
+
+    Attributes
+    ----------
+    whole : JoinedFrequencies or None
+        In the corpus that this is a shard of.
+    """
+
+    whole: JoinedFrequencies | None = None
+
+    @cached_property
+    def _weight(self) -> np.ndarray:
+        return self.own.weight if self.whole is None else self.whole.weights_in(self.own)
 
     @cached_property
     def _corpus(self) -> WeightedCorpus:
-        return self.weighted(self.own.weight)
+        return self.weighted(self._weight)
 
     def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
         """Return what the kernels take, the same for all queries."""
@@ -196,17 +304,19 @@ class CorpusWeightedIndex(WeightedIndex):
 
     def frequencies(self, asked: Frequencies) -> Frequencies:
         """Return whose texts are counted: the corpus's."""
-        return self.own
+        return self.own if self.whole is None else self.whole
 
-    def asked_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray) -> np.ndarray:
         """Return the weights of the n-grams of the queries, at their first features."""
-        weight = np.full(len(asked.gram), inverse_frequency(self.own.texts, 1))
-        weight[gram] = self.own.weight[feature]
+        counted = self.frequencies(asked)
+        feature = find_features(items, counted.index)[1]
+        weight = np.full(len(asked.gram), inverse_frequency(counted.texts, 1))
+        weight[gram[feature >= 0]] = counted.weight[feature[feature >= 0]]
         return weight
 
     def corpus_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
         """Return the weights of the n-grams of the corpus."""
-        return self.own.weight
+        return self._weight
 
 
 @dataclass(frozen=True)

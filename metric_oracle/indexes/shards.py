@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
+from metric_oracle.indexes.cider import JoinedFrequencies
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
-from metric_oracle.metrics import REPRESENTATIONS, Metric
+from metric_oracle.metrics import REPRESENTATIONS
 
 FORMAT = "metric-oracle shard set"
 FORMAT_VERSION = 1
@@ -57,12 +58,14 @@ class Shard(Index):
             raise IndexFormatError(msg)
 
     def part(self, kind: str) -> Any:
-        """Return a representation; token states know in how many rows of the whole set a token occurs."""
+        """Return a representation; what is weighted by the corpus knows in how many rows of the set a token occurs."""
         is_new = kind not in self._opened
         found = super().part(kind)
         if is_new and REPRESENTATIONS[kind].source == "encoder":
             n_counted, frequency = self._of.token_frequency(kind)
             found = self._opened[kind] = replace(found, frequency=frequency, n_counted=n_counted)
+        if is_new and REPRESENTATIONS[kind].counts_corpus:
+            found = self._opened[kind] = replace(found, whole=self._of.gram_frequency)
         return found
 
 
@@ -124,16 +127,11 @@ class ShardSet(Index):
             pa.array(order)
         )
 
-    def check_holds(self, metric: Metric) -> None:
-        """Raise unless the shards have all parts that a metric reads, and scores do not depend on the cut."""
-        super().check_holds(metric)
-        records = [term.metric for term in metric.terms.values()] or [metric]
-        if self.n_shards > 1 and any(REPRESENTATIONS[record.representation].counts_corpus for record in records):
-            msg = (
-                f"retrieve: metric {metric.name!r} must be asked of one index, whose n-grams it counts; got a set of "
-                f"{self.n_shards} shards. Build an index of the whole corpus."
-            )
-            raise InputError(msg)
+    @cached_property
+    def gram_frequency(self) -> JoinedFrequencies:
+        """In how many rows each n-gram occurs."""
+        paths = [self.folder / record["path"] for record in self.content["shards"]]
+        return JoinedFrequencies.of(open_one(path).part("ngrams") for path in paths)
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
         """Return how many rows have token states, and in how many of them each token id occurs: int64[ids]."""

@@ -342,7 +342,7 @@ def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores
         order[place[record[i, 0]]] = i
         place[record[i, 0]] += 1
     for q in range(n):
-        reset(best)
+        reset(best, -np.inf)
         for i in order[start[q] : start[q + 1]]:
             if score[i] > 0.0:
                 insert(record[i, 1], score[i], row_ptr, k, best)

@@ -13,19 +13,23 @@ class Answers(NamedTuple):
     Attributes
     ----------
     rows : int64[Q, k]
-        -1 where there are fewer rows with a positive score than k.
+        -1 where there are fewer rows with a positive score than k, or that reach the limit.
     scores : float64[Q, k]
     ties : int64[Q, k]
         Corpus rows with that very score.
+    limit : float64[Q]
+        Given: rows that score worse may be left out, since k rows of other corpora score this or better. -inf where
+        there are none; inf where lower scores are better.
     """
 
     rows: np.ndarray
     scores: np.ndarray
     ties: np.ndarray
+    limit: np.ndarray
 
     def put(self, q, best):
         """Write the answers of query `q`: rows, scores and ties, k or fewer."""
-        for column, values in zip(self, best, strict=True):
+        for column, values in zip(self[:3], best, strict=True):
             column[q, : len(values)] = values
 
 

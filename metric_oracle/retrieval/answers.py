@@ -15,8 +15,8 @@ from metric_oracle.retrieval.merge import Answer
 
 
 def fill_zeros(answers: Answers, row_id: np.ndarray) -> None:
-    """Where fewer than k rows have a positive score, the others follow with score 0 in row order."""
-    short = np.flatnonzero(answers.rows[:, -1] < 0)
+    """Where fewer than k rows have a positive score, the others follow with score 0 in row order if that is enough."""
+    short = np.flatnonzero((answers.rows[:, -1] < 0) & (answers.limit <= 0.0))
     if not len(short):
         return
     k = answers.rows.shape[1]

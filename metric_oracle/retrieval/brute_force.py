@@ -49,7 +49,7 @@ def search(
         Called with the number of new pairs of a query and a unit, :func:`n_pairs` in all.
     """
     n = len(chosen)
-    found = Answers(np.empty((n, k), np.int64), np.empty((n, k)), np.empty((n, k), np.int64))
+    found = Answers(np.empty((n, k), np.int64), np.empty((n, k)), np.empty((n, k), np.int64), np.empty(0))
     scores, error = _scores(record, representation, encoded, chosen, tell)
     sign = 1.0 if record.higher_is_better else -1.0
     for place, q in enumerate(chosen):

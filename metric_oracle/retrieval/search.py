@@ -1,7 +1,7 @@
 """The oracle: for every query the best rows of the corpus under a metric, exactly."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -92,8 +92,7 @@ def retrieve(
         index, queries, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
         max_memory=max_memory, **settings,
     )  # fmt: skip
-    answer, fallback = fall_back(found.answer)
-    return Results(layout(queries.ids, answer, fallback, found.exact), found.signature)
+    return found.results(queries.ids)
 
 
 class Found(NamedTuple):
@@ -103,6 +102,11 @@ class Found(NamedTuple):
     exact: bool
     signature: dict[str, Any]
     documents: int
+
+    def results(self, ids: Sequence[str]) -> Results:
+        """Return the table of the answers of all shards."""
+        answer, fallback = fall_back(self.answer)
+        return Results(layout(ids, answer, fallback, self.exact), self.signature)
 
 
 def search(
@@ -117,9 +121,62 @@ def search(
     progress: Callable[[int], None] | None = None,
     max_memory: float | None = None,
     places: Sequence[int] | None = None,
+    limit: np.ndarray | None = None,
+    encoded: EncodedQueries | None = None,
     **settings: Any,
 ) -> Found:
-    """Search an index, or the shards of a set (those at some `places`) one after another; see :func:`retrieve`."""
+    """Search an index, or the shards of a set (those at some `places`) one after another; see :func:`retrieve`.
+
+    The k-th best scores so far go to the shards that follow, which leave out what is worse; `limit`, float64[Q], has
+    those of shards that were searched elsewhere. Where fewer than k rows are left the list ends with row -1. `encoded`
+    has what a model made of the queries elsewhere.
+    """
+    k, backend = check(index, queries, record, k, backend, threads, max_memory, settings)
+    reserve = cache(partial(fallback_row, index, record)) if record.fallback else None
+    tell = None if progress is None else _shared(progress, index.n_shards if places is None else len(places))
+    answer, exact = None, True
+    stages: list[tuple[int, dict[str, Any]]] = []
+    for shard in index.shards(places):
+        representation = representation_of(shard, record)
+        if not len(representation.row_id):
+            continue
+        # What a model makes of the queries is made once.
+        encoded = (
+            representation.encode(queries, **settings)
+            if encoded is None
+            else representation.encode_again(queries, encoded, **settings)
+        )
+        part, of_part, exact = search_shard(
+            shard, queries.ids, record, representation, encoded, k=min(k, len(representation.row_id)),
+            backend=backend, threads=threads or n_threads(), text=text, reserve=reserve, progress=tell,
+            max_memory=max_memory, limit=limit,
+        )  # fmt: skip
+        answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
+        limit = limit_of(answer, k, limit, record.higher_is_better)
+        stages.append((len(representation.row_ptr) - 1, of_part))
+    return found_of(index, queries, record, backend, k, answer, exact, encoded, stages, text)
+
+
+def found_of(
+    index: Index, queries: Inputs, record: Metric, backend: str, k: int, answer: Answer | None, exact: bool,
+    encoded: EncodedQueries | None, stages: Sequence[tuple[int, dict[str, Any]]], text: bool,
+) -> Found:  # fmt: skip
+    """Return what a search found; no answer where no shard has a row that can be scored."""
+    entries = {
+        **signature(index, record, backend, k),
+        **({} if encoded is None else encoded.settings),
+        "references": digest(queries),
+        **joined_stages(stages),
+    }
+    found = no_answer(len(queries.ids), text) if answer is None else answer
+    return Found(found, exact, entries, sum(n for n, _ in stages))
+
+
+def check(
+    index: Index, queries: Inputs, record: Metric, k: Any, backend: str, threads: Any, max_memory: float | None,
+    settings: Mapping[str, Any],
+) -> tuple[int, str]:  # fmt: skip
+    """Return k and the backend, once a search can begin."""
     index.check_holds(record)
     n_rows = n_scorable(index, record)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_rows:
@@ -142,42 +199,23 @@ def search(
         )
         raise InputError(msg)
     check_search(index, queries, record, settings)
-    k = int(k)
-    reserve = cache(partial(fallback_row, index, record)) if record.fallback else None
-    tell = None if progress is None else _shared(progress, index.n_shards if places is None else len(places))
-    answer, encoded, exact = None, None, True
-    stages: list[tuple[int, dict[str, Any]]] = []
-    for shard in index.shards(places):
-        representation = representation_of(shard, record)
-        if not len(representation.row_id):
-            continue
-        # What a model makes of the queries is made once.
-        encoded = (
-            representation.encode(queries, **settings)
-            if encoded is None
-            else representation.encode_again(queries, encoded, **settings)
-        )
-        part, of_part, exact = search_shard(
-            shard, queries.ids, record, representation, encoded, k=min(k, len(representation.row_id)),
-            backend=backend, threads=threads or n_threads(), text=text, reserve=reserve, progress=tell,
-            max_memory=max_memory,
-        )  # fmt: skip
-        answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
-        stages.append((len(representation.row_ptr) - 1, of_part))
-    entries = {
-        **signature(index, record, backend, k),
-        **({} if encoded is None else encoded.settings),
-        "references": digest(queries),
-        **joined_stages(stages),
-    }
-    found = no_answer(len(queries.ids), text) if answer is None else answer
-    return Found(found, exact, entries, sum(n for n, _ in stages))
+    return int(k), backend
+
+
+def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
+    """Return the scores that rows of further shards must reach: float64[Q], None where all may be listed."""
+    if answer.rows.shape[1] < k:
+        return limit
+    last = answer.scores[:, -1]
+    if limit is None:
+        return last
+    return np.maximum(last, limit) if higher_is_better else np.minimum(last, limit)
 
 
 def search_shard(
     shard: Index, ids: Sequence[str], record: Metric, representation: Representation, encoded: EncodedQueries, *,
     k: int, backend: str, threads: int, text: bool, reserve: Callable[[], int] | None,
-    progress: Callable[[int], None] | None, max_memory: float | None,
+    progress: Callable[[int], None] | None, max_memory: float | None, limit: np.ndarray | None = None,
 ) -> tuple[Answer, dict[str, Any], bool]:  # fmt: skip
     """Return the k best rows of one index for each query, what the signature records of the work, and `exact`.
 
@@ -194,10 +232,16 @@ def search_shard(
         See :func:`retrieve`.
     reserve : function or None
         Returns the row of the whole corpus that queries get which nothing matches.
+    limit : float64[Q] or None
+        Rows that score worse may be left out; lists then end with row -1 and the worst of scores.
     """
     row_id = representation.row_id
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
-    answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    worst = -np.inf if record.higher_is_better else np.inf
+    limits = np.full(n, worst if limit is None else -worst)
+    if limit is not None:  # of queries that are the same for this shard the least demanding
+        (np.minimum if record.higher_is_better else np.maximum).at(limits, encoded.which, limit)
+    answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), limits)
     try:
         if backend == "reference":
             kernel: Kernel = _Reference(record, representation, encoded)
@@ -209,6 +253,7 @@ def search_shard(
         raise BackendError(str(error)) from error
     if not kernel.capabilities.signed:
         fill_zeros(answers, row_id)
+    answers.scores[answers.rows < 0] = worst
     unmatched = np.empty(0, np.int64) if reserve is None else np.flatnonzero(answers.scores[:, 0] == 0.0)
     row = -1
     if reserve is not None and len(unmatched):
@@ -218,15 +263,19 @@ def search_shard(
     query = np.concatenate([np.repeat(np.arange(n), k), unmatched])
     rows = np.concatenate([answers.rows.ravel(), np.full(len(unmatched), row)])
     scores = np.concatenate([answers.scores.ravel(), np.zeros(len(unmatched))])
-    units = representation.unit_of_row[rows]
-    components = kernel.components(corpus, batch, query, units, scores)
-    check_pairs(record, representation, encoded, ids, query, units, scores, components)
+    some = np.flatnonzero(rows >= 0)
+    pairs = query[some], representation.unit_of_row[rows[some]], scores[some]
+    of_pairs = kernel.components(corpus, batch, *pairs)
+    check_pairs(record, representation, encoded, ids, *pairs, of_pairs)
+    components = {name: np.zeros(len(rows), values.dtype) for name, values in of_pairs.items()}
+    for name, values in of_pairs.items():
+        components[name][some] = values
 
     ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
 
     def laid_out(lists: np.ndarray) -> Answer:
         """Return the answers at some places of the pairs: int64[Q, m]."""
-        some = rows[lists.ravel()]
+        some = np.maximum(rows[lists.ravel()], 0)
         return Answer(
             rows[lists] + shard.first_row,
             scores[lists],

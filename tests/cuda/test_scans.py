@@ -73,7 +73,7 @@ def make_world(metric: str, seed: int, lengths=(0, 1, 2, 3, 5, 8, 13), vocabular
 
 def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     n = int(encoded.which.max()) + 1
-    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     backend = kernel.Backend(**options)
     corpus = index.corpus(METRICS["bleu-2"], encoded)
     backend.search(corpus, encoded.batch, 0, n, k, found, backend.new_workspace(corpus))

@@ -190,7 +190,7 @@ def test_shards_must_agree(table, tmp_path):
 
     def built(name, parts, **options):
         return build_set(
-            lambda: [Slice(p.ids, p.texts, lambda p=p: p) for p in parts], tmp_path / name, name, **options
+            lambda: [Slice(p.ids, p.texts, lambda *beside, p=p: p) for p in parts], tmp_path / name, name, **options
         )
 
     doubled = replace(half[1], ids=["r3", *half[1].ids[1:]])

@@ -284,7 +284,7 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                 assert score(index.candidate(0, encoded), encoded.item(0), part)[0] == of_query[0][0]
             for k in ks:
                 m = min(k, len(index.row_id))
-                found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7))
+                found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7), np.full(n, -np.inf))
                 kernel, work = cpu.Backend(part), {}
                 kernel.search(encoded.corpus, encoded.batch, 0, n - 1, m, found, work)
                 kernel.search(encoded.corpus, encoded.batch, n - 1, n, m, found, work)
@@ -372,7 +372,7 @@ def test_the_stages_drop_what_they_can():
     asked = drawn_tokens(rng, [6])
     queries = TokenQueries(np.array([0]), asked, states[:6], (asked.ids > 1) * 1.0, index._corpus_off, None, {})
     work: dict = {}
-    found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
+    found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64), np.full(1, -np.inf))
     cpu.Backend().search(queries.corpus, queries.batch, 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
     closest = shares.pop("closest_call")
@@ -409,7 +409,7 @@ def leaning_world(n_units: int) -> World:
 
 def searched(world: World, k: int) -> tuple[Answers, dict]:
     n = len(world.queries.which)
-    found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
+    found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     work: dict = {}
     cpu.Backend().search(world.queries.corpus, world.queries.batch, 0, n, k, found, work)
     return found, work

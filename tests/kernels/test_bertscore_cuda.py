@@ -130,7 +130,7 @@ def make_world(
 
 def found_by(kernel, world: World, k: int, part: int, work=None) -> Answers:
     n = world.n
-    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     queries = world.queries
     kernel.Backend(part).search(queries.corpus, queries.batch, 0, n, k, found, {} if work is None else work)
     return found
@@ -139,7 +139,7 @@ def found_by(kernel, world: World, k: int, part: int, work=None) -> Answers:
 def found_by_threads(world: World, k: int) -> Answers:
     """Search on a GPU with one thread for each query."""
     n = world.n
-    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     threads = [
         threading.Thread(
             target=cuda.Backend().search, args=(world.queries.corpus, world.queries.batch, q, q + 1, k, found, {})

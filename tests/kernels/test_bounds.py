@@ -55,7 +55,7 @@ RADGRAPH = {(m.options["family_a"], m.options["family_b"]): m.name for m in METR
 
 def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, metric: str) -> list[list[tuple]]:
     """Return (row, score, ties) of each distinct query with a positive score, in two blocks with one work space."""
-    found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
+    found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     record = METRICS[metric]
     corpus, backend = index.corpus(record, encoded), kernel.Backend(**record.options)
     work = backend.new_workspace(corpus)
@@ -492,7 +492,7 @@ def test_a_search_with_a_broken_bound_raises():
         record = METRICS[metric]
         corpus, backend = index.corpus(record, encoded), module.Backend(**record.options)
         work = backend.new_workspace(corpus)
-        found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64))
+        found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64), np.full(1, -np.inf))
         backend.search(corpus, encoded.batch, 0, 1, 1, found, work)
         getattr(work, "shared", work).closest[driver.FILTER] = 0.875
         with pytest.raises(ExactnessError, match=r"got 0\.875 of it \(filter\)"):
@@ -526,7 +526,7 @@ def inserted(scores: list[float], rows: list[list[int]], k: int, orders: list[li
     row_id = np.array([row for own in rows for row in own], np.int64)
     best = new_best(len(scores))
     for order in orders:  # a used list is as good as a new one
-        reset(best)
+        reset(best, -np.inf)
         low = -np.inf
         for document in order:
             insert(document, scores[document], row_ptr, k, best)
@@ -559,6 +559,19 @@ def test_documents_inserted_in_any_order_give_the_tie_rule(documents, k, rng):
     assert inserted(scores, rows, k, orders) == best_rows(scores, rows, k)
 
 
+def test_a_floor_keeps_what_reaches_it():
+    scores, row_ptr, row_id = np.array([0.5, 0.25, 0.75, 0.5, 0.25]), np.array([0, 1, 3, 4, 6, 7]), np.arange(7)
+    best = new_best(5)
+    for floor, listed in ((-np.inf, [3, 0, 4, 5]), (0.5, [3, 0, 4, 5]), (0.6, [3]), (0.8, [])):
+        reset(best, floor)
+        insert_all(scores, row_ptr, 4, best)
+        assert threshold(best, 4) == max(floor, 0.5)
+        out = np.full(4, -7), np.full(4, np.nan), np.full(4, -7)
+        expand(best, row_ptr, row_id, 4, *out)
+        assert out[0].tolist() == listed + [-1] * (4 - len(listed))
+        assert out[2].tolist() == [1, 3, 3, 3][: len(listed)] + [0] * (4 - len(listed))
+
+
 @pytest.mark.parametrize("n_scores", [1, 3, 200_000])
 @pytest.mark.parametrize("k", [1, 1000, 150_000, 185_538])
 def test_long_lists_and_many_ties_cost_n_log_n(k, n_scores):
@@ -569,7 +582,7 @@ def test_long_lists_and_many_ties_cost_n_log_n(k, n_scores):
     row_ptr, row_id = np.arange(n + 1), rng.permutation(n)
     best, out = new_best(n), (np.empty(k, np.int64), np.empty(k), np.empty(k, np.int64))
     insert_all(scores[:9], row_ptr, k, best)
-    reset(best)
+    reset(best, -np.inf)
     started = time.thread_time()
     insert_all(scores, row_ptr, k, best)
     expand(best, row_ptr, row_id, k, *out)

@@ -58,7 +58,7 @@ def stored(given: Inputs, folder, kind: str = "chexbert") -> EmbeddingIndex:
 def searched(corpus, batch, k, blocks=4):
     """Return the answers for all queries, some at a time with one workspace, and the stages."""
     n = len(batch.vectors)
-    answers = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7))
+    answers = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     backend = cpu.Backend()
     workspace = backend.new_workspace(corpus)
     for first in range(0, n, blocks):
@@ -340,7 +340,7 @@ def test_broken_products_of_a_gpu(planted, monkeypatch, part):
 
     monkeypatch.setattr(cuda, "nearest", nearest)
     n = len(batch.vectors)
-    answers = Answers(np.full((n, 1), -7), np.full((n, 1), np.nan), np.full((n, 1), -7))
+    answers = Answers(np.full((n, 1), -7), np.full((n, 1), np.nan), np.full((n, 1), -7), np.full(n, -np.inf))
     rule = broken("float32") if part == "product" else r"^retrieve: no dropped candidate must score among the best; got"
     with pytest.raises(ExactnessError, match=rule):
         cuda.Backend().search(corpus, batch, 0, n, 1, answers, None)
@@ -376,7 +376,7 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     index = LabelIndex.build("labels", labels(corpus, "blank"), [], np.empty(0))
     encoded = index.encode(labels(query, "blank"))
     backend, given = labels_cpu.Backend(), index.corpus(METRICS["chexbert:labels"], encoded)
-    answers = Answers(np.full((2, 4), -7), np.full((2, 4), np.nan), np.full((2, 4), -7))
+    answers = Answers(np.full((2, 4), -7), np.full((2, 4), np.nan), np.full((2, 4), -7), np.full(2, -np.inf))
     backend.search(given, encoded.batch, 0, 2, 4, answers, None)
     root = np.sqrt(1 / 3)
     assert answers.rows[0].tolist() == [0, 1, 2, 3]

@@ -121,7 +121,7 @@ def unit_vectors(rng, n, kind):
 
 def answers(search, index, vectors, k) -> Answers:
     n = len(vectors)
-    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64))
+    found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     search(index, SimpleNamespace(vectors=vectors), 0, n, k, found, None)
     return found
 

@@ -27,7 +27,6 @@ from metric_oracle.api import build_index, load_queries, retrieve
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.synthetic import synthesize
 from metric_oracle.corpora.vectors import LABELS
-from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.indexes.shard_build import Slice, build_set
@@ -37,6 +36,7 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
+from metric_oracle.retrieval.search import search
 
 COLUMNS = ("row", "score", "n_ties", "fallback")
 N_CORPUS, N_QUERIES = 187, 143
@@ -463,13 +463,13 @@ def set_of(world: World, ends: list[int], folder: Path) -> Index:
     def slices() -> Iterator[Slice]:
         for begin, end in pairwise([0, *ends, len(world.items)]):
             some = inputs.take(np.arange(begin, end))
-            yield Slice(some.ids, some.texts, lambda some=some: some)
+            yield Slice(some.ids, some.texts, lambda *beside, some=some: some)
 
     return build_set(slices, folder / "set", ends)
 
 
-# Rows where shards end: two, three, seven of about equal size; ragged, the first of one row, which lacks all files.
-CUTS = {"two": [94], "three": [60, 120], "seven": [27, 54, 81, 108, 135, 162], "ragged": [1, 11, 12, 150]}
+# Rows where shards end: of about equal size; ragged, the first of one row, which lacks all files.
+CUTS = {"one": [], "two": [94], "three": [60, 120], "seven": [27, 54, 81, 108, 135, 162], "ragged": [1, 11, 12, 150]}
 
 
 @pytest.fixture(scope="module", params=CUTS)
@@ -485,14 +485,77 @@ def whole(world) -> Callable[[str, int], Results]:
 
 @every_metric
 def test_a_set_of_shards_equals_the_index(world, whole, shards, metric):
-    if metric == "cider-d:corpus":
-        match = r"^retrieve: metric 'cider-d:corpus' must be asked of one index, whose n-grams it counts; got a set"
-        with pytest.raises(InputError, match=match):
-            retrieve(shards, asked(world.queries, metric), metric)
-        return
-    for k in (2, 40, len(scorable(world.items, metric))):  # 40: more than most shards have; then all
+    for k in (1, 2, 40, len(scorable(world.items, metric))):  # 40: more than most shards have; then all
         one, other = whole(metric, k), retrieve(shards, asked(world.queries, metric), metric, k=k)
         assert one.table.equals(other.table)
     assert other.signature["index"] == shards.fingerprint != one.signature["index"]
     differ = {name for name in one.signature if one.signature[name] != other.signature.get(name)}
     assert differ <= {"index", "representation", "stages", "closest_call"}
+
+
+@pytest.fixture(scope="module")
+def alike(world, tmp_path_factory) -> tuple[Index, Index]:
+    """Return an index and a set of five shards of one report over and over, and of one that is like no query."""
+    folder = tmp_path_factory.mktemp("alike")
+    usual = next(item for item in world.items if item.graph and item.labels and item.text == FREQUENT)
+    strange = Item("zz yy xx", {"entities": {}}, -usual.vector, (0,) * 14)
+    items = [usual] * 40 + [strange] * 25
+    alike = World(items, index_of(items, folder / "one"), world.queries, folder)
+    return alike.index, set_of(alike, [1, 20, 40, 60], folder)
+
+
+@every_metric
+def test_a_set_of_equal_rows_and_of_zeros_equals_the_index(world, alike, metric):
+    queries = asked(world.queries, metric)
+    for k in (1, 7, 45, 65):
+        one, other = (retrieve(index, queries, metric, k=k).table for index in alike)
+        assert one.equals(other)
+
+
+@every_metric
+def test_a_limit_drops_only_what_is_worse(world, whole, metric):
+    """The k-th best scores of other shards: ties of a limit stay, with all that is better and every count of ties."""
+    queries, record, rng = asked(world.queries, metric), get_metric(metric), np.random.default_rng(3)
+    n_kept = n_dropped = 0
+    for k in (1, 5, 60):
+        listed = whole(metric, len(scorable(world.items, metric))).table
+        shape = len(queries.ids), -1
+        scores, rows, ties = (listed[name].to_numpy().reshape(shape) for name in ("score", "row", "n_ties"))
+        at = rng.integers(0, 2 * k, len(scores)) % scores.shape[1]
+        limit = scores[np.arange(len(scores)), at]
+        beyond = rng.random(len(limit)) < 0.2  # better than all by the least step there is
+        limit[beyond] = np.nextafter(scores[beyond, 0], np.inf if record.higher_is_better else -np.inf)
+        found = search(world.index, queries, record, k=k, limit=limit).answer
+        reaches = scores >= limit[:, None] if record.higher_is_better else scores <= limit[:, None]
+        for q in range(len(scores)):
+            m = min(int(reaches[q].sum()), k)
+            n_kept, n_dropped = n_kept + m, n_dropped + k - m
+            if not listed["fallback"].to_numpy().reshape(shape)[q].any():
+                assert found.rows[q, :m].tolist() == rows[q, :m].tolist()
+            assert found.scores[q, :m].tolist() == scores[q, :m].tolist()
+            assert found.ties[q, :m].tolist() == ties[q, :m].tolist()
+            others = found.scores[q, m:][found.rows[q, m:] >= 0]
+            assert (others < limit[q] if record.higher_is_better else others > limit[q]).all()
+            assert np.isinf(found.scores[q][found.rows[q] < 0]).all()
+    assert n_kept > 1000
+    assert n_dropped > 100
+
+
+def test_scores_so_far_go_to_the_shards_that_follow(world, shards, monkeypatch):
+    """A shard is asked for what reaches the k-th best row of those before it, and searches less for it."""
+    module = import_module("metric_oracle.retrieval.search")
+    limits, real = [], module.search_shard
+
+    def noted(*arguments, limit, **options):
+        limits.append(limit)
+        return real(*arguments, limit=limit, **options)
+
+    monkeypatch.setattr(module, "search_shard", noted)
+    found = retrieve(shards, world.queries, "bleu-2", k=3)
+    assert len(limits) == shards.n_shards
+    assert limits[0] is None
+    last = found.table["score"].to_numpy().reshape(-1, 3)[:, -1]
+    seen = [limit for limit in limits if limit is not None]
+    for one, two in pairwise([*seen, last]):
+        assert (one <= two).all()
+    assert all((limit > 0).any() for limit in seen)

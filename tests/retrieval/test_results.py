@@ -243,7 +243,8 @@ def test_leftovers_of_killed_writers_go(results, tmp_path, ending):
     with held.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         results.write(path)
-    wanted = {path.name, held.name, of_another.name} | ({f"{path.name}.signature.json"} if ending != ".parquet" else set())
+    signature = set() if ending == ".parquet" else {f"{path.name}.signature.json"}
+    wanted = {path.name, held.name, of_another.name} | signature
     assert set(os.listdir(tmp_path)) == wanted
     results.write(path)
     assert set(os.listdir(tmp_path)) == wanted - {held.name}

@@ -226,7 +226,7 @@ def test_rows_of_score_0_follow_in_the_order_of_rows():
     row_id = np.random.default_rng(0).permutation(5000)[:3000]
     ascending, k = np.sort(row_id).tolist(), 1000  # NumPy sorts what it parts where that is little
     listed = [ascending[i] for i in (30, 3, 200)]
-    found = Answers(np.full((2, k), -1), np.zeros((2, k)), np.zeros((2, k), np.int64))
+    found = Answers(np.full((2, k), -1), np.zeros((2, k)), np.zeros((2, k), np.int64), np.full(2, -np.inf))
     found.rows[0, :3], found.ties[0, :3] = listed, 1
     fill_zeros(found, row_id)
     others = [row for row in ascending if row not in listed]
@@ -240,7 +240,7 @@ def test_the_report_that_is_fallen_back_to_is_listed_once(index):
     assert most_frequent_row(index, row_id[::-1]) == row  # whatever the order of the documents
     a, b, c = (other for other in range(4) if other != row) if row < 4 else range(3)
     rows = [[a, row, b], [row, a, b], [a, b, c], [a, row, b]]
-    found = Answers(np.array(rows), np.zeros((4, 3)), np.ones((4, 3), np.int64))
+    found = Answers(np.array(rows), np.zeros((4, 3)), np.ones((4, 3), np.int64), np.full(4, -np.inf))
     found.scores[3, 0] = 0.5
     fallback = np.zeros((4, 3), bool)
     fall_back(found, fallback, row)

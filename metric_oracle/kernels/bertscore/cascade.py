@@ -69,6 +69,8 @@ class Items(NamedTuple):
         Whether nothing is added.
     row_ptr : int64[I + 1]
         Corpus rows of each item.
+    least : float
+        Items whose score with its bonus is surely below may be left out.
     """
 
     unit: np.ndarray
@@ -76,6 +78,7 @@ class Items(NamedTuple):
     error: float
     alone: bool
     row_ptr: np.ndarray
+    least: float = -np.inf
 
 
 class Answers(NamedTuple):
@@ -87,7 +90,7 @@ class Answers(NamedTuple):
     is_scored: np.ndarray  # bool[I]
     best: np.ndarray  # float64[I], a heap of the best scores, the least on top, that stand for k rows
     best_rows: np.ndarray  # int64[I], rows of each
-    threshold: np.ndarray  # float64[1], score of the k-th best row, -inf before there are k
+    threshold: np.ndarray  # float64[1], score of the k-th best row, `Items.least` before there are k
     state: np.ndarray  # int64[5]: items scored; best scores; their rows; items kept; item dropped by float32, or -1
     counts: np.ndarray  # int64[5]: items dropped by each of STAGES, scored, and of a sample dropped wrongly
     closest: np.ndarray  # float64[3], least distance of each stage's bounds from a score that became known
@@ -168,7 +171,7 @@ def score_item(i, part, k, items, corpus, query, work, found):
     found.state[1] = n
     found.state[2] = rows
     if rows >= k:
-        found.threshold[0] = found.best[0]
+        found.threshold[0] = max(found.threshold[0], found.best[0])
 
 
 @jit
@@ -201,13 +204,13 @@ def _score_best(n, part, k, items, corpus, query, margins, work, found):
 
 
 @jit
-def reset(found):
-    """Forget the query before."""
+def reset(found, least):
+    """Forget the query before; scores with their bonus below `least` may be left out."""
     for j in range(found.state[0]):
         found.is_scored[found.item[j]] = False
     found.state[:4] = 0
     found.state[4] = -1
-    found.threshold[0] = -np.inf
+    found.threshold[0] = least
 
 
 @jit
@@ -265,7 +268,7 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, found):
     n_items = len(items.unit)
     n = len(query.weights)
     threshold = found.threshold
-    reset(found)
+    reset(found, items.least)
     bound_precisions(items.unit, corpus, work, tables, margins.cells)
 
     # Seeds: the best precision still possible; for BERTScore alone, among reports of about the query's length.

@@ -36,6 +36,7 @@ SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k a
 MOST_SEEDED = 256  # answers beyond which no more seeds are taken
 QUERIES = 8  # that go through the corpus together
 CHUNK = 1 << 14  # states that are widened at once
+ROUNDING = 1e-12  # of a score that is rescaled and back
 SAMPLED = 50_000  # items for which dropped ones are scored, to see that they were dropped rightly
 
 
@@ -205,6 +206,13 @@ def final_scores(precision, recall, baseline):
     return tuple(np.array([rescale(v, b) for v in x]) for x, b in zip(values, baseline, strict=True))
 
 
+def least_of(limit, baseline, part):
+    """Return the scores below which none reaches the limits on the scale of the results: a list of float."""
+    if baseline is None:
+        return limit.tolist()
+    return (limit * (1.0 - baseline[part]) + baseline[part] - ROUNDING).tolist()
+
+
 def _closest(works):
     """Return the least distance of the bounds of each stage from a score that became known."""
     least = np.min([work["closest"] for work in works if work], axis=0, initial=np.inf)
@@ -274,7 +282,7 @@ class Backend(Kernel):
         items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
         for begin in range(first, last, QUERIES):
             places = range(begin, min(begin + QUERIES, last))
-            every = [items] * len(places)
+            every = [items._replace(least=x) for x in least_of(answers.limit[places], batch.baseline, self.part)]
             found = find_all(corpus, batch, places, k, every, workspace, self.part, self.scored, QUERIES)
             for q, (item, precision, recall) in zip(places, found, strict=True):
                 scores = final_scores(precision, recall, batch.baseline)[self.part]

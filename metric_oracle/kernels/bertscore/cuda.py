@@ -19,7 +19,7 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.bertscore.bounds import margins_of
 from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
-from metric_oracle.kernels.bertscore.cpu import final_scores, line_of, pack, room, taken
+from metric_oracle.kernels.bertscore.cpu import final_scores, least_of, line_of, pack, room, taken
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.topk.reference import select
@@ -153,7 +153,7 @@ def find(corpus, batch, places, k, items, work, part, scored):
 @jit
 def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, found):
     """Score the listed items; tell whether those that are not listed cannot be among the best."""
-    reset(found)
+    reset(found, items.least)
     n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, found)
     if n_seen == n_listed and n_listed < n_items:
         return False
@@ -436,11 +436,9 @@ class Backend(_device.ByLibrary, cpu.Backend):
         n = len(corpus.row_ptr) - 1
         items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
         places = range(first, last)
-        for q, (item, precision, recall) in zip(
-            places,
-            find(corpus, batch, places, k, [items] * len(places), workspace, self.part, self.scored),
-            strict=True,
-        ):
+        every = [items._replace(least=x) for x in least_of(answers.limit[places], batch.baseline, self.part)]
+        found = find(corpus, batch, places, k, every, workspace, self.part, self.scored)
+        for q, (item, precision, recall) in zip(places, found, strict=True):
             scores = final_scores(precision, recall, batch.baseline)[self.part]
             answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))
 

@@ -173,7 +173,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
     minimum = np.empty(len(buckets), np.int64)
     for q in range(first, last):
-        reset(work.best)
+        reset(work.best, answers.limit[q])
         reference_length = np.int64(queries.sizes[q, 0])
         base = q * n_families
         unigrams = queries.ptr[base + 1] - queries.ptr[base]

@@ -394,7 +394,7 @@ def search_cider_d(batch, first, last, corpus, k, space, answers):
     """
     index, buckets, work = corpus.features, corpus.cells, space.shared
     for q in range(first, last):
-        reset(work.best)
+        reset(work.best, answers.limit[q])
         _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
         policy = CiderD(
             index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), work.mark, space.weight

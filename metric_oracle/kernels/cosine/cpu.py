@@ -216,7 +216,7 @@ def multiply_codes(codes, queries, bounds, greatest):
 
 
 @jit
-def search_cosine(corpus, queries, codes, error, first, k, workspace, best, out):
+def search_cosine(corpus, queries, codes, error, first, k, workspace, best, limit, out):
     """Find the k best rows for some queries.
 
     Nothing is lost: a document is left unscored only while k rows are known to score higher than its bound, and the
@@ -234,6 +234,8 @@ def search_cosine(corpus, queries, codes, error, first, k, workspace, best, out)
     k : int
     workspace : Workspace
     best : tuple of Best, QUERIES of them
+    limit : float64[Q]
+        See `Answers`.
 
     Writes
     ------
@@ -243,10 +245,10 @@ def search_cosine(corpus, queries, codes, error, first, k, workspace, best, out)
     """
     workspace.counts[0] += len(queries) * len(corpus.vectors)
     for i in range(len(queries)):
-        reset(best[i])
+        reset(best[i], limit[i])
         workspace.n_waiting[i] = 0
         workspace.top[i] = -np.inf
-        workspace.least[i] = -np.inf
+        workspace.least[i] = limit[i]
         workspace.dropped[i] = 0
     most, least = workspace.most, workspace.least
     n_blocks = workspace.bounds.shape[1]
@@ -414,7 +416,9 @@ class Backend(Kernel):
         for begin in range(first, last, QUERIES):
             some = slice(begin, min(begin + QUERIES, last))
             out = answers.rows[some], answers.scores[some], answers.ties[some]
-            search_cosine(corpus, batch.vectors[some], batch.codes[some], error, begin, k, *workspace, out)
+            search_cosine(
+                corpus, batch.vectors[some], batch.codes[some], error, begin, k, *workspace, answers.limit[some], out
+            )
         check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
 
     def stages(self, workspaces):

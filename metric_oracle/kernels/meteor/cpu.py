@@ -315,7 +315,7 @@ def search_meteor(batch, first, last, corpus, k, space, answers):
     visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
     minimum = np.empty(len(buckets), np.int64)
     for q in range(first, last):
-        reset(work.best)
+        reset(work.best, answers.limit[q])
         reference_length = np.int64(batch.queries.sizes[q, 0])
         ids = by_rarity(batch.queries.id[batch.queries.ptr[q] : batch.queries.ptr[q + 1]], index.post_ptr)
         words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]

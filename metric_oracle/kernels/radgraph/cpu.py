@@ -164,7 +164,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
     minimum = np.empty(len(buckets), np.int64)
     for q in range(first, last):
-        reset(work.best)
+        reset(work.best, answers.limit[q])
         base = q * n_families
         ids_a = queries.id[queries.ptr[base + family_a] : queries.ptr[base + family_a + 1]]
         ids_b = queries.id[queries.ptr[base + family_b] : queries.ptr[base + family_b + 1]] if two else ids_a[:0]

@@ -279,7 +279,7 @@ def search_rouge_l(coco, queries, texts, first, last, corpus, k, words, answers)
     minimum = np.empty(len(buckets), np.int64)
     n_families = queries.sizes.shape[1]
     for q in range(first, last):
-        reset(work.best)
+        reset(work.best, answers.limit[q])
         reference_length = np.int64(queries.sizes[q, 0])
         ids = by_rarity(queries.id[queries.ptr[q * n_families] : queries.ptr[q * n_families + 1]], index.post_ptr)
         text = texts.word[texts.ptr[q] : texts.ptr[q + 1]]

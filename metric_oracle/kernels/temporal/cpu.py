@@ -38,7 +38,7 @@ def count_bits(x):
 def search_masks(corpus, queries, first, last, k, best, answers):
     """Insert the score of every distinct set, for the queries first .. last - 1: exact, two operations a set."""
     for q in range(first, last):
-        reset(best)
+        reset(best, answers.limit[q])
         n_reference = count_bits(queries[q])
         for d in range(len(corpus.masks)):
             value = temporal_f1(count_bits(corpus.masks[d] & queries[q]), count_bits(corpus.masks[d]), n_reference)

@@ -23,28 +23,32 @@ class Best(NamedTuple):
         ``score[0]`` is the least; ``score[i]`` is at most those of its children 2 i + 1 and 2 i + 2.
     state : int64[3]
         Number of kept documents; corpus rows that they stand for; rows of those with the least score.
+    floor : float64[1]
+        Documents below it are not kept.
     """
 
     unit: np.ndarray
     score: np.ndarray
     state: np.ndarray
+    floor: np.ndarray
 
 
 def new_best(n_units: int) -> Best:
     """Allocate room for every document (all of a corpus may tie)."""
-    return Best(np.empty(n_units, np.int32), np.empty(n_units, np.float64), np.zeros(3, np.int64))
+    return Best(np.empty(n_units, np.int32), np.empty(n_units, np.float64), np.zeros(3, np.int64), np.full(1, -np.inf))
 
 
 @jit
-def reset(best):
-    """Forget all documents."""
+def reset(best, floor):
+    """Forget all documents; from now on none below `floor` is kept."""
     best.state[:] = 0
+    best.floor[0] = floor
 
 
 @jit
 def threshold(best, k):
-    """Return the score that a document must reach to be listed: the k-th best row's, -inf while there are fewer."""
-    return best.score[0] if best.state[1] >= k else -np.inf
+    """Return the score that a document must reach for a place: the k-th best row's, before there are k the floor."""
+    return best.score[0] if best.state[1] >= k else best.floor[0]
 
 
 @jit

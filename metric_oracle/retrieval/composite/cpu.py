@@ -58,7 +58,7 @@ class Backend(Kernel):
         name = self.part(BERTSCORE)
         for q in range(first, last):
             values = self.known_values(corpus, batch, q, None if similar is None else similar[q - first])
-            items = self.bonuses(corpus, batch, values)
+            items = self.bonuses(corpus, batch, values, answers.limit[q])
             if items is None:
                 item, f1 = self._least(corpus, batch, q, k, values)
             else:
@@ -76,25 +76,31 @@ class Backend(Kernel):
             values[self.part(COSINE)] = similar.astype(np.float64)
         return values
 
-    def bonuses(self, corpus, batch, values):
-        """Return what the other parts add to BERTScore, for its search; None where its bounds are of no use."""
+    def bonuses(self, corpus, batch, values, limit):
+        """Return what the other parts add to BERTScore, for its search; None where its bounds are of no use.
+
+        Composites above `limit` may be left out.
+        """
         name = self.part(BERTSCORE)
         if name is None:
             return None
         error = self._cosine_error(corpus)
         others, size = self._sums(corpus, values)
         t, baseline = self.terms[name], batch.parts[BERTSCORE].baseline
-        slope = -t.weight / t.scale
+        slope, mean = -t.weight / t.scale, t.mean  # the composite is the others - slope (f1 - mean)
         if baseline is not None:
             slope /= 1.0 - baseline[F1]
+            mean = baseline[F1] + mean * (1.0 - baseline[F1])
         size += abs(t.weight / t.scale) * (1.0 + abs(t.mean))
         if slope <= 0.0 or size >= STEEPEST * slope:
             return None
         bonus = (others.min() - others) / slope
         # The last is for the rounding of the bonus to float32.
         error = ((error + ROUNDING * size) / slope - bonus.min() * 2.0**-23) * (1.0 + 1e-6)
+        wide = 2 * error + 1e-5
+        least = float(mean + (others.min() - limit) / slope - wide)
         return bertscore.Items(
-            corpus.unit[BERTSCORE], (bonus + error).astype(np.float32), 2 * error + 1e-5, False, corpus.row_ptr
+            corpus.unit[BERTSCORE], (bonus + error).astype(np.float32), wide, False, corpus.row_ptr, least
         )
 
     def _least(self, corpus, batch, q, k, values):
@@ -126,7 +132,9 @@ class Backend(Kernel):
         exact = self._exact(corpus, batch, q, item, values, f1)
         scores = self._scores(exact)
         rows, best, ties = select(item, -scores, corpus.row_ptr, corpus.row_id, k)
-        answers.rows[q], answers.scores[q], answers.ties[q] = rows, -best, ties
+        answers.put(q, (rows, -best, ties))
+        if not len(best):  # nothing reaches the limit
+            return
         listed = np.flatnonzero(scores <= -best[-1])[: 4 * k]  # the rest of a long tie is scored again if asked for
         for i, *parts in zip(item[listed].tolist(), *(x[listed].tolist() for x in exact.values()), strict=True):
             self.scored[q, i] = parts

@@ -36,7 +36,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         values, items = [], []
         for q in range(first, last):
             values.append(self.known_values(corpus, batch, q, None if similar is None else similar[q - first]))
-            items.append(self.bonuses(corpus, batch, values[-1]))
+            items.append(self.bonuses(corpus, batch, values[-1], answers.limit[q]))
             if items[-1] is None:
                 msg = (
                     "retrieve: a composite must have BERTScore among its parts, with a weight below 0, to be searched "
