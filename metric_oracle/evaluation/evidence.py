@@ -325,7 +325,7 @@ def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evid
     score, _ = load_reference(metric)(candidate, reference)
     counts = {"product": int(one @ other), "squares in_candidate": int(other @ other)}
     counts["squares in_reference"] = int(one @ one)
-    return Evidence([], [], score, dict(counts), rows, ("finding", "reference", "candidate", ""))
+    return Evidence([], [], score, dict(counts), rows, ("finding", "reference", "candidate", "agreement"))
 
 
 # Numbers: token states, composites
@@ -362,7 +362,7 @@ def bertscore(
     if asked.baseline is not None:
         values = [rescale(value, base) for value, base in zip(values, asked.baseline, strict=True)]
     if spans is None:
-        note = "The words of the states are not known here: give the encoder."
+        note = "The words of the states are not known here: give the encoder (--encoder)."
         return Evidence(cut(reference, ()), cut(candidate, ()), values[part], counts, note=note)
     directions = [_directions(item.states) for item in items]
     cosines = directions[0] @ directions[1].T
