@@ -18,11 +18,11 @@ from metric_oracle.evaluation import survey_log
 from metric_oracle.evaluation.alignment import MEAN, align
 from metric_oracle.evaluation.failure_modes import failure_modes
 from metric_oracle.evaluation.fit_composite import fit_composite
-from metric_oracle.evaluation.survey import INSTRUCTIONS, create_survey
+from metric_oracle.evaluation.survey import INSTRUCTIONS, create_survey, read_strata
 from metric_oracle.evaluation.survey_export import export_survey, survey_status
 from metric_oracle.evaluation.survey_folder import open_survey, read_key
 from metric_oracle.evaluation.survey_log import MOST
-from metric_oracle.retrieval.results import Results
+from metric_oracle.retrieval.results import Results, Scores, read_scores
 from metric_oracle.retrieval.search import digest
 from support import write
 
@@ -182,6 +182,49 @@ def test_categories_and_instructions_of_a_file(tmp_path):
     assert len(made(tmp_path, name="T", categories="radevalx").categories) == 8
 
 
+def strata(n=60):
+    return {f"s{i}": "normal" if i < 40 else "effusion" if i < 55 else "device" for i in range(n)}
+
+
+@pytest.mark.parametrize(("n", "shares"), [(12, (8, 3, 1)), (10, (7, 2, 1)), (1, (1, 0, 0)), (60, (40, 15, 5))])
+def test_strata_get_their_shares(tmp_path, n, shares):
+    """By largest remainder, of 40, 15 and 5 of 60; who is drawn and in which order stays random."""
+    found = []
+    for number, seed in enumerate((1, 1, 2)):
+        survey = create_survey(
+            references(), candidates(), tmp_path / str(number), raters=["a"], studies=n, seed=seed, stratify=strata()
+        )
+        found.append([(study["study_id"], study["stratum"]) for study in read_key(survey, "test")["studies"]])
+    drawn = found[0]
+    assert len(set(drawn)) == n
+    assert all(strata()[study] == stratum for study, stratum in drawn)
+    counts = [sum(stratum == name for _, stratum in drawn) for name in ("normal", "effusion", "device")]
+    assert counts == list(shares)
+    assert found[0] == found[1] != found[2]
+    if n == 60:
+        assert [stratum for _, stratum in drawn] != sorted(stratum for _, stratum in drawn)
+
+
+def test_strata_come_from_a_column(tmp_path):
+    path = write(tmp_path / "t.csv", [("s50000001", "a"), ("s50000002", ""), ("x", "b")], ("study_id", "kind"))
+    assert read_strata(path, "kind") == {"50000001": "a", "x": "b"}
+    named = write(tmp_path / "n.csv", [("x", "b")], ("who", "kind"))
+    assert read_strata(named, "kind", "who") == {"x": "b"}
+    with pytest.raises(InputError, match=r"^create_survey: stratify must be a table with a column of ids; got columns"):
+        read_strata(named, "kind")
+    with pytest.raises(InputError, match=r"^create_survey: stratify must be a column of the file; got 'other'"):
+        read_strata(path, "other")
+    with pytest.raises(InputError, match=r"^create_survey: stratify must be an existing file; got none\.csv"):
+        read_strata("none.csv", "kind")
+    twice = write(tmp_path / "d.csv", [("x", "a"), ("x", "b")], ("id", "kind"))
+    with pytest.raises(InputError, match=r"^create_survey: the ids of .*d\.csv must have unique ids; got 'x'"):
+        read_strata(twice, "kind")
+    with pytest.raises(
+        InputError, match=r"^create_survey: stratify must have a value for every reference; got none for 3, such as"
+    ):
+        made(tmp_path, stratify={f"s{i}": "a" for i in range(5)})
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -307,6 +350,38 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
     assert dict(zip(answered.ids, answered.texts, strict=True)) == dict(
         zip(rated.pairs, rated.predictions, strict=True)
     )
+
+
+def test_the_export_has_scores(tmp_path):
+    """Of the texts, and those that came with the candidates, where all of them have one."""
+    files, of_graphs = {}, {}
+    for place, name in enumerate(TYPES):
+        texts = candidates(8)[name]
+        of_graphs[name] = [None if study == "s3" and place == 0 else place + i / 10 for i, study in enumerate(texts)]
+        columns = {
+            "query_id": list(texts), "radgraph": [place + i / 10 for i in range(8)], "radcliq": of_graphs[name],
+            **({"chexbert": [0.5] * 8} if place else {}), "prediction": list(texts.values()),
+        }  # fmt: skip
+        metrics = {metric: {} for metric in columns if metric not in ("query_id", "prediction")}
+        files[name] = tmp_path / f"{name}.parquet"
+        Scores(pa.table(columns), {"kind": "scores", "system": name, "metrics": metrics}).write(files[name])
+    survey = made(tmp_path, others=files, repeats=2, raters=["anna", "ben"])
+    for rater in survey.raters:
+        answer(survey, rater, lambda place, i: [[place % 3 + i, 0], *zeros(place, i)[1:]])
+    export_survey(tmp_path / "S", tmp_path / "E")
+    scored = read_scores(tmp_path / "E/scores.csv")
+    assert {"bleu-2", "rouge-l"} <= set(scored.metrics)
+    assert not {"radcliq", "chexbert"} & set(scored.table.column_names)
+    own = pa.csv.read_csv(tmp_path / "E/samples.csv")["study_id"].to_pylist()
+    for record in scored.table.to_pylist():
+        number, name = record["query_id"].split("/")
+        study = own[int(number)]
+        assert record["radgraph"] == TYPES.index(name) + int(study[1:]) / 10
+        pair = api.pairwise([candidates()[name][study]], [references()[study]], "rouge-l")
+        assert record["rouge-l"] == pair[0, 0]
+    found = align(tmp_path / "E/ratings.csv", tmp_path / "E/scores.csv", resamples=100)
+    assert {"bleu-2", "rouge-l", "radgraph"} <= set(found.scores)
+    fit_composite(tmp_path / "E/ratings.csv", tmp_path / "E/scores.csv", metrics=["rouge-l", "radgraph"])
 
 
 def test_unfinished_raters_are_named(tmp_path):
