@@ -61,7 +61,7 @@ RENAMED = {
     ("report", "--with-text"): r"write_report\.text",
     **{(command, "--ratings"): r"read_ratings\.path" for command in ("explore", "report")},
     **{(command, "--scores"): r"read_cases\.rated" for command in ("explore", "report")},
-    ("survey create", "--stratify"): r"read_strata\.(path|column)",
+    ("survey create", "--stratify"): r"read_strata\.path",
     **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
 }
 # Those that choose what is called: what is typed, and the function.

@@ -62,8 +62,8 @@ def test_from_creation_to_export(oracle, folder, monkeypatch):
             r"create_survey: raters must have names of letters, digits, - and _",
         ),
         (
-            (*CREATE, "--raters", "a", "--stratify", "kind", "--out", "S"),
-            r"create_survey: stratify must be COLUMN=FILE; got 'kind'",
+            (*CREATE, "--raters", "a", "--stratify", "kinds.csv", "--out", "S"),
+            r"create_survey: stratify must be an existing file; got kinds\.csv",
         ),
         (
             ("survey", "status", "none"),
@@ -79,7 +79,7 @@ def test_errors_are_one_line(fails, folder, arguments, match):
 
 def test_strata_of_a_file(oracle, folder):
     write(folder / "kinds.csv", [(f"s{i}", "ab"[i % 2]) for i in range(4)], ("id", "kind"))
-    line = [*CREATE[:-1], 2, "--raters", "anna", "--stratify", "kind=kinds.csv", "--out", "S"]
+    line = [*CREATE[:-1], 2, "--raters", "anna", "--stratify", "kinds.csv", "--out", "S"]
     assert oracle(*line)[0] == 0
     studies = json.loads((folder / "S/key.json").read_text())["studies"]
     assert sorted(study["stratum"] for study in studies) == ["a", "b"]

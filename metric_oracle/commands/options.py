@@ -331,7 +331,7 @@ Categories = Annotated[
     str, _option("--categories", panel=SEARCH, metavar="NAME", help="rexval, radevalx, or a file with one a line.")
 ]
 Stratify = Annotated[
-    str | None, _option("--stratify", panel=SEARCH, metavar="NAME=FILE", help="Draw in proportion to a column.")
+    Path | None, _file("--stratify", SEARCH, "CheXbert labels, or ids and strata: draw as many of each.")
 ]
 Instructions = Annotated[Path | None, _file("--instructions", SEARCH, "Text that raters see, in place of ours.")]
 Unequal = Annotated[bool, _flag("--unequal", panel=SEARCH, text="Studies may lack candidates of some types.")]

@@ -31,10 +31,7 @@ def create(
     """Draw studies and shuffle their candidates, without names: by default 50, as in the paper."""
     from metric_oracle.evaluation.survey import create_survey, read_strata
 
-    strata = None
-    if stratify is not None:
-        ((column, file),) = named([stratify], "stratify", "COLUMN=FILE", "=", function="create_survey")
-        strata = read_strata(file, column, reading.id_column)
+    strata = None if stratify is None else read_strata(stratify, reading.id_column)
     files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "=", function="create_survey"))
     survey = create_survey(
         references, files, out, raters=split_names(raters), studies=studies, repeats=repeats, identical=identical,

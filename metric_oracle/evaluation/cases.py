@@ -91,6 +91,8 @@ class Chosen:
         Only where this column lies in [low, high].
     words : str
         Only where a report or a candidate contains this, whatever its case.
+    label : int or None
+        Only where this CheXbert label of the test report is positive.
     """
 
     sort: int | None = None
@@ -104,6 +106,7 @@ class Chosen:
     low: float | None = None
     high: float | None = None
     words: str = ""
+    label: int | None = None
 
 
 @dataclass(frozen=True)
@@ -233,9 +236,23 @@ class Cases:
         ordered = np.sort(np.array(chosen), axis=0)
         return 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
 
+    @cached_property
+    def positive(self) -> np.ndarray | None:
+        """Whether each CheXbert label of each test report is positive, bool[14, Q]; None without labels of them."""
+        held = None if self.queries is None else self.queries.attached.get("labels")
+        if held is None:
+            return None
+        classes, of_row = held.both
+        found = np.zeros((classes.shape[1], len(self.ids)), bool)
+        for q, key in enumerate(self.ids):
+            row = of_row[self._place[key]] if key in self._place else -1
+            if row >= 0:
+                found[:, q] = classes[row] == 1
+        return found
+
     def prepare(self) -> None:
         """Compute what sorting and filtering read."""
-        for name in ("ties", "is_fallback", "is_inexact", "disagreement"):
+        for name in ("ties", "is_fallback", "is_inexact", "disagreement", "positive"):
             getattr(self, name)
 
     def choose(self, chosen: Chosen) -> np.ndarray:
@@ -254,6 +271,8 @@ class Cases:
             )
         if chosen.words:
             kept &= self._contains(chosen.words)
+        if chosen.label is not None and self.positive is not None:
+            kept &= self.positive[chosen.label]
         keys = np.arange(len(self.ids), dtype=float)
         if chosen.is_disagreement:
             keys = -self.disagreement.astype(float)

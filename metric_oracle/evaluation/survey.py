@@ -37,6 +37,7 @@ from metric_oracle.corpora.tables import (
     read_text,
     shown_names,
 )
+from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
 from metric_oracle.evaluation.study import check_folder
@@ -69,6 +70,7 @@ Candidates of the same meaning get the same counts; some are the same word for w
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,39}")
 _RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+POSITIVE = 1  # class of a CheXbert label
 _FUNCTION = "create_survey"
 
 
@@ -117,8 +119,8 @@ def create_survey(
     unequal : bool
         Whether a study may lack candidates of some types.
     stratify : mapping
-        Reference -> stratum, see :func:`read_strata`: each stratum gets its share of the studies, by largest remainder.
-        Without it every study is as likely as any other, as in the paper.
+        Reference -> stratum, see :func:`read_strata`: as many studies of each as their sizes allow, so that rare ones
+        are there. Without it every study is as likely as any other, as in the paper.
     **reading
         How the references are read, see :func:`metric_oracle.read_reports`.
 
@@ -150,7 +152,7 @@ def create_survey(
 
     rng = np.random.default_rng(seed)
     order = [pool[place] for place in rng.permutation(len(pool))]
-    drawn = order[:studies] if stratify is None else _in_proportion(order, studies, stratify)
+    drawn = order[:studies] if stratify is None else _evenly(order, studies, stratify)
     if not unequal:
         _check_complete(drawn, read)
     again = [drawn[place] for place in rng.permutation(studies)[:repeats]]
@@ -170,6 +172,7 @@ def create_survey(
     key = {
         "seed": seed, "identical": identical, "unequal": unequal, "candidates": list(candidates), "studies": keys,
         "references": own.source,
+        "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
         "scores": {
             name: {metric: [scores.get(study) for study in drawn] for metric, scores in by_metric.items()}
             for name, (_, by_metric) in found.items()
@@ -222,43 +225,53 @@ def _categories(given: str | Path) -> dict[str, str]:
     return {line: line for line in lines}
 
 
-def read_strata(path: str | Path, column: str, id_column: str | None = None) -> dict[str, str]:
-    """Return the stratum of each study: what a column of a table says beside the ids, empty cells left out."""
+def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str]:
+    """Return the stratum of each study of a table.
+
+    Parameters
+    ----------
+    path : path
+        CheXbert labels, of which a study's stratum is the finding that is positive in it and in the fewest others, or
+        "none"; or a table of ids and one column more, whose values are the strata.
+    id_column : str
+        Column of the ids, if not found.
+    """
     table = read_table(existing_file(Path(path), _FUNCTION, "stratify"), _FUNCTION)
-    cells = table.column(column, _FUNCTION, "stratify")
+    if set(LABELS) <= set(table.names) and table.id_cells(_FUNCTION, id_column) is not None:
+        labels = labels_of_table(table, id_column=id_column)
+        is_positive = labels.values[:, : len(LABELS) - 1] == POSITIVE  # the last one is No Finding
+        rarity = np.where(is_positive, is_positive.sum(axis=0), len(is_positive) + 1)
+        rarest = np.where(is_positive.any(axis=1), rarity.argmin(axis=1), -1)
+        return dict(zip(labels.ids or (), (LABELS[i] if i >= 0 else "none" for i in rarest.tolist()), strict=True))
     found = table.id_cells(_FUNCTION, id_column)
-    if found is None:
+    others = [name for name in table.names if found is None or name != found[1]]
+    if found is None or len(others) != 1:
         msg = (
-            f"{_FUNCTION}: stratify must be a table with a column of ids; got columns {shown_names(table.names)}. Name "
-            "it with --id-column."
+            f"{_FUNCTION}: stratify must be CheXbert labels, or a table with a column of ids and one more; got columns "
+            f"{shown_names(table.names)} in {path}. Keep two columns, and name that of the ids with --id-column."
         )
         raise InputError(msg)
-    where = f"the ids of {path}"
-    studies = canonical_ids(found[0], _FUNCTION, where)
-    check_unique(studies, _FUNCTION, where)
+    studies = canonical_ids(found[0], _FUNCTION, f"the ids of {path}")
+    check_unique(studies, _FUNCTION, f"the ids of {path}")
+    cells = table.column(others[0], _FUNCTION, "stratify")
     return {study: str(cell) for study, cell in zip(studies, cells, strict=True) if not is_missing(cell)}
 
 
-def _in_proportion(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str]:
-    """Return the first studies of each stratum, as many as its share of n, in their order."""
+def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str]:
+    """Return n studies in their order: of each stratum the first ones, as many of each as their sizes allow."""
     lacking = [study for study in order if study not in strata]
     if lacking:
         msg = (
             f"{_FUNCTION}: stratify must have a value for every reference; got none for {len(lacking)}, such as "
-            f"{shown_names(lacking[:3])}. Complete the column, or leave these references out."
+            f"{shown_names(lacking[:3])}. Complete the file, or leave these references out."
         )
         raise InputError(msg)
-    sizes = Counter(strata[study] for study in order)
-    shares = {stratum: divmod(n * size, len(order)) for stratum, size in sorted(sizes.items())}
-    left = n - sum(whole for whole, _ in shares.values())
-    favoured = sorted(shares, key=lambda stratum: -shares[stratum][1])[:left]
-    room = {stratum: whole + (stratum in favoured) for stratum, (whole, _) in shares.items()}
-    drawn = []
+    queues: dict[str, list[str]] = {}
     for study in order:
-        if room[strata[study]]:
-            room[strata[study]] -= 1
-            drawn.append(study)
-    return drawn
+        queues.setdefault(strata[study], []).append(study)
+    turns = [queue[turn] for turn in range(len(order)) for queue in queues.values() if turn < len(queue)]
+    drawn = set(turns[:n])
+    return [study for study in order if study in drawn]
 
 
 def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:

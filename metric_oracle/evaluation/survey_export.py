@@ -169,6 +169,7 @@ def export_survey(
         "contradictions": {rater: n for rater, done in kept.items() if (n := _contradictions(pairs, done))},
         "categories": survey.categories,
         **{name: key[name] for name in ("candidates", "sources", "references", "seed", "identical")},
+        "strata": _strata(key),
     }
 
     beside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
@@ -198,6 +199,14 @@ def export_survey(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Export(out, notes)
+
+
+def _strata(key: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
+    """Return of each stratum how many studies were drawn of how many: what weights a mean over all references."""
+    if not key.get("strata"):
+        return None
+    drawn = [study["stratum"] for study in key["studies"] if not study["is_repeat"]]
+    return {name: {"drawn": drawn.count(name), "of": n} for name, n in key["strata"].items()}
 
 
 def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) -> Scores:

@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from metric_oracle import api
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.cases import Cases, Chosen
 from metric_oracle.evaluation.exhibits import DIFF, exhibit_texts, kinds_of
@@ -39,7 +40,7 @@ _FLAGS = {"disagree": "is_disagreement", "turn": "is_reversed", "fallback": "onl
 _COUNTS = {"ties": "ties_over"}
 _PLACES = {"sort": "sort", "minus": "minus", "column": "column"}
 _NUMBERS = {"low": "low", "high": "high"}
-FILTERS = (*_FLAGS, *_COUNTS, *_PLACES, *_NUMBERS, "words")
+FILTERS = (*_FLAGS, *_COUNTS, *_PLACES, *_NUMBERS, "words", "label")
 
 
 def _integer(text: str, name: str, most: int) -> int:
@@ -123,6 +124,8 @@ class Explorer:
         found |= {name: _integer(given[key], key, last) for key, name in _PLACES.items() if given.get(key)}
         found |= {name: _integer(given[key], key, 1 << 60) for key, name in _COUNTS.items() if given.get(key)}
         found |= {name: _number(given[key], key) for key, name in _NUMBERS.items() if given.get(key)}
+        if given.get("label"):
+            found["label"] = _integer(given["label"], "label", len(LABELS) - 1)
         if given.get("words"):
             found["words"] = self.searched[_integer(given["words"], "words", len(self.searched) - 1)]
         return Chosen(**found)
@@ -152,6 +155,7 @@ class Explorer:
             kept=hidden,
             all_kept=list(filters.items()),
             chosen=chosen,
+            labels=[] if self.cases.positive is None else LABELS,
             columns=[self._heading(i, chosen, filters) for i in range(len(self.cases.columns))],
             histograms=[self._histogram(i, order, filters) for i in range(len(self.cases.columns))],
             rows=[self._row(int(q), filters) for q in shown],

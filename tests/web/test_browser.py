@@ -218,6 +218,14 @@ def test_pages_can_be_read(driver, home, width, dark):
     look(driver, 1280)
 
 
+def test_many_metrics_do_not_widen_a_page(driver, whole_home):
+    look(driver, 320)
+    for path in ("/", "/case/1?show=0", "/figures"):
+        driver.get(whole_home + path)
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 320, path
+    look(driver, 1280)
+
+
 def test_figures_are_drawn(driver, whole_home):
     driver.get(f"{whole_home}/figures")
     wait(driver, "[...document.images].length > 0 && [...document.images].every((i) => i.complete)")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.evaluation.cases import read_cases
 from metric_oracle.web.render import visible
 from support.pages import NASTY, OWN, POST, bare, client_of, made_up
@@ -241,6 +242,17 @@ def test_a_real_index(real, prepared):
     assert "furthest" in real.get("/systems").text.lower()
 
 
+def test_a_label_chooses_test_reports(real, prepared, corpus):
+    labels = read_labels(corpus["test_labels"])
+    ids = read_cases(prepared.files, prepared.index, prepared.queries).ids
+    place = {study: row for row, study in enumerate(labels.ids)}
+    assert "Pleural Effusion</option>" in real.get("/").text
+    for label in range(len(LABELS)):
+        shown = {ids[p - 1] for p in places(real.get(f"/?label={label}").text)}
+        assert shown == {study for study in ids if labels.values[place[study], label] == 1}
+    assert "label must be an int from 0 to 13" in real.get("/?label=14").text
+
+
 def test_scores_under_every_metric(prepared):
     cases = read_cases(prepared.files, prepared.index, prepared.queries)
     for q in (0, 5):
@@ -284,6 +296,7 @@ def test_a_live_query(real, prepared):
 def test_an_index_alone(prepared):
     client = client_of(read_cases([], prepared.index))
     assert "Live query" in client.get("/").text
+    assert "with the label" not in client.get("/").text
     assert client.post("/live", data={"text": "No effusion.", "metric:bleu-2": "1"}, headers=POST).status_code == 200
     assert client.get("/case/0").status_code == 404
 
