@@ -37,6 +37,7 @@ from benchmarks.data import (
     prepare_states,
 )
 from benchmarks.floor import Ceilings, floor_columns, measure_ceilings, work_of
+from benchmarks.pages import first_page, live_query
 from benchmarks.peers import GRAPH_SEARCHES, PEERS, STATE_PEERS, FaissFlat, FastPlaid, recall_of, recalls
 from metric_oracle.errors import BackendError
 from metric_oracle.evaluation.bench import (
@@ -593,6 +594,23 @@ def _compile(bench: Bench) -> Measurement:
     return Measurement([sum(seconds.values())], seconds)
 
 
+# ---- the pages -------------------------------------------------------------------------------------------------------
+
+
+def _live_query(bench: Bench) -> Measurement:
+    """Time live queries, each another report, after others that warm up."""
+    with _installed("starlette"):
+        milliseconds = [1000 * s for s in live_query(bench.data)]
+    return Measurement(milliseconds, {"slowest_ms": max(milliseconds)})
+
+
+def _first_page(bench: Bench) -> Measurement:
+    """Time the first page of a study; the very first time is a column."""
+    with _installed("starlette"):
+        first, *seconds = first_page(bench.data, bench.repetitions)
+    return Measurement([1000 * s for s in seconds], {"first_ms": 1000 * first, "note": f"at first {1000 * first:.3g}"})
+
+
 # ---- the registry ----------------------------------------------------------------------------------------------------
 
 _TITLES = {"radgraph": "RadGraph F1", "bleu": "BLEU-2", "rouge-l": "ROUGE-L", "chexbert": "CheXbert"}
@@ -655,6 +673,10 @@ def _registry() -> list[Workload]:
     what = "RadCliQ's search over BERTScore's"
     records.append(Workload("ratio-radcliq", what, "times", 1.3, _states_ratio, OF_STATES))
     records += [
+        Workload("page-first", "First page of a study of five files", "ms", 100.0, _first_page, LEXICAL_AND_GRAPH),
+        Workload(
+            "page-live", "Live query on a page, BLEU-2 and ROUGE-L", "ms", 150.0, _live_query, ("bleu", "rouge-l")
+        ),
         Workload("open", "Opening the index with all it holds", "ms", 50.0, _open),
         Workload("build", "build-index from files: BLEU, ROUGE-L, RadGraph", "s", 15.0, _build),
         Workload("memory-bleu", "Peak memory, BLEU-2", "GB", 1.5, partial(_memory, "bleu"), ("bleu",)),

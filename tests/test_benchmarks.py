@@ -691,3 +691,12 @@ def test_report_wants_results(rows, tmp_path, capsys):
     with pytest.raises(SystemExit):
         report.main([str(tmp_path / "none.jsonl")])
     assert "there is no file" in capsys.readouterr().err
+
+
+def test_pages_are_timed(data, tmp_path):
+    out = tmp_path / "rows.jsonl"
+    assert run(data, out, "page-*") == 0
+    rows = {row["name"]: row for row in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
+    assert rows["page-first"]["repetitions"] == 5
+    assert rows["page-first"]["first_ms"] > 0
+    assert rows["page-live"]["slowest_ms"] >= rows["page-live"]["value"] > 0

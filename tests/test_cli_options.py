@@ -59,6 +59,9 @@ RENAMED = {
     **{(command, "--index"): r"open_index\.path" for command in ("explore", "report")},
     **{(command, "--queries"): r"read_reports\.path" for command in ("explore", "report")},
     ("report", "--with-text"): r"write_report\.text",
+    **{(command, "--ratings"): r"read_ratings\.path" for command in ("explore", "report")},
+    **{(command, "--scores"): r"read_cases\.rated" for command in ("explore", "report")},
+    ("survey create", "--stratify"): r"read_strata\.path",
     **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
 }
 # Those that choose what is called: what is typed, and the function.
@@ -80,7 +83,10 @@ BESIDE = {
     ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],
     ("explore", "*"): ["--queries", "zzq.csv"],
     **{("report", option): ["--out", "zz.html"] for option in ("--queries", "results", "--index")},
-    **{("explore", option): [] for option in ("--queries", "results", "--index", "--port")},
+    **{("explore", option): [] for option in ("--queries", "results", "--index", "--port", "--ratings")},
+    **{("explore", option): ["--ratings", "zzr.csv"] for option in ("--samples", "--scores")},
+    ("report", "--ratings"): ["--out", "zz.html"],
+    **{("report", option): ["--out", "zz.html", "--ratings", "zzr.csv"] for option in ("--samples", "--scores")},
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
         for what in ("radgraph", "chexbert", "chexbert-ids", "chexbert-labels", "ids", "metadata", "section")

@@ -41,7 +41,10 @@ def test_from_creation_to_export(oracle, folder, monkeypatch):
     code, out, err = oracle("survey", "export", "SURVEY", "--out", "EXPORT", "--leave-out", "ben=on leave")
     assert code == 0
     assert err == "ben is left out: on leave.\nEXPORT: 8 pairs of 4 studies, 1 raters: anna\n"
-    assert out.splitlines()[1] == "oracle failure-modes EXPORT/ratings.csv"
+    assert out.splitlines()[:2] == [
+        "oracle align EXPORT/ratings.csv --scores EXPORT/scores.csv", "oracle failure-modes EXPORT/ratings.csv"
+    ]  # fmt: skip
+    assert (folder / "EXPORT/scores.csv").is_file()
     code, _, err = oracle("failure-modes", "EXPORT/ratings.csv", "--out", "t.csv")
     assert code == 0, err
 
@@ -59,6 +62,10 @@ def test_from_creation_to_export(oracle, folder, monkeypatch):
             r"create_survey: raters must have names of letters, digits, - and _",
         ),
         (
+            (*CREATE, "--raters", "a", "--stratify", "kinds.csv", "--out", "S"),
+            r"create_survey: stratify must be an existing file; got kinds\.csv",
+        ),
+        (
             ("survey", "status", "none"),
             r"survey_status: survey must be a folder with survey\.json; got none or a broken",
         ),
@@ -68,6 +75,14 @@ def test_from_creation_to_export(oracle, folder, monkeypatch):
 )
 def test_errors_are_one_line(fails, folder, arguments, match):
     fails(*arguments, match=match)
+
+
+def test_strata_of_a_file(oracle, folder):
+    write(folder / "kinds.csv", [(f"s{i}", "ab"[i % 2]) for i in range(4)], ("id", "kind"))
+    line = [*CREATE[:-1], 2, "--raters", "anna", "--stratify", "kinds.csv", "--out", "S"]
+    assert oracle(*line)[0] == 0
+    studies = json.loads((folder / "S/key.json").read_text())["studies"]
+    assert sorted(study["stratum"] for study in studies) == ["a", "b"]
 
 
 def test_pages_want_their_libraries(fails, folder, monkeypatch):

@@ -281,6 +281,17 @@ Resamples = Annotated[int, _RESAMPLES]
 ResamplesOrNone = Annotated[int | None, _RESAMPLES]
 Scores = Annotated[list[Path] | None, _file("--scores", ROWS, "Scores of any tool, a row a pair. Repeatable.")]
 Samples = Annotated[Path | None, _file("--samples", ROWS, "Texts of the pairs: 50_samples_gt_and_candidates.csv.")]
+
+
+@dataclass
+class Rated:
+    """What radiologists counted, and the texts and scores of what they rated."""
+
+    ratings: Annotated[Path | None, _file("--ratings", ROWS, "Errors that radiologists counted.", "RATINGS")] = None
+    samples: Samples = None
+    scores: Scores = None
+
+
 Direction = Annotated[
     list[str] | None, _several("--direction", "NAME=higher|lower", "What is better in a foreign column.")
 ]
@@ -319,6 +330,9 @@ Identical = Annotated[
 ]
 Categories = Annotated[
     str, _option("--categories", panel=SEARCH, metavar="NAME", help="rexval, radevalx, or a file with one a line.")
+]
+Stratify = Annotated[
+    Path | None, _file("--stratify", SEARCH, "CheXbert labels, or ids and strata: draw as many of each.")
 ]
 Instructions = Annotated[Path | None, _file("--instructions", SEARCH, "Text that raters see, in place of ours.")]
 Unequal = Annotated[bool, _flag("--unequal", panel=SEARCH, text="Studies may lack candidates of some types.")]

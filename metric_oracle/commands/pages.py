@@ -18,12 +18,14 @@ PANEL = "Pages"
     app, "explore",
     "oracle explore bleu.parquet radgraph.parquet --queries TESTS --index INDEX",
     "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
+    "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n"
+    "--samples EXPORT/samples.csv",
     "oracle explore --index INDEX",
     panel=PANEL,
 )  # fmt: skip
 def explore(
-    files: o.Files, models: o.Models, reading: o.Reading, to: Destination, results: o.ResultFiles = None,
-    index: o.IndexOption = None, queries: o.QueriesOption = None, port: o.Port = 0,
+    files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,
+    results: o.ResultFiles = None, index: o.IndexOption = None, queries: o.QueriesOption = None, port: o.Port = 0,
 ) -> None:  # fmt: skip
     """Look at results in a browser: each test report with its oracles, their scores and what each metric saw.
 
@@ -39,7 +41,7 @@ def explore(
     with server.listen(port, "explore") as at:
         from metric_oracle.web.explorer import Explorer
 
-        explorer = Explorer(_cases(results or [], index, queries, files, models, reading, "explore"))
+        explorer = Explorer(_cases(results or [], index, queries, files, models, reading, rated, "explore"))
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
@@ -55,8 +57,9 @@ def explore(
     endings=(".html",), panel=PANEL,
 )  # fmt: skip
 def report(
-    files: o.Files, models: o.Models, reading: o.Reading, to: Destination, results: o.ResultFiles = None,
-    index: o.IndexOption = None, queries: o.QueriesOption = None, with_text: o.WithText = True,
+    files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,
+    results: o.ResultFiles = None, index: o.IndexOption = None, queries: o.QueriesOption = None,
+    with_text: o.WithText = True,
 ) -> None:  # fmt: skip
     """Write results as one page for a browser, which loads nothing: scores, and the reports with what each metric saw.
 
@@ -69,25 +72,34 @@ def report(
     check_installed("report", files)
     from metric_oracle.web.report import write_report
 
-    cases = _cases(results, index, queries, files, models, reading, "report")
+    cases = _cases(results, index, queries, files, models, reading, rated, "report")
     with progress("writing"):
         write_report(cases, to.out, text=with_text)
     note(f"{to.out}: {len(cases.ids):,} test reports{'' if with_text else ', scores only'}")
 
 
 def _cases(
-    results: Any, index: Any, queries: Any, files: o.Files, models: o.Models, reading: o.Reading, function: str
-) -> Any:
+    results: Any, index: Any, queries: Any, files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated,
+    function: str,
+) -> Any:  # fmt: skip
     """Read what the pages show."""
     from metric_oracle import api
+    from metric_oracle.corpora.raters import read_ratings
     from metric_oracle.evaluation.cases import read_cases
+    from metric_oracle.evaluation.rated_cases import RatedCases
 
     beside = {**used(files), **used(models), **used(reading, o.Reading())}
     if queries is None and beside:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in beside)
         msg = f"{function}: queries must be given with {names}; got none. Add --queries, whose reports they belong to."
         raise InputError(msg)
+    if rated.ratings is None and (rated.samples or rated.scores):
+        msg = f"{function}: ratings must be given with samples or scores; got none. Add --ratings."
+        raise InputError(msg)
     opened = None if index is None else api.open_index(index)
     batch = None if queries is None else load_tests(queries, files, models, reading)
     with progress("reading results"):
-        return read_cases(results, opened, batch, function)
+        counted = rated.ratings and RatedCases(
+            read_ratings(rated.ratings, samples=rated.samples), tuple(rated.scores or ())
+        )
+        return read_cases(results, opened, batch, function, counted or None)

@@ -26,15 +26,17 @@ def create(
     references: o.References, candidates: o.Candidates, raters: o.Raters, out: o.NewFolder, reading: o.Reading,
     studies: o.Studies = 50, repeats: o.Repeats = 0, identical: o.Identical = "once",
     categories: o.Categories = "rexval", instructions: o.Instructions = None, unequal: o.Unequal = False,
-    seed: o.Seed = 0,
+    stratify: o.Stratify = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Draw studies and shuffle their candidates, without names: by default 50, as in the paper."""
-    from metric_oracle.evaluation.survey import create_survey
+    from metric_oracle.evaluation.survey import create_survey, read_strata
 
+    strata = None if stratify is None else read_strata(stratify, reading.id_column)
     files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "=", function="create_survey"))
     survey = create_survey(
         references, files, out, raters=split_names(raters), studies=studies, repeats=repeats, identical=identical,
-        categories=categories, instructions=instructions, unequal=unequal, seed=seed, **given(reading),
+        categories=categories, instructions=instructions, unequal=unequal, stratify=strata, seed=seed,
+        **given(reading),
     )  # fmt: skip
     note(f"{out}: {survey.summary()}")
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")
@@ -67,7 +69,7 @@ def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False,
     for warning in found.warnings():
         note(warning)
     note(f"{out}: {found.summary()}")
-    print(f"oracle align {out}/ratings.csv --samples {out}/samples.csv -m bleu,rouge-l")
+    print(f"oracle align {out}/ratings.csv --scores {out}/scores.csv")
     print(f"oracle failure-modes {out}/ratings.csv")
     print(
         f"oracle agreement {out}/ratings.csv" + f" --repeated {out}/repeats.csv" * bool(found.notes["repeated_pairs"])

@@ -182,6 +182,27 @@ class TokenEncoder:
         ids = np.concatenate([np.empty(0, np.int32), *lists])
         return Tokens(ids, np.concatenate([[0], np.cumsum(length)]), n_truncated)
 
+    def spans(self, text: str) -> list[tuple[int, int]] | None:
+        """Return where each token of :meth:`tokenize` lies in a text: begin and end, empty for a special token.
+
+        None where the tokenizer cannot say it.
+        """
+        if not self._tokenizer.is_fast:
+            return None
+        stripped = text.strip()
+        before = len(text) - len(text.lstrip()) - len(self._prefix if stripped else "")
+        with quiet():
+            call = self._tokenizer(
+                self._prefix + stripped if stripped else stripped,
+                return_offsets_mapping=True, truncation=True, max_length=self.max_length,
+            )  # fmt: skip
+        found = []
+        for begin, end in call["offset_mapping"]:
+            first, last = max(begin + before, 0), max(end + before, 0)
+            blanks = len(text[first:last]) - len(text[first:last].lstrip())
+            found.append((first + blanks, last) if end > begin else (0, 0))
+        return found
+
     def _ids(self, texts: list[str], **options: Any) -> list[list[int]]:
         call = self._tokenizer(texts, return_attention_mask=False, return_token_type_ids=False, **options)
         return call["input_ids"]

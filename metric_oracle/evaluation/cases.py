@@ -1,11 +1,12 @@
 """Test reports with everything that result files say of each: the rows of the explorer, sorted and filtered.
 
 A file of `retrieve` or of a baseline is one column of scores with the candidates behind them; a file of `score` is one
-column for each of its metrics, with the candidate's text where the file has it. Columns are NaN where a file has
-nothing for a report. Nothing here knows pages.
+column for each of its metrics, with the candidate's text where the file has it; that of `baseline expectation` is one
+column of means. Columns are NaN where a file has nothing for a report. Nothing here knows pages.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metric_oracle.errors import InputError
+from metric_oracle.evaluation.rated_cases import RatedCases
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
+from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 
-Given = str | Path | Results | Scores
+Read = Results | Scores | Expectation
+Given = str | Path | Read
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Chosen:
         Only where this column lies in [low, high].
     words : str
         Only where a report or a candidate contains this, whatever its case.
+    label : int or None
+        Only where this CheXbert label of the test report is positive.
     """
 
     sort: int | None = None
@@ -100,6 +106,7 @@ class Chosen:
     low: float | None = None
     high: float | None = None
     words: str = ""
+    label: int | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +132,9 @@ class Cases:
         Of the candidates.
     queries : Inputs or None
         The test reports with what belongs to them.
+    files : list of Results, Scores or Expectation
+    rated : RatedCases or None
+        What radiologists counted in candidates for these test reports.
     """
 
     ids: list[str]
@@ -132,6 +142,8 @@ class Cases:
     sources: list[_Source]
     index: Index | None = None
     queries: Inputs | None = None
+    files: list[Read] = field(default_factory=list)
+    rated: RatedCases | None = None
     _place: dict[str, int] = field(default_factory=dict, repr=False)
 
     @property
@@ -164,7 +176,7 @@ class Cases:
     def _candidate(self, s: int, q: int, rank: int) -> Candidate | None:
         source = self.sources[s]
         i = int(source.first[q]) + rank - 1
-        if source.first[q] < 0 or i >= source.last[q]:
+        if source.first[q] < 0 or i >= source.last[q] or source.signature.get("baseline") == "expectation":
             return None
         table = source.table
         if "row" not in table.column_names:
@@ -224,9 +236,23 @@ class Cases:
         ordered = np.sort(np.array(chosen), axis=0)
         return 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
 
+    @cached_property
+    def positive(self) -> np.ndarray | None:
+        """Whether each CheXbert label of each test report is positive, bool[14, Q]; None without labels of them."""
+        held = None if self.queries is None else self.queries.attached.get("labels")
+        if held is None:
+            return None
+        classes, of_row = held.both
+        found = np.zeros((classes.shape[1], len(self.ids)), bool)
+        for q, key in enumerate(self.ids):
+            row = of_row[self._place[key]] if key in self._place else -1
+            if row >= 0:
+                found[:, q] = classes[row] == 1
+        return found
+
     def prepare(self) -> None:
         """Compute what sorting and filtering read."""
-        for name in ("ties", "is_fallback", "is_inexact", "disagreement"):
+        for name in ("ties", "is_fallback", "is_inexact", "disagreement", "positive"):
             getattr(self, name)
 
     def choose(self, chosen: Chosen) -> np.ndarray:
@@ -245,6 +271,8 @@ class Cases:
             )
         if chosen.words:
             kept &= self._contains(chosen.words)
+        if chosen.label is not None and self.positive is not None:
+            kept &= self.positive[chosen.label]
         keys = np.arange(len(self.ids), dtype=float)
         if chosen.is_disagreement:
             keys = -self.disagreement.astype(float)
@@ -314,13 +342,14 @@ class Cases:
 
 
 def read_cases(
-    files: Sequence[Given], index: Index | None = None, queries: Inputs | None = None, function: str = "explore"
-) -> Cases:
+    files: Sequence[Given], index: Index | None = None, queries: Inputs | None = None, function: str = "explore",
+    rated: RatedCases | None = None,
+) -> Cases:  # fmt: skip
     """Read result files and join them on the ids of the test reports.
 
     Parameters
     ----------
-    files : sequence of paths, Results or Scores
+    files : sequence of paths, Results, Scores or Expectation
         Of `retrieve`, a baseline, or `score`.
     index : Index
         That all answers come from.
@@ -328,6 +357,8 @@ def read_cases(
         The test reports.
     function : str
         For error lines.
+    rated : RatedCases
+        Of some of the test reports.
 
     Raises
     ------
@@ -356,22 +387,24 @@ def read_cases(
     if not files and queries is not None:
         ids = list(queries.ids)
     known = {} if queries is None else {key: i for i, key in enumerate(queries.ids)}
-    return Cases(ids, columns, sources, index, queries, known)
+    if rated is not None:
+        rated.check(ids, function)
+    return Cases(ids, columns, sources, index, queries, read, rated, known)
 
 
-def _read(given: Given, function: str) -> Results | Scores:
-    if isinstance(given, Results | Scores):
+def _read(given: Given, function: str) -> Read:
+    if isinstance(given, Read):
         return given
     try:
         return read_scores(given, function)
     except InputError as error:
-        try:
-            return read_results(given)
-        except InputError:
-            raise error from None
+        for read in (read_results, read_expectation):
+            with suppress(InputError):
+                return read(given)
+        raise error from None
 
 
-def _columns(given: Results | Scores, source: int, first: np.ndarray, taken: list[str], function: str) -> list[Column]:
+def _columns(given: Read, source: int, first: np.ndarray, taken: list[str], function: str) -> list[Column]:
     signature = given.signature
     found: list[Column] = []
     if isinstance(given, Scores):
@@ -380,7 +413,8 @@ def _columns(given: Results | Scores, source: int, first: np.ndarray, taken: lis
     else:
         metric, baseline = str(signature.get("metric")), signature.get("baseline")
         name = metric if baseline is None else f"{metric} of {baseline}"
-        named = [(name, str(baseline or "oracle"), metric, signature, "score")]
+        stored = "mean" if isinstance(given, Expectation) else "score"
+        named = [(name, str(baseline or "oracle"), metric, signature, stored)]
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
     for name, system, metric, how, stored in named:
         values = given.table[stored].cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -397,7 +431,7 @@ def _columns(given: Results | Scores, source: int, first: np.ndarray, taken: lis
     return found
 
 
-def _check_same(read: Sequence[Results | Scores], index: Index | None, queries: Inputs | None, function: str) -> None:
+def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | None, function: str) -> None:
     """Raise unless the files are of one set of test reports and, where it is given, of this index."""
     for number, given in enumerate(read, 1):
         if not given.table.num_rows:

@@ -325,7 +325,7 @@ def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evid
     score, _ = load_reference(metric)(candidate, reference)
     counts = {"product": int(one @ other), "squares in_candidate": int(other @ other)}
     counts["squares in_reference"] = int(one @ one)
-    return Evidence([], [], score, dict(counts), rows, ("finding", "reference", "candidate", ""))
+    return Evidence([], [], score, dict(counts), rows, ("finding", "reference", "candidate", "agreement"))
 
 
 # Numbers: token states, composites
@@ -338,7 +338,7 @@ def bertscore(
     spans: tuple[Sequence[Span], Sequence[Span]] | None,
     part: int,
 ) -> Evidence:
-    """Return for each word piece its best partner on the other side and their cosine.
+    """Return for each word piece the cosine with its best partner on the other side; words that are each other's best.
 
     Parameters
     ----------
@@ -362,20 +362,19 @@ def bertscore(
     if asked.baseline is not None:
         values = [rescale(value, base) for value, base in zip(values, asked.baseline, strict=True)]
     if spans is None:
-        note = "The words of the states are not known here: give the encoder."
+        note = "The words of the states are not known here: give the encoder (--encoder)."
         return Evidence(cut(reference, ()), cut(candidate, ()), values[part], counts, note=note)
     directions = [_directions(item.states) for item in items]
     cosines = directions[0] @ directions[1].T
-    numbers = {(i, j): n for n, (i, j) in enumerate(_best_pairs(cosines), 1)}
+    words = [_words(text, of_side) for text, of_side in zip((reference, candidate), spans, strict=True)]
+    closest = np.array([[cosines[np.ix_(one, other)].max() for other in words[1]] for one in words[0]])
+    pairs = _best_pairs(closest) if closest.size else []
     sides = []
-    for text, of_side, best in (
-        (reference, spans[0], [(i, int(cosines[i].argmax())) for i in range(len(cosines))]),
-        (candidate, spans[1], [(int(cosines[:, j].argmax()), j) for j in range(cosines.shape[1])]),
-    ):
+    for place, text in enumerate((reference, candidate)):
+        best = cosines.max(axis=1 - place)
+        number = {i: n for n, pair in enumerate(pairs, 1) for i in words[place][pair[place]]}
         marks = [
-            (span, Segment("", WHOLE, numbers.get(pair), float(cosines[pair])))
-            for span, pair in zip(of_side, best, strict=True)
-            if span[1] > span[0]
+            (spans[place][i], Segment("", WHOLE, number.get(i), float(best[i]))) for word in words[place] for i in word
         ]
         sides.append(cut(text, _apart(marks)))
     rows = [
@@ -392,10 +391,20 @@ def _directions(states: np.ndarray) -> np.ndarray:
     return wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True))
 
 
+def _words(text: str, spans: Sequence[Span]) -> list[list[int]]:
+    """Return the tokens of each word: pieces of letters and digits that nothing parts; special tokens are none."""
+    found: list[list[int]] = []
+    end = -1
+    for i, (begin, stop) in enumerate(spans):
+        if stop > begin:
+            is_same = begin <= end and text[begin].isalnum() and text[end - 1].isalnum()
+            found[-1].append(i) if is_same else found.append([i])
+            end = stop
+    return found
+
+
 def _best_pairs(cosines: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs of tokens that are each other's best."""
-    if not cosines.size:
-        return []
+    """Return the pairs that are each other's best."""
     best = cosines.argmax(axis=1)
     return [(i, int(j)) for i, j in enumerate(best) if int(cosines[:, j].argmax()) == i]
 

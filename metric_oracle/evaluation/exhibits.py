@@ -1,15 +1,18 @@
 """The evidence of a test report and a candidate under a metric, from what the files, the index and the queries have."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from metric_oracle.errors import MetricOracleError
 from metric_oracle.evaluation import evidence
 from metric_oracle.evaluation.cases import Cases
 from metric_oracle.evaluation.evidence import Evidence
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
-from metric_oracle.metrics import METRICS, Metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 
 _OF_TEXTS: dict[str, Callable[[str, str, Metric], Evidence]] = {
@@ -28,8 +31,10 @@ def kinds_of(cases: Cases) -> list[str]:
     return list(dict.fromkeys([*names, *usual, DIFF]))
 
 
-def exhibit_texts(reference: str, text: str, metric: Metric) -> Evidence:
-    """Return the evidence of a metric that reads nothing but the texts."""
+def exhibit_texts(reference: str, text: str, metric: Metric) -> Evidence | str:
+    """Return the evidence of a metric that reads nothing but the texts, or that there is none."""
+    if metric.kernel not in _OF_TEXTS:
+        return f"{metric.name} has no evidence in words here."
     return _OF_TEXTS[metric.kernel](reference, text, metric)
 
 
@@ -56,7 +61,7 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
     if name == DIFF:
         return evidence.diff(reference, text)
     metric = METRICS[name]
-    if metric.kernel in _OF_TEXTS:
+    if not metric.terms and all(REPRESENTATIONS[kind].source == "text" for kind in metric.representations):
         return exhibit_texts(reference, text, metric)
     place = cases.query(q)
     if cases.index is None or cases.queries is None or place is None or row < 0:
@@ -71,7 +76,7 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
         return evidence.composite(known, metric)
     kind = metric.representations[0]
     if metric.kernel not in _STORED:
-        return f"{name} has no evidence in words: it compares two vectors."
+        return f"{name} has no evidence in words here."
     if kind not in held or kind not in cases.index.content["representations"]:
         return f"{name} is shown where test reports and index are prepared with {kind}."
     return _STORED[metric.kernel](cases, metric, place, row, reference, text)
@@ -106,8 +111,31 @@ def _labels(cases: Cases, metric: Metric, place: int, row: int, reference: str, 
 
 def _bertscore(cases: Cases, metric: Metric, place: int, row: int, reference: str, text: str) -> Evidence | str:
     pair = _encoded(cases, metric, place, row, wordless=True)
-    part = int(str(metric.options["part"]))
-    return "A side has no token states." if pair is None else evidence.bertscore(reference, text, pair, None, part)
+    if pair is None:
+        return "A side has no token states."
+    spans, note = None, ""
+    try:
+        spans = _word_pieces(cases, metric, (reference, text))
+    except MetricOracleError as error:
+        note = str(error)
+    if spans is not None and [len(side) for side in spans] != [len(item.states) for item in pair]:
+        spans = None  # another tokenizer than the one that made the states
+    found = evidence.bertscore(reference, text, pair, spans, int(str(metric.options["part"])))
+    is_weighted = any(signature.get("idf") not in (None, "off") for signature in cases.signatures)
+    weights = "The score of the file has idf weights, the counts here have none." if is_weighted else ""
+    return replace(found, note=" ".join(filter(None, [note or found.note, weights])))
+
+
+def _word_pieces(cases: Cases, metric: Metric, texts: tuple[str, str]) -> tuple[Any, Any] | None:
+    """Return where the tokens of both texts are, by an encoder that is on this disk; None where there is none."""
+    part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
+    queries: Any = cases.queries
+    is_given = queries.encoder is not None or queries.encoding is not None
+    if not is_given and not Path(part.description["encoder"]["model"]).is_dir():
+        return None
+    encoder = part.open_encoder(queries)
+    one, other = (encoder.spans(text) for text in texts)
+    return None if one is None or other is None else (one, other)
 
 
 _STORED: dict[str, Callable[..., Evidence | str]] = {

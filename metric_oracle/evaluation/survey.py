@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -26,13 +27,23 @@ from metric_oracle.api.given import Given, reports_of
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.raters import CATEGORIES
 from metric_oracle.corpora.reports import Reports, check_sections
-from metric_oracle.corpora.tables import file_ending, read_table, read_text, shown_names
+from metric_oracle.corpora.tables import (
+    canonical_ids,
+    check_unique,
+    existing_file,
+    file_ending,
+    is_missing,
+    read_table,
+    read_text,
+    shown_names,
+)
+from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
 from metric_oracle.evaluation.study import check_folder
 from metric_oracle.evaluation.survey_folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.indexes.manifest import checksum, sync, write_json
-from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results
+from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 
 STUDIES = 50  # as in the paper
@@ -59,6 +70,7 @@ Candidates of the same meaning get the same counts; some are the same word for w
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,39}")
 _RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+POSITIVE = 1  # class of a CheXbert label
 _FUNCTION = "create_survey"
 
 
@@ -75,6 +87,7 @@ def create_survey(
     repeats: int = 0,
     instructions: str | Path | None = None,
     unequal: bool = False,
+    stratify: Mapping[str, str] | None = None,
     **reading: Any,
 ) -> Survey:
     """Draw studies and make the folder of a survey.
@@ -105,6 +118,9 @@ def create_survey(
         Text file, in place of :data:`INSTRUCTIONS`.
     unequal : bool
         Whether a study may lack candidates of some types.
+    stratify : mapping
+        Reference -> stratum, see :func:`read_strata`: as many studies of each as their sizes allow, so that rare ones
+        are there. Without it every study is as likely as any other, as in the paper.
     **reading
         How the references are read, see :func:`metric_oracle.read_reports`.
 
@@ -123,7 +139,8 @@ def create_survey(
     named = _categories(categories)
     text = INSTRUCTIONS if instructions is None else read_text(Path(instructions), _FUNCTION)[0]
     own, _ = reports_of(references, _FUNCTION, reading)
-    read = {name: _candidate(name, given, own) for name, given in candidates.items()}
+    found = {name: _candidate(name, given, own) for name, given in candidates.items()}
+    read = {name: texts for name, (texts, _) in found.items()}
     reference_of = dict(zip(own.ids, own.texts, strict=True))
     pool = [study for study in own.ids if not unequal or any(study in texts for texts in read.values())]
     if len(pool) < studies:
@@ -134,7 +151,8 @@ def create_survey(
         raise InputError(msg)
 
     rng = np.random.default_rng(seed)
-    drawn = [pool[place] for place in rng.permutation(len(pool))[:studies]]
+    order = [pool[place] for place in rng.permutation(len(pool))]
+    drawn = order[:studies] if stratify is None else _evenly(order, studies, stratify)
     if not unequal:
         _check_complete(drawn, read)
     again = [drawn[place] for place in rng.permutation(studies)[:repeats]]
@@ -144,7 +162,8 @@ def create_survey(
         names = [[*of_study][i] for i in rng.permutation(len(of_study))]
         texts, positions = _arranged(names, of_study, identical)
         shown.append({"reference": reference_of[study], "candidates": texts})
-        keys.append({"study_id": study, "positions": positions, "is_repeat": place >= studies})
+        strata = {} if stratify is None else {"stratum": stratify[study]}
+        keys.append({"study_id": study, "positions": positions, "is_repeat": place >= studies, **strata})
 
     content = {
         "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
@@ -153,6 +172,11 @@ def create_survey(
     key = {
         "seed": seed, "identical": identical, "unequal": unequal, "candidates": list(candidates), "studies": keys,
         "references": own.source,
+        "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
+        "scores": {
+            name: {metric: [scores.get(study) for study in drawn] for metric, scores in by_metric.items()}
+            for name, (_, by_metric) in found.items()
+        },
         "sources": {name: fingerprint(Path(g)) for name, g in candidates.items() if isinstance(g, str | Path)},
     }  # fmt: skip
     _write(out, content, key)
@@ -201,14 +225,63 @@ def _categories(given: str | Path) -> dict[str, str]:
     return {line: line for line in lines}
 
 
-def _candidate(name: str, given: Given, references: Reports) -> dict[str, str]:
-    """Return the report of each study, of one candidate type."""
+def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str]:
+    """Return the stratum of each study of a table.
+
+    Parameters
+    ----------
+    path : path
+        CheXbert labels, of which a study's stratum is the finding that is positive in it and in the fewest others, or
+        "none"; or a table of ids and one column more, whose values are the strata.
+    id_column : str
+        Column of the ids, if not found.
+    """
+    table = read_table(existing_file(Path(path), _FUNCTION, "stratify"), _FUNCTION)
+    if set(LABELS) <= set(table.names) and table.id_cells(_FUNCTION, id_column) is not None:
+        labels = labels_of_table(table, id_column=id_column)
+        is_positive = labels.values[:, : len(LABELS) - 1] == POSITIVE  # the last one is No Finding
+        rarity = np.where(is_positive, is_positive.sum(axis=0), len(is_positive) + 1)
+        rarest = np.where(is_positive.any(axis=1), rarity.argmin(axis=1), -1)
+        return dict(zip(labels.ids or (), (LABELS[i] if i >= 0 else "none" for i in rarest.tolist()), strict=True))
+    found = table.id_cells(_FUNCTION, id_column)
+    others = [name for name in table.names if found is None or name != found[1]]
+    if found is None or len(others) != 1:
+        msg = (
+            f"{_FUNCTION}: stratify must be CheXbert labels, or a table with a column of ids and one more; got columns "
+            f"{shown_names(table.names)} in {path}. Keep two columns, and name that of the ids with --id-column."
+        )
+        raise InputError(msg)
+    studies = canonical_ids(found[0], _FUNCTION, f"the ids of {path}")
+    check_unique(studies, _FUNCTION, f"the ids of {path}")
+    cells = table.column(others[0], _FUNCTION, "stratify")
+    return {study: str(cell) for study, cell in zip(studies, cells, strict=True) if not is_missing(cell)}
+
+
+def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str]:
+    """Return n studies in their order: of each stratum the first ones, as many of each as their sizes allow."""
+    lacking = [study for study in order if study not in strata]
+    if lacking:
+        msg = (
+            f"{_FUNCTION}: stratify must have a value for every reference; got none for {len(lacking)}, such as "
+            f"{shown_names(lacking[:3])}. Complete the file, or leave these references out."
+        )
+        raise InputError(msg)
+    queues: dict[str, list[str]] = {}
+    for study in order:
+        queues.setdefault(strata[study], []).append(study)
+    turns = [queue[turn] for turn in range(len(order)) for queue in queues.values() if turn < len(queue)]
+    drawn = set(turns[:n])
+    return [study for study in order if study in drawn]
+
+
+def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Return the report of each study, of one candidate type; and the scores of a file that has them, by metric."""
     if isinstance(given, str | Path) and _is_results(Path(given)):
         given = read_results(given)
     if not isinstance(given, Results):
         written = as_predictions(given, function=_FUNCTION)
         check_sections(references, written, _FUNCTION)
-        return dict(zip(written.ids, written.texts, strict=True))
+        return dict(zip(written.ids, written.texts, strict=True)), _scores(given)
     table = given.table
     if "text" not in table.column_names:
         msg = (
@@ -225,7 +298,19 @@ def _candidate(name: str, given: Given, references: Reports) -> dict[str, str]:
             "ids. Read the same section of the same file."
         )
         raise InputError(msg)
-    return found
+    return found, {}
+
+
+def _scores(given: Given) -> dict[str, dict[str, Any]]:
+    """Return the scores of a file that ``oracle score`` wrote, by metric and study."""
+    scored = None
+    if isinstance(given, str | Path) and file_ending(Path(given)) in ENDINGS:
+        with suppress(InputError):
+            scored = read_scores(given, _FUNCTION)
+    if scored is None:
+        return {}
+    ids = canonical_ids(scored.table["query_id"].to_pylist(), _FUNCTION, f"the ids of {given}")
+    return {name: dict(zip(ids, scored.table[name].to_pylist(), strict=True)) for name in scored.metrics}
 
 
 def _is_results(path: Path) -> bool:

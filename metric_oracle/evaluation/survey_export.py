@@ -7,7 +7,7 @@ raters finished.
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import combinations
@@ -17,11 +17,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.study import check_folder
 from metric_oracle.evaluation.survey_folder import Survey, open_cells, open_survey, read_key
 from metric_oracle.evaluation.survey_log import Counts, History
 from metric_oracle.indexes.manifest import sync, write_json
+from metric_oracle.retrieval.pairs import score
+from metric_oracle.retrieval.results import Scores
 
 _FUNCTION = "export_survey"
 
@@ -113,8 +116,10 @@ def export_survey(
     -------
     Export
         ``ratings.csv`` and ``samples.csv`` as :func:`metric_oracle.read_ratings` takes them: in ReXVal's layout where
-        every study has every candidate type, else by pair; ``pairs_references.csv`` and ``pairs_candidates.csv`` for
-        ``oracle score``; ``repeats.csv``, where studies were shown again; ``notes.json``.
+        every study has every candidate type, else by pair; ``scores.csv`` for ``oracle align`` and ``fit-composite``:
+        the pairs scored under the metrics that read text alone, and under those that the files of all candidates had;
+        ``pairs_references.csv`` and ``pairs_candidates.csv`` for ``oracle score``; ``repeats.csv``, where studies were
+        shown again; ``notes.json``.
 
     Raises
     ------
@@ -164,6 +169,7 @@ def export_survey(
         "contradictions": {rater: n for rater, done in kept.items() if (n := _contradictions(pairs, done))},
         "categories": survey.categories,
         **{name: key[name] for name in ("candidates", "sources", "references", "seed", "identical")},
+        "strata": _strata(key),
     }
 
     beside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
@@ -184,6 +190,7 @@ def export_survey(
             samples = {"study_id": list(of_study), "gt_report": list(of_study.values())}
             samples |= {name: [texts[study, name] for study in of_study] for name in key["candidates"]}
         _write(beside / "samples.csv", samples)
+        _scored(pairs, ids, key).write(beside / "scores.csv")
         write_json(beside / "notes.json", notes)
         for path in beside.iterdir():
             path.chmod(0o600)
@@ -192,6 +199,28 @@ def export_survey(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Export(out, notes)
+
+
+def _strata(key: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
+    """Return of each stratum how many studies were drawn of how many: what weights a mean over all references."""
+    if not key.get("strata"):
+        return None
+    drawn = [study["stratum"] for study in key["studies"] if not study["is_repeat"]]
+    return {name: {"drawn": drawn.count(name), "of": n} for name, n in key["strata"].items()}
+
+
+def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) -> Scores:
+    """Return the scores of the pairs: of their texts, and those that came with the candidates where all have them."""
+    sides = [Reports(list(ids), [pair.texts[side] for pair in pairs], "survey", {}, {}) for side in (0, 1)]
+    found = score(sides[0], sides[1], system="survey")
+    table, known = found.table, key.get("scores", {})
+    place = {study["study_id"]: i for i, study in enumerate(key["studies"]) if not study["is_repeat"]}
+    for metric in next(iter(known.values()), ()):
+        if metric not in found.metrics and all(metric in of_type for of_type in known.values()):
+            values = [known[pair.candidate][metric][place[pair.study_id]] for pair in pairs]
+            if None not in values:
+                table = table.append_column(metric, pa.array(values, pa.float64()))
+    return replace(found, table=table)
 
 
 def _pairs(survey: Survey, key: Mapping[str, Any], is_repeat: bool) -> Iterator[_Pair]:

@@ -1,6 +1,5 @@
 """Pictures of a comparison: means with intervals, and percentage change from random (figure 5 of Yu et al.)."""
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,8 +91,4 @@ def write_plot(comparison: Comparison, path: str | Path) -> None:
     """Write the picture as PNG, PDF or SVG by the ending of `path`, beside it first and then renamed."""
     path = Path(path)
     check_plot(path, "table")
-    figure = draw(comparison)
-    with warnings.catch_warnings():
-        # A name in a script that the font lacks: the picture shows boxes, which says enough.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        write_figure(path, figure, "table")
+    write_figure(path, draw(comparison), "table")

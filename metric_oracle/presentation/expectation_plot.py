@@ -1,6 +1,7 @@
 """The histogram of an expectation as a picture."""
 
 from pathlib import Path
+from typing import Any
 
 from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
 from metric_oracle.retrieval.expectation import Expectation
@@ -8,8 +9,8 @@ from metric_oracle.retrieval.expectation import Expectation
 SIZE = (6.4, 3.6)  # inches
 
 
-def plot_histogram(expectation: Expectation, path: str | Path) -> None:
-    """Draw the share of all pairs in each bin of scores, and the mean; PNG, SVG or PDF by the ending of `path`."""
+def draw_histogram(expectation: Expectation) -> Any:
+    """Return a Matplotlib figure: the share of all pairs in each bin of scores, and the mean."""
     signature = expectation.signature
     means = expectation.table["mean"].to_numpy()
     n_rows = expectation.table["n"][0].as_py()
@@ -24,4 +25,9 @@ def plot_histogram(expectation: Expectation, path: str | Path) -> None:
     axes.set_title(f"{len(means):,} test reports x {n_rows:,} reports", fontsize="medium", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    write_figure(Path(path), figure, "baseline")
+    return figure
+
+
+def plot_histogram(expectation: Expectation, path: str | Path) -> None:
+    """Write the histogram as PNG, SVG or PDF by the ending of `path`."""
+    write_figure(Path(path), draw_histogram(expectation), "baseline")

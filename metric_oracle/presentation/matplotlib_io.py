@@ -1,6 +1,7 @@
 """Pictures: checked before the work, drawn without a window, written beside their place and renamed."""
 
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,19 @@ def new_figure(function: str, width: float, height: float) -> Any:
 def write_figure(path: Path, figure: Any, function: str) -> None:
     """Write a figure by the ending of `path`; equal figures are equal bytes."""
     check_plot(path, function)
-    held = io.BytesIO()
-    kind = path.suffix.lower().removeprefix(".")
-    figure.savefig(held, format=kind, dpi=150, metadata={} if kind == "png" else _UNDATED[kind])
+    content = picture(figure, path.suffix.lower().removeprefix("."))
     with replacing(function, path) as (beside,):
-        beside.write_bytes(held.getvalue())
+        beside.write_bytes(content)
+
+
+def picture(figure: Any, kind: str) -> bytes:
+    """Return a figure as a file of a kind: "png", "svg" or "pdf"."""
+    held = io.BytesIO()
+    with warnings.catch_warnings():
+        # A name in a script that the font lacks: the picture shows boxes, which says enough.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure.savefig(held, format=kind, dpi=150, metadata={} if kind == "png" else _UNDATED[kind])
+    return held.getvalue()
 
 
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

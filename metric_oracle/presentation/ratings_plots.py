@@ -3,6 +3,7 @@
 from itertools import product
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +16,8 @@ from metric_oracle.presentation.ratings_layout import KIND_NAMES, agreement_entr
 _KIND_LABELS = {"total": "all errors", "significant": "clinically significant errors"}
 
 
-def plot_alignment(alignment: Alignment, path: str | Path) -> None:
-    """Draw mean errors against scores with the least-squares line, as in figure 3 of Yu et al.
-
-    Parameters
-    ----------
-    alignment : Alignment
-    path : path
-        Ends with .png, .svg or .pdf.
-    """
+def draw_alignment(alignment: Alignment) -> Any:
+    """Return a Matplotlib figure: mean errors against scores with the least-squares line, figure 3 of Yu et al."""
     names = list(alignment.scores)
     figure = new_figure("align", max(3.0 * len(names), 4.5), 6)
     records = {
@@ -52,17 +46,18 @@ def plot_alignment(alignment: Alignment, path: str | Path) -> None:
             panel.set_xlabel("score (lower is better)" if corner < 0.5 else "score", fontsize=9)
         if column == 0:
             panel.set_ylabel(f"{KIND_NAMES[kind].replace(chr(10), ' ')}, mean of raters", fontsize=9)
-    write_figure(Path(path), figure, "align")
+    return figure
 
 
-def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
-    """Draw mean errors by category and candidate type, with a star over significant differences: figure 4 of Yu et al.
+def plot_alignment(alignment: Alignment, path: str | Path) -> None:
+    """Write the figure of an alignment as PNG, SVG or PDF by the ending of `path`."""
+    write_figure(Path(path), draw_alignment(alignment), "align")
 
-    Parameters
-    ----------
-    found : FailureModes
-    path : path
-        Ends with .png, .svg or .pdf.
+
+def draw_failure_modes(found: FailureModes) -> Any:
+    """Return a Matplotlib figure: mean errors by category and candidate type, a star over significant differences.
+
+    Figure 4 of Yu et al.
     """
     n = len(found.candidates)
     width = 0.8 / n
@@ -89,4 +84,9 @@ def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
     labels = [fill(category_title(category), 22) for category in found.categories]
     panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
     panels[-1].set_xlabel(f"* significant difference, Benjamini-Hochberg at {found.signature['rate']:g}", fontsize=8)
-    write_figure(Path(path), figure, "failure_modes")
+    return figure
+
+
+def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
+    """Write the figure of failure modes as PNG, SVG or PDF by the ending of `path`."""
+    write_figure(Path(path), draw_failure_modes(found), "failure_modes")

@@ -19,7 +19,7 @@ from metric_oracle.retrieval.checks import encode_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.pool import n_threads, run_blocks
-from metric_oracle.retrieval.results import Results
+from metric_oracle.retrieval.results import Results, read_signed
 from metric_oracle.retrieval.search import signature
 from metric_oracle.retrieval.sharded import score_all, sides_of
 
@@ -156,6 +156,25 @@ def expectation(
         "error": max(kernel.score_error(corpus, batch) for corpus, batch, _ in sides),
     }
     return Expectation(table, edges, counts, {**entries, **encoded.settings, **described})
+
+
+def read_expectation(path: str | Path, function: str = "read_expectation") -> Expectation:
+    """Read what :meth:`Expectation.write` wrote; `function` begins the error lines."""
+    names = (function, "expectation", "baseline expectation")
+    table, signature = read_signed(Path(path), names, ("query_id",), _described)
+    histogram = signature.pop("histogram")
+    return Expectation(table, np.array(histogram["edges"]), np.array(histogram["counts"], np.int64), signature)
+
+
+def _described(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
+    """Return the table with the types of its columns, or raise where it is no expectation."""
+    edges, counts = (np.array(signature["histogram"][name], float) for name in ("edges", "counts"))
+    whole = table.num_rows > 0 and len(edges) == len(counts) + 1 and counts.sum() > 0
+    is_named = signature["baseline"] == "expectation" and table.column_names[:2] == ["query_id", "mean"]
+    if not (is_named and whole) or any(table[name].null_count for name in ("query_id", "mean", "n")):
+        raise ValueError
+    table = table.set_column(0, pa.field("query_id", pa.large_string()), table["query_id"].cast(pa.large_string()))
+    return table.set_column(1, pa.field("mean", pa.float64()), table["mean"].cast(pa.float64()))
 
 
 def _quantile_names(quantiles: Sequence[float]) -> list[str]:

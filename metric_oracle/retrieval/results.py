@@ -364,18 +364,18 @@ def _json_lines(table: pa.Table) -> Iterator[str]:
 def read_results(path: str | Path) -> Results:
     """Read what :meth:`Results.write` wrote."""
     texts = ("query_id", "candidate_id", "text")
-    return Results(*_read(Path(path), ("verify", "results", "retrieve"), texts, _result_columns))
+    return Results(*read_signed(Path(path), ("verify", "results", "retrieve"), texts, _result_columns))
 
 
 def read_part(path: str | Path) -> Results:
     """Read what `retrieve` wrote for some shards of a set, see `retrieval.parts`."""
     texts = ("query_id", "candidate_id", "text")
-    return Results(*_read(Path(path), ("merge", "parts", "retrieve --part"), texts, _part_columns))
+    return Results(*read_signed(Path(path), ("merge", "parts", "retrieve --part"), texts, _part_columns))
 
 
 def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
     """Read what :meth:`Scores.write` wrote; `function` begins the error lines."""
-    return Scores(*_read(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
+    return Scores(*read_signed(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
 
 
 def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
@@ -422,7 +422,7 @@ def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     return table
 
 
-def _read(
+def read_signed(
     path: Path,
     names: tuple[str, str, str],
     texts: Sequence[str],

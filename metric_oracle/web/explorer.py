@@ -5,9 +5,11 @@ under a number while the server runs.
 """
 
 import csv
+import dataclasses
 import io
+import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
@@ -21,11 +23,14 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from metric_oracle import api
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.cases import Candidate, Cases, Chosen
-from metric_oracle.evaluation.exhibits import DIFF, exhibit, exhibit_texts, kinds_of
+from metric_oracle.evaluation.cases import Cases, Chosen
+from metric_oracle.evaluation.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.presentation.short_signature import short_signature
+from metric_oracle.web.case import groups
+from metric_oracle.web.figures import Section, sections
 from metric_oracle.web.render import page, templates
 from metric_oracle.web.server import posted
 
@@ -35,7 +40,7 @@ _FLAGS = {"disagree": "is_disagreement", "turn": "is_reversed", "fallback": "onl
 _COUNTS = {"ties": "ties_over"}
 _PLACES = {"sort": "sort", "minus": "minus", "column": "column"}
 _NUMBERS = {"low": "low", "high": "high"}
-FILTERS = (*_FLAGS, *_COUNTS, *_PLACES, *_NUMBERS, "words")
+FILTERS = (*_FLAGS, *_COUNTS, *_PLACES, *_NUMBERS, "words", "label")
 
 
 def _integer(text: str, name: str, most: int) -> int:
@@ -78,22 +83,29 @@ class Explorer:
             templates.get_template(name)
         self.cases.prepare()
         if not self.cases.columns:
-            return [Route("/", self.live), Route("/live", self.live_post, methods=["POST"])]
+            return [Route("/", self.live), *self._live_routes()]
         found: list[BaseRoute] = [
             Route("/", self.overview),
             Route("/rows.csv", self.rows_csv),
             Route("/words", self.words_post, methods=["POST"]),
             Route("/case/{q:int}", self.case),
+            Route("/case/{q:int}.json", self.case_json),
             Route("/systems", self.systems),
+            Route("/systems.csv", self.systems_csv),
+            Route("/figures", self.figures),
+            Route("/figures/{key}.svg", self.figure),
         ]
         if self.cases.index is not None:
-            found += [Route("/live", self.live), Route("/live", self.live_post, methods=["POST"])]
+            found += [Route("/live", self.live), *self._live_routes()]
         return found
+
+    def _live_routes(self) -> list[BaseRoute]:
+        return [Route(path, self.live_post, methods=["POST"]) for path in ("/live", "/live.json")]
 
     @cached_property
     def _frame(self) -> dict[str, Any]:
         """What every page shows: its tabs and the signatures."""
-        tabs = [("Test reports", "/"), ("Systems", "/systems")] if self.cases.columns else []
+        tabs = [("Test reports", "/"), ("Systems", "/systems"), ("Figures", "/figures")] if self.cases.columns else []
         index = self.cases.index
         if index is not None:
             tabs.append(("Live query", "/live" if tabs else "/"))
@@ -112,6 +124,8 @@ class Explorer:
         found |= {name: _integer(given[key], key, last) for key, name in _PLACES.items() if given.get(key)}
         found |= {name: _integer(given[key], key, 1 << 60) for key, name in _COUNTS.items() if given.get(key)}
         found |= {name: _number(given[key], key) for key, name in _NUMBERS.items() if given.get(key)}
+        if given.get("label"):
+            found["label"] = _integer(given["label"], "label", len(LABELS) - 1)
         if given.get("words"):
             found["words"] = self.searched[_integer(given["words"], "words", len(self.searched) - 1)]
         return Chosen(**found)
@@ -141,6 +155,7 @@ class Explorer:
             kept=hidden,
             all_kept=list(filters.items()),
             chosen=chosen,
+            labels=[] if self.cases.positive is None else LABELS,
             columns=[self._heading(i, chosen, filters) for i in range(len(self.cases.columns))],
             histograms=[self._histogram(i, order, filters) for i in range(len(self.cases.columns))],
             rows=[self._row(int(q), filters) for q in shown],
@@ -202,15 +217,11 @@ class Explorer:
     def rows_csv(self, request: Request) -> Response:
         """Give the rows of the address as CSV, all pages."""
         _, chosen = self._asked(request)
-        held = io.StringIO()
-        writer = csv.writer(held, lineterminator="\n")
-        writer.writerow(["position", "query_id", *(column.name for column in self.cases.columns), "oracles_differ"])
+        rows: list[list[Any]] = [["position", "query_id", *(c.name for c in self.cases.columns), "oracles_differ"]]
         for q in self.cases.choose(chosen).tolist():
-            values = [float(column.values[q]) for column in self.cases.columns]
-            shown = ["" if value != value else repr(value) for value in values]
-            writer.writerow([q + 1, self.cases.ids[q], *shown, int(self.cases.disagreement[q])])
-        headers = {"content-disposition": 'attachment; filename="rows.csv"'}
-        return Response(held.getvalue().encode("utf-8", "replace"), 200, headers, "text/csv; charset=utf-8")
+            values = [_or_none(float(column.values[q])) for column in self.cases.columns]
+            rows.append([q + 1, self.cases.ids[q], *values, int(self.cases.disagreement[q])])
+        return _csv(rows, "rows.csv")
 
     async def words_post(self, request: Request) -> Response:
         """Keep words that are searched for, and lead to the rows with them."""
@@ -233,13 +244,13 @@ class Explorer:
         filters = {key: given[key] for key in FILTERS if key in given}
         kinds = kinds_of(cases)
         kind = kinds[_integer(given.get("show", "0"), "show", len(kinds) - 1)]
-        rank = max(1, _integer(given.get("rank", "1"), "rank", 1 << 60))
+        rank = self._rank(given.get("rank", ""))
         beside = {key: given[key] for key in (*FILTERS, "show", "rank") if key in given}
         order = cases.choose(chosen)
         found = np.flatnonzero(order == q)
         at = int(found[0]) if len(found) else None
         with self._working:
-            groups = self._groups(q, rank, kind)
+            found_groups = groups(cases, q, rank, kind)
         keys = [DIFF[0] if name == DIFF else str(i + 1) for i, name in enumerate(kinds)]
         titles = ["plain words" if name == DIFF else name for name in kinds]
         return self._page(
@@ -248,10 +259,9 @@ class Explorer:
             place=q + 1,
             id=cases.ids[q],
             reference=cases.reference(q),
-            groups=groups,
-            kind=kind,
+            groups=found_groups,
             kinds=[
-                {"name": name, "title": title, "key": key, "link": _link(f"/case/{q}", beside, show=i)}
+                {"title": title, "key": key, "link": _link(f"/case/{q}", beside, show=i), "is_shown": name == kind}
                 for i, (name, title, key) in enumerate(zip(kinds, titles, keys, strict=True))
             ],
             rank=rank,
@@ -262,46 +272,39 @@ class Explorer:
             previous=_link(f"/case/{order[at - 1]}", beside) if at else "",
             next=_link(f"/case/{order[at + 1]}", beside) if at is not None and at + 1 < len(order) else "",
             back=_link("/", filters, page=None if at is None else at // ROWS + 1),
+            json_link=_link(f"/case/{q}.json", {"rank": str(rank)}),
         )
 
-    def _groups(self, q: int, rank: int, kind: str) -> list[dict[str, Any]]:
-        """Return the candidates of all files, those with equal texts together."""
-        together: dict[Any, list[Candidate]] = {}
-        for candidate in self.cases.candidates(q, rank):
-            key: Any = candidate.text if candidate.text is not None else (candidate.row, candidate.source)
-            together.setdefault(key, []).append(candidate)
-        rows = list(dict.fromkeys(one.row for group in together.values() for one in group if one.row >= 0))
-        scores = self.cases.cross_scores(q, rows)
-        return [self._group(q, group, scores, kind) for group in together.values()]
+    def _rank(self, text: str) -> int:
+        return max(1, _integer(text or "1", "rank", 1 << 60))
 
-    def _group(self, q: int, group: Sequence[Candidate], scores: dict[int, Any], kind: str) -> dict[str, Any]:
-        columns = self.cases.columns
-        row = next((one.row for one in group if one.row >= 0), -1)
-        first = next((one for one in group if one.row == row), group[0])
-        own = {
-            columns[c].metric: one.score if one.score is not None else float(columns[c].values[q])
-            for one in group
-            for c in one.columns
-        }
-        found = {**scores.get(row, {}), **own}
-        names = [columns[c].name for one in group for c in one.columns[:1]]
-        if first.score is None:
-            names = list(dict.fromkeys(columns[c].system for one in group for c in one.columns))
-        return {
-            "names": names,
-            "row": row,
-            "candidate_id": first.candidate_id,
-            "ties": [f"{columns[one.columns[0]].metric}: {one.n_ties:,} rows tie" for one in group if one.n_ties > 1],
-            "is_fallback": any(one.is_fallback for one in group),
-            "is_exact": all(one.is_exact for one in group),
-            "scores": [(name, value, name in own) for name, value in found.items()],
-            "evidence": exhibit(self.cases, q, first.text, row, kind),
-        }
+    def case_json(self, request: Request) -> Response:
+        """Give what the page of a test report shows, as JSON."""
+        cases, q = self.cases, request.path_params["q"]
+        if q >= len(cases.ids):
+            return PlainTextResponse("404\n", 404)
+        rank = self._rank(request.query_params.get("rank", ""))
+        with self._working:
+            found = groups(cases, q, rank)
+        record = {"position": q + 1, "query_id": cases.ids[q], "rank": rank, "reference": cases.reference(q)}
+        return _download({**record, "candidates": [_plain(group) for group in found]}, f"report-{q + 1}.json")
 
     # Systems
 
     def systems(self, request: Request) -> Response:
         """Show the mean of every file, and where each is furthest from the oracle of its metric."""
+        return self._page("systems.html", "Systems", systems=self._systems())
+
+    def systems_csv(self, request: Request) -> Response:
+        """Give the same as CSV."""
+        rows: list[list[Any]] = [["system", "metric", "better", "reports", "mean", "mean_distance", "furthest"]]
+        for row in self._systems():
+            better = "higher" if row["is_higher_better"] else "lower"
+            furthest = " ".join(str(place) for place, _ in row["worst"])
+            rows.append([row["system"], row["metric"], better, row["n"], row["mean"], row["gap"], furthest])
+        return _csv(rows, "systems.csv")
+
+    def _systems(self) -> list[dict[str, Any]]:
         rows = []
         for i, oracle in self.cases.systems():
             column = self.cases.columns[i]
@@ -318,7 +321,26 @@ class Explorer:
                 row |= {"link": _link("/", filters), "gap": float(np.nanmean(gap)) if np.isfinite(gap).any() else None}
                 row["worst"] = [(q + 1, _link(f"/case/{q}", filters)) for q in worst]
             rows.append(row)
-        return self._page("systems.html", "Systems", systems=rows)
+        return rows
+
+    # Figures
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        return sections(self.cases)
+
+    def figures(self, request: Request) -> Response:
+        """Show the figures of systems, of chance and of radiologists, each with its numbers; made once."""
+        with self._working:
+            found = self._sections
+        return self._page("figures.html", "Figures", sections=found)
+
+    def figure(self, request: Request) -> Response:
+        """Give one of them as SVG."""
+        with self._working:
+            found = {section.key: section.svg for section in self._sections if section.svg}
+        svg = found.get(request.path_params["key"])
+        return PlainTextResponse("404\n", 404) if svg is None else Response(svg, media_type="image/svg+xml")
 
     # Live queries
 
@@ -343,9 +365,10 @@ class Explorer:
     async def live_post(self, request: Request) -> Response:
         """Search the oracles of a report that was typed."""
         given = await posted(request)
-        return await run_in_threadpool(self._search, given)
+        is_page = request.url.path == "/live"
+        return await run_in_threadpool(self._search, given, is_page)
 
-    def _search(self, given: dict[str, Any]) -> Response:
+    def _search(self, given: dict[str, Any], is_page: bool) -> Response:
         index = self.cases.index
         asked = [name for name in self._live_metrics if given.get(f"metric:{name}")]
         text = str(given.get("text", "")).replace("\r\n", "\n")
@@ -355,9 +378,11 @@ class Explorer:
         begun = perf_counter()
         with self._working:
             batch = api.load_queries([text])
-            groups = [self._answer(batch, name, text) for name in asked]
+            found = [self._answer(batch, name, text) for name in asked]
+        if not is_page:
+            return _download({"query": text, "candidates": [_plain(group) for group in found]}, "live.json")
         took = f"{len(asked)} searches of {index.n_reports:,} reports in {1000 * (perf_counter() - begun):.0f} ms"
-        return self._live_page(text, asked, groups, took)
+        return self._live_page(text, asked, found, took)
 
     def _answer(self, batch: Any, name: str, text: str) -> dict[str, Any]:
         best = api.retrieve(self.cases.index, batch, name).table.to_pylist()[0]  # type: ignore[arg-type]
@@ -366,7 +391,12 @@ class Explorer:
             "names": [f"{name} {best['score']:.4f}"],
             "row": best["row"],
             "candidate_id": best["candidate_id"],
+            "text": best["text"],
             "ties": ties,
+            "is_fallback": best["fallback"],
+            "is_exact": best["exact"],
+            "scores": [(name, best["score"], True)],
+            "rated": [],
             "evidence": [(name, exhibit_texts(text, best["text"], METRICS[name]))],
         }
 
@@ -376,3 +406,35 @@ def _link(path: str, filters: dict[str, str], **changes: Any) -> str:
     found = {**filters, **changes}
     query = urlencode({key: value for key, value in found.items() if value is not None})
     return f"{path}?{query}" if query else path
+
+
+# What is taken home
+
+
+def _or_none(value: float | None) -> float | None:
+    return None if value is None or value != value else value
+
+
+def _csv(rows: Iterable[Sequence[Any]], name: str) -> Response:
+    held = io.StringIO()
+    csv.writer(held, lineterminator="\n").writerows(rows)
+    return _attachment(held.getvalue(), name, "text/csv")
+
+
+def _download(record: dict[str, Any], name: str) -> Response:
+    return _attachment(
+        json.dumps(record, ensure_ascii=False, indent=2, default=np.generic.item), name, "application/json"
+    )
+
+
+def _attachment(text: str, name: str, kind: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(text.encode("utf-8", "replace"), 200, headers, f"{kind}; charset=utf-8")
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a candidate of a page as a record; a score that is not known is null."""
+    scores = {name: _or_none(value) for name, value, _ in group["scores"]}
+    evidence = {kind: one if isinstance(one, str) else dataclasses.asdict(one) for kind, one in group["evidence"]}
+    kept = {name: group[name] for name in ("names", "row", "candidate_id", "text", "ties")}
+    return {**kept, "scores": scores, "evidence": evidence, "rated": group["rated"]}

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.evaluation.cases import Cases
-from metric_oracle.evaluation.exhibits import DIFF, exhibit
-from metric_oracle.metrics import METRICS
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval.results import check_out, replacing
+from metric_oracle.web.case import groups
+from metric_oracle.web.figures import sections
 from metric_oracle.web.render import templates
 
 _STATIC = Path(__file__).parent / "static"
@@ -32,14 +32,16 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
     check_out(out, function="report", endings=(".html",))
     rows = [_row(cases, q, text) for q in range(len(cases.ids))]
     script, style = ((_STATIC / name).read_text("utf-8") for name in ("report.js", "page.css"))
+    figures = sections(cases)
+    images = "img-src data:; " if any(section.svg for section in figures) else ""
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; {images}base-uri 'none'; "
         "form-action 'none'"
     )
     means = [float(np.nanmean(c.values)) if np.isfinite(c.values).any() else None for c in cases.columns]
     page = templates.get_template("report.html").render(
         script=script, style=style, policy=policy, rows=rows, columns=cases.columns, means=means, has_text=text,
-        signatures=list(map(short_signature, cases.signatures)),
+        signatures=list(map(short_signature, cases.signatures)), sections=figures,
     )  # fmt: skip
     with replacing("report", out) as (beside,):
         # Nobody else may read it at any time, not even while it is written.
@@ -56,13 +58,5 @@ def _row(cases: Cases, q: int, text: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"place": q + 1, "scores": [float(column.values[q]) for column in cases.columns]}
     found["differ"] = int(cases.disagreement[q]) or ""
     if text:
-        found |= {"id": cases.ids[q], "reference": cases.reference(q), "candidates": []}
-        for candidate in cases.candidates(q):
-            columns = [cases.columns[c] for c in candidate.columns]
-            metric = columns[0].metric if columns[0].metric in METRICS else DIFF
-            evidence = exhibit(cases, q, candidate.text, candidate.row, metric)
-            if isinstance(evidence, str) and candidate.text is not None and cases.reference(q) is not None:
-                metric, evidence = DIFF, exhibit(cases, q, candidate.text, candidate.row, DIFF)
-            scores = [(column.name, float(column.values[q])) for column in columns]
-            found["candidates"].append({"scores": scores, "kind": metric, "evidence": evidence, "of": candidate})
+        found |= {"id": cases.ids[q], "reference": cases.reference(q), "groups": groups(cases, q, cross=False)}
     return found

@@ -1003,3 +1003,28 @@ def test_killed(writer, bert, tmp_path):
     n_ran = writer.write(progress=finished.append)
     assert n_ran == len(writer.tokens.ids) - finished[2]
     writer.check()
+
+
+@pytest.mark.parametrize("model", ["bert", "roberta"])
+def test_spans_are_those_of_the_tokens(model, request):
+    """One for each token, in order, within the text and on something to see; special tokens have none."""
+    encoder = TokenEncoder(request.getfixturevalue(model), layer=1, device="cpu")
+    for text in [*TEXTS, " \n\t Small left effusions.  ", "\u2028no\u00a0change"]:
+        tokens, spans = encoder.tokenize([text]), encoder.spans(text)
+        assert len(spans) == len(tokens.ids)
+        seen = [span for span in spans if span[0] < span[1]]
+        assert seen == sorted(seen)
+        assert all(begin >= 0 and end <= len(text) and not text[begin].isspace() for begin, end in seen)
+        assert spans[0] == spans[-1] == (0, 0)
+        assert bool(seen) == bool(text.strip())
+    text = "  Small left effusions. "
+    words = [text[begin:end] for begin, end in encoder.spans(text) if begin < end]
+    assert "".join(words) == "Smalllefteffusions."
+    if model == "bert":
+        assert words == ["Small", "left", "effusion", "s", "."]
+
+
+def test_a_slow_tokenizer_says_no_spans(bert, monkeypatch):
+    encoder = TokenEncoder(bert, layer=1, device="cpu")
+    monkeypatch.setattr(type(encoder._tokenizer), "is_fast", False)
+    assert encoder.spans("no change") is None

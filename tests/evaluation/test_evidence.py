@@ -233,6 +233,9 @@ def test_bertscore(baseline):
     assert precision == pytest.approx(found.counts["precision"], abs=1e-6)
     assert [row[2] for row in found.rows] == pytest.approx(sorted(dots.max(axis=0)[1:4]))
     assert len([s for s in found.candidate if s.kind]) == 2
+    assert len({s.partner for s in found.reference[-3:]}) == 1  # a word of three pieces
+    one, other = ({s.partner for s in side if s.partner} for side in (found.reference, found.candidate))
+    assert one == other == set(range(1, len(one) + 1)) != set()
     unknown = evidence.bertscore(reference, candidate, tuple(sides), None, 2)
     check_texts(unknown, reference, candidate)
     assert unknown.score == found.score

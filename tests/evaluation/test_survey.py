@@ -13,16 +13,19 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.raters import CATEGORIES, read_ratings
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation import survey_log
 from metric_oracle.evaluation.alignment import MEAN, align
+from metric_oracle.evaluation.evidence import rouge_l
 from metric_oracle.evaluation.failure_modes import failure_modes
 from metric_oracle.evaluation.fit_composite import fit_composite
-from metric_oracle.evaluation.survey import INSTRUCTIONS, create_survey
+from metric_oracle.evaluation.survey import INSTRUCTIONS, create_survey, read_strata
 from metric_oracle.evaluation.survey_export import export_survey, survey_status
 from metric_oracle.evaluation.survey_folder import open_survey, read_key
 from metric_oracle.evaluation.survey_log import MOST
-from metric_oracle.retrieval.results import Results
+from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.results import Results, Scores, read_scores
 from metric_oracle.retrieval.search import digest
 from support import write
 
@@ -182,6 +185,64 @@ def test_categories_and_instructions_of_a_file(tmp_path):
     assert len(made(tmp_path, name="T", categories="radevalx").categories) == 8
 
 
+def strata(n=60):
+    return {f"s{i}": "normal" if i < 40 else "effusion" if i < 55 else "device" for i in range(n)}
+
+
+@pytest.mark.parametrize(("n", "shares"), [(12, (4, 4, 4)), (20, (8, 7, 5)), (50, (30, 15, 5)), (60, (40, 15, 5))])
+def test_strata_are_drawn_evenly(tmp_path, n, shares):
+    """As many of each as there are; who is drawn and in which order stays random."""
+    found = []
+    for number, seed in enumerate((1, 1, 2)):
+        survey = create_survey(
+            references(), candidates(), tmp_path / str(number), raters=["a"], studies=n, seed=seed, stratify=strata()
+        )
+        found.append([(study["study_id"], study["stratum"]) for study in read_key(survey, "test")["studies"]])
+    drawn = found[0]
+    assert len(set(drawn)) == n
+    assert all(strata()[study] == stratum for study, stratum in drawn)
+    counts = [sum(stratum == name for _, stratum in drawn) for name in ("normal", "effusion", "device")]
+    assert abs(np.subtract(counts, shares)).max() <= (n == 20)  # one more of one or of the other
+    assert sum(counts) == n
+    assert found[0] == found[1] != found[2]
+    assert [stratum for _, stratum in drawn] != sorted(stratum for _, stratum in drawn)
+    assert "stratum" not in (tmp_path / "0/survey.json").read_text()
+
+
+def test_strata_of_a_file(tmp_path):
+    path = write(tmp_path / "t.csv", [("s50000001", "a"), ("s50000002", ""), ("x", "b")], ("study_id", "kind"))
+    assert read_strata(path) == {"50000001": "a", "x": "b"}
+    assert read_strata(write(tmp_path / "n.csv", [("x", "b")], ("who", "kind")), "who") == {"x": "b"}
+    rows = [("a", {"Edema": 1, "Fracture": 1}), ("b", {"Edema": 1}), ("c", {"No Finding": 1}), ("d", {"Edema": -1})]
+    cells = [[study, *(labels.get(name, "") for name in LABELS)] for study, labels in rows]
+    of_labels = write(tmp_path / "l.csv", cells, ("study_id", *LABELS))
+    assert read_strata(of_labels) == {"a": "Fracture", "b": "Edema", "c": "none", "d": "none"}
+    wide = write(tmp_path / "w.csv", [("x", "b", "c")], ("id", "kind", "other"))
+    for bad in (wide, tmp_path / "n.csv"):
+        with pytest.raises(
+            InputError,
+            match=r"^create_survey: stratify must be CheXbert labels, or a table with a column of ids and one",
+        ):
+            read_strata(bad)
+    with pytest.raises(InputError, match=r"^create_survey: stratify must be an existing file; got none\.csv"):
+        read_strata("none.csv")
+    twice = write(tmp_path / "d.csv", [("x", "a"), ("x", "b")], ("id", "kind"))
+    with pytest.raises(InputError, match=r"^create_survey: the ids of .*d\.csv must have unique ids; got 'x'"):
+        read_strata(twice)
+    with pytest.raises(
+        InputError, match=r"^create_survey: stratify must have a value for every reference; got none for 3, such as"
+    ):
+        made(tmp_path, stratify={f"s{i}": "a" for i in range(5)})
+
+
+def test_the_notes_say_what_was_drawn_of_what(tmp_path):
+    survey = made(tmp_path, stratify={f"s{i}": "rare" if i == 3 else "usual" for i in range(8)}, studies=4, repeats=2)
+    for rater in survey.raters:
+        answer(survey, rater, zeros)
+    notes = export_survey(tmp_path / "S", tmp_path / "E").notes
+    assert notes["strata"] == {"usual": {"drawn": 3, "of": 7}, "rare": {"drawn": 1, "of": 1}}
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -307,6 +368,38 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
     assert dict(zip(answered.ids, answered.texts, strict=True)) == dict(
         zip(rated.pairs, rated.predictions, strict=True)
     )
+
+
+def test_the_export_has_scores(tmp_path):
+    """Of the texts, and those that came with the candidates, where all of them have one."""
+    files, of_graphs = {}, {}
+    for place, name in enumerate(TYPES):
+        texts = candidates(8)[name]
+        of_graphs[name] = [None if study == "s3" and place == 0 else place + i / 10 for i, study in enumerate(texts)]
+        columns = {
+            "query_id": list(texts), "radgraph": [place + i / 10 for i in range(8)], "radcliq": of_graphs[name],
+            **({"chexbert": [0.5] * 8} if place else {}), "prediction": list(texts.values()),
+        }  # fmt: skip
+        metrics = {metric: {} for metric in columns if metric not in ("query_id", "prediction")}
+        files[name] = tmp_path / f"{name}.parquet"
+        Scores(pa.table(columns), {"kind": "scores", "system": name, "metrics": metrics}).write(files[name])
+    survey = made(tmp_path, others=files, repeats=2, raters=["anna", "ben"])
+    for rater in survey.raters:
+        answer(survey, rater, lambda place, i: [[place % 3 + i, 0], *zeros(place, i)[1:]])
+    export_survey(tmp_path / "S", tmp_path / "E")
+    scored = read_scores(tmp_path / "E/scores.csv")
+    assert {"bleu-2", "rouge-l"} <= set(scored.metrics)
+    assert not {"radcliq", "chexbert"} & set(scored.table.column_names)
+    own = pa.csv.read_csv(tmp_path / "E/samples.csv")["study_id"].to_pylist()
+    for record in scored.table.to_pylist():
+        number, name = record["query_id"].split("/")
+        study = own[int(number)]
+        assert record["radgraph"] == TYPES.index(name) + int(study[1:]) / 10
+        pair = rouge_l(references()[study], candidates()[name][study], METRICS["rouge-l"])
+        assert record["rouge-l"] == pair.score
+    found = align(tmp_path / "E/ratings.csv", tmp_path / "E/scores.csv", resamples=100)
+    assert {"bleu-2", "rouge-l", "radgraph"} <= set(found.scores)
+    fit_composite(tmp_path / "E/ratings.csv", tmp_path / "E/scores.csv", metrics=["rouge-l", "radgraph"])
 
 
 def test_unfinished_raters_are_named(tmp_path):

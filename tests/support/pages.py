@@ -1,5 +1,8 @@
 """Results that pages show, of texts that try to break out of a page, and a client that has the token."""
 
+import html
+import re
+
 import numpy as np
 import pyarrow as pa
 from starlette.testclient import TestClient
@@ -21,6 +24,11 @@ NASTY = (
     "  leading\n\nblank lines\t effusion ",
     "{{ 7 * 7 }} {% raw %} effusion",
 )
+
+
+def bare(page: str) -> str:
+    """Return the text of a piece of a page without elements, numbers of partners and what only ears meet."""
+    return html.unescape(re.sub(r'<sup>.*?</sup>|<span class="hidden">.*?</span>|<[^>]*>', "", page))
 
 
 def made_up(queries, metric="bleu-2", baseline=None, k=1, texts=None, seed=0, **signature) -> Results:

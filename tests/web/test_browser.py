@@ -1,203 +1,275 @@
 """The pages in a real browser: Debian's chromium, headless. ORACLE_REQUIRE_BROWSER=1 makes its absence a failure."""
 
-import json
-import os
-import shutil
+import re
 import threading
+from contextlib import contextmanager
 
 import pytest
 
+from metric_oracle import api
+from metric_oracle.evaluation.cases import read_cases
+from metric_oracle.evaluation.exhibits import kinds_of
+from metric_oracle.retrieval.results import Results
 from metric_oracle.web import server
 from metric_oracle.web.explorer import Explorer
+from metric_oracle.web.render import visible
 from metric_oracle.web.report import write_report
+from support.browser import asked, browser, look, problems, said
+from support.pages import NASTY
 
-CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 TOKEN = "t" * 43
-# What a reader of the screen meets: every control and link has a name, every page one h1, headings go down by one.
-PROBLEMS = """
-const named = (e) => (e.getAttribute("aria-label") || e.textContent || e.alt || "").trim()
-  || [...(e.labels || [])].some((l) => l.textContent.trim());
-const shown = (e) => e.type !== "hidden";
-const found = [...document.querySelectorAll("a, button, input, select, textarea, img, svg[role]")]
-  .filter((e) => shown(e) && !named(e)).map((e) => e.outerHTML.slice(0, 80));
-const levels = [...document.querySelectorAll("main h1, main h2, main h3, main h4")].map((h) => Number(h.tagName[1]));
-if (levels.filter((l) => l === 1).length !== 1) found.push("h1: " + levels);
-for (const table of document.querySelectorAll("main table")) {
-  for (const th of table.querySelectorAll("th")) if (!th.scope) found.push("scope: " + th.outerHTML.slice(0, 80));
-}
-const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
-if (new Set(ids).size !== ids.length) found.push("ids");
-// Contrast of text by WCAG 2.2, 4.5 to 1, against the nearest background.
-const rgb = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
-const light = ([r, g, b]) => {
-  const f = [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * f[0] + 0.7152 * f[1] + 0.0722 * f[2];
-};
-const back = (e) => {
-  for (; e; e = e.parentElement) {
-    const c = rgb(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] > 0) return c;
-  }
-  return [255, 255, 255];
-};
-for (const e of document.querySelectorAll("main *")) {
-  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-  if (!own || e.closest("option, .hidden, svg")) continue;
-  const pair = [light(rgb(getComputedStyle(e).color)), light(back(e))].sort((a, b) => b - a);
-  if ((pair[0] + 0.05) / (pair[1] + 0.05) < 4.5) found.push("contrast: " + e.outerHTML.slice(0, 80));
-}
-return found;
-"""
-
-
-def lacking(reason):
-    if os.environ.get("ORACLE_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"ORACLE_REQUIRE_BROWSER=1, but {reason}")
-    pytest.skip(reason)
+# What each of these shows of a pair: segments of both texts, or rows.
+SEGMENTS = ("bleu-2", "rouge-l", "temporal", "radgraph", "bertscore")
+ROWS = ("radgraph", "bertscore", "chexbert:labels", "radcliq")
+NOTHING = ("chexbert", "cider-d")
 
 
 @pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM or not DRIVER:
-        lacking("there is no chromium with its chromedriver")
-    try:
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-    except ImportError:
-        lacking("there is no selenium")
-    os.environ |= {"SE_OFFLINE": "true", "SE_AVOID_STATS": "true"}
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
+def driver():
+    with browser() as found:
+        yield found
+
+
+@contextmanager
+def serving(cases):
+    with server.listen(0, "explore") as at:
+        port = at.getsockname()[1]
+        running = server.silent(server.guarded(Explorer(cases).routes(), port=port, guests={TOKEN: "reader"}))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [at]})
+        thread.start()
+        try:
+            yield server.address(port, TOKEN)
+        finally:
+            running.should_exit = True
+            thread.join(10)
 
 
 @pytest.fixture(scope="module")
 def site(nasty):
-    with server.listen(0, "explore") as at:
-        port = at.getsockname()[1]
-        running = server.silent(server.guarded(Explorer(nasty).routes(), port=port, guests={TOKEN: "reader"}))
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [at]})
-        thread.start()
-        yield server.address(port, TOKEN)
-        running.should_exit = True
-        thread.join(10)
+    with serving(nasty) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def every(corpus, fake_encoder, tmp_path_factory):
+    """Return cases with the answers of one search said to be those of every kind of metric."""
+    folder = tmp_path_factory.mktemp("every")
+    for side, name in (("train", "INDEX"), ("test", "TESTS")):
+        api.build_index(
+            corpus[side], folder / name, radgraph=corpus[f"{side}_graphs"], chexbert=corpus[f"{side}_embeddings"],
+            chexbert_labels=corpus[f"{side}_labels"], uncertain="negative", encoder="fake",
+        )  # fmt: skip
+    index, queries = api.open_index(folder / "INDEX"), api.load_queries(folder / "TESTS", encoder="fake")
+    found = api.retrieve(index, queries, "bleu-2")
+    names = dict.fromkeys((*SEGMENTS, *ROWS, *NOTHING))
+    files = [Results(found.table, {**found.signature, "metric": name}) for name in names]
+    return read_cases(files, index, queries)
+
+
+@pytest.fixture(scope="module")
+def whole_site(every):
+    with serving(every) as address:
+        yield address
+
+
+@contextmanager
+def visiting(driver, address, title):
+    """Open the first page by its token, and check at the end that nothing left this machine or broke the policy."""
+    asked(driver), said(driver)
+    driver.get(address)
+    wait(driver, f"!location.search.includes('token') && document.title.startsWith('{title}')")
+    yield address.split("/?")[0]
+    urls = asked(driver)
+    assert urls
+    assert [url for url in urls if not url.startswith((address.split("/?")[0], "data:"))] == []
+    assert said(driver) == []
 
 
 @pytest.fixture
-def opened(browser, site):
-    """Open the first page by its token, and check at the end that nothing left this machine or broke the policy."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(site)
-    WebDriverWait(browser, 20).until(lambda b: "token" not in b.current_url and b.title.startswith("Test reports"))
-    yield browser
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    home = site.split("/?")[0]
-    assert asked
-    assert [url for url in asked if not url.startswith((home, "data:"))] == []
-    assert [entry["message"] for entry in browser.get_log("browser")] == []
+def home(driver, site):
+    with visiting(driver, site, "Test reports") as home:
+        yield home
 
 
-def press(browser, key):
+@pytest.fixture
+def whole_home(driver, whole_site):
+    with visiting(driver, whole_site, "Test reports") as home:
+        yield home
+
+
+def press(driver, *keys):
     from selenium.webdriver.common.action_chains import ActionChains
 
-    ActionChains(browser).send_keys(key).perform()
+    ActionChains(driver).send_keys(*keys).perform()
 
 
-def wait(browser, condition):
+def wait(driver, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, 20).until(lambda b: b.execute_script(f"return {condition}"))
+    WebDriverWait(driver, 20).until(lambda d: d.execute_script(f"return {condition}"))
 
 
-def test_pages_by_keyboard(opened, site):
-    home = site.split("/?")[0]
-    assert opened.execute_script("return document.cookie") == ""
-    opened.get(f"{home}/case/0?show=0")
-    assert opened.execute_script("return document.activeElement.tagName") == "H1"
-    press(opened, "j")
-    wait(opened, "location.pathname === '/case/1'")
-    press(opened, "k")
-    wait(opened, "location.pathname === '/case/0'")
-    press(opened, "d")
-    wait(opened, "document.querySelector('ins.only, del.only') !== null")
-    press(opened, "2")
-    wait(opened, "location.search.includes('show=1')")
-    press(opened, "?")
-    wait(opened, "document.getElementById('keys').open")
-    opened.execute_script("document.getElementById('keys-off').click(); document.getElementById('keys').close()")
-    press(opened, "j")
-    opened.execute_script("document.getElementById('keys-off').click()")
-    assert opened.execute_script("return location.pathname") == "/case/0"
+def places(driver):
+    return [int(e.text) for e in driver.find_elements("css selector", "tbody th a")]
 
 
-def test_the_partner_of_a_word_is_shown_on_focus(opened, site):
-    opened.get(f"{site.split('/?')[0]}/case/0?show=0")
-    opened.execute_script("document.querySelector('.evidence .text[tabindex]').focus()")
-    assert len(opened.find_elements("css selector", ".partner")) == 2
-    first = opened.execute_script("return document.querySelector('.partner').dataset.p")
-    press(opened, "\ue014")  # the right arrow
-    found = {e.get_attribute("data-p") for e in opened.find_elements("css selector", ".partner")}
+def test_the_overview(driver, home, nasty):
+    assert driver.execute_script("return document.cookie") == ""
+    assert places(driver) == list(range(1, 51))
+    driver.find_element("link text", "rouge-l").click()
+    wait(driver, "location.search.includes('sort=1')")
+    shown = [nasty.columns[1].values[place - 1] for place in places(driver)]
+    assert shown == sorted(shown, reverse=True)
+    press(driver, "j")
+    wait(driver, "location.search.includes('page=2')")
+    assert not set(places(driver)) & {0}
+    driver.find_element("tag name", "summary").click()
+    driver.find_element("name", "ties").send_keys("1900")
+    driver.find_element("xpath", "//button[.='Apply']").click()
+    wait(driver, "location.search.includes('ties=1900')")
+    assert all((nasty.ties[:, place - 1] > 1900).any() for place in places(driver))
+    driver.get(f"{home}/")
+    driver.find_element("tag name", "summary").click()
+    driver.find_element("name", "text").send_keys("gnp.EXE")
+    driver.find_element("xpath", "//button[.='Search words']").click()
+    wait(driver, "location.search.includes('words=0')")
+    assert "gnp" not in driver.current_url.lower()
+    assert len(places(driver)) > 10
+
+
+def test_pages_by_keyboard(driver, home):
+    driver.get(f"{home}/case/0?show=0")
+    assert driver.execute_script("return document.activeElement.tagName") == "H1"
+    press(driver, "j")
+    wait(driver, "location.pathname === '/case/1'")
+    press(driver, "k")
+    wait(driver, "location.pathname === '/case/0'")
+    press(driver, "d")
+    wait(driver, "document.querySelector('ins.only, del.only') !== null")
+    press(driver, "2")
+    wait(driver, "location.search.includes('show=1')")
+    press(driver, "?")
+    wait(driver, "document.getElementById('keys').open")
+    assert problems(driver) == []
+    driver.execute_script("document.getElementById('keys-off').click(); document.getElementById('keys').close()")
+    press(driver, "j")
+    driver.execute_script("document.getElementById('keys-off').click()")
+    assert driver.execute_script("return location.pathname") == "/case/0"
+
+
+def test_the_partner_of_a_word_is_shown_on_focus(driver, home):
+    driver.get(f"{home}/case/0?show=0")
+    driver.execute_script("document.querySelector('.evidence .text[tabindex]').focus()")
+    assert len(driver.find_elements("css selector", ".partner")) == 2
+    first = driver.execute_script("return document.querySelector('.partner').dataset.p")
+    press(driver, "\ue014")  # the right arrow
+    found = {e.get_attribute("data-p") for e in driver.find_elements("css selector", ".partner")}
     assert len(found) == 1
     assert first is not None
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_can_be_read(opened, site, scheme):
-    home = site.split("/?")[0]
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    for width in (1280, 320):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        for path in ("/", "/case/1?show=0", "/case/0?show=3", "/systems"):
-            opened.get(home + path)
-            assert opened.execute_script(PROBLEMS) == [], (path, width)
-            assert opened.execute_script("return document.documentElement.scrollWidth") <= width, (path, width)
-            assert opened.execute_script("return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches", scheme)
-    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+def test_the_evidence_of_each_metric(driver, whole_home, every):
+    for show, name in enumerate(kinds_of(every)):
+        driver.get(f"{whole_home}/case/1?show={show}")
+        current = driver.find_element("css selector", "nav[aria-label=Evidence] [aria-current]").text
+        assert current.startswith("plain words" if name == "diff" else name)
+        pieces = driver.execute_script(
+            "return [...document.querySelectorAll('.evidence .text')].map((e) => { const c = e.cloneNode(true);"
+            " c.querySelectorAll('sup, .hidden').forEach((s) => s.remove()); return c.textContent; })"
+        )
+        (candidate,) = {c.text for c in every.candidates(1)}
+        if name in SEGMENTS or name == "diff":
+            assert pieces == [visible(every.reference(1)), visible(candidate)], name
+            marked = "ins.only, del.only" if name == "diff" else ".evidence .matched, .evidence .partly"
+            assert name == "temporal" or driver.find_elements("css selector", marked), name
+        if name in ROWS:
+            assert driver.find_elements("css selector", ".evidence details tbody tr"), name
+        if name in NOTHING:
+            assert f"{name} has no evidence in words here." in driver.find_element("tag name", "main").text
+        assert problems(driver) == [], name
 
 
-def test_no_script_of_a_report_runs(opened, site, nasty, tmp_path):
-    from metric_oracle.web.render import visible
+def test_a_live_query_by_keyboard(driver, whole_home, every):
+    driver.get(f"{whole_home}/live")
+    while driver.switch_to.active_element.tag_name != "textarea":
+        press(driver, "\ue004")  # Tab
+    press(driver, every.index.reports["text"][7].as_py())
+    while driver.switch_to.active_element.text != "Find its oracles":
+        press(driver, "\ue004")
+    press(driver, "\ue007")  # Enter
+    wait(driver, "document.querySelector('h1').textContent === 'Oracles of your report'")
+    headings = [e.text for e in driver.find_elements("css selector", "section h2")]
+    assert headings == ["bleu-2 1.0000", "rouge-l 1.0000"]
+    assert driver.execute_script("return document.activeElement.tagName") == "H1"
+    assert problems(driver) == []
+    assert driver.current_url == f"{whole_home}/live"
 
-    home = site.split("/?")[0]
-    for q in range(7):
-        opened.get(f"{home}/case/{q}")
-        text = opened.execute_script("return document.querySelector('#reference + .text').textContent")
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (320, True)])
+def test_pages_can_be_read(driver, home, width, dark):
+    """By axe-core, and nothing is wider than the window."""
+    look(driver, width, dark=dark)
+    for path in ("/", "/case/1?show=0", "/case/0?show=3", "/systems", "/figures", "/?sort=1&ties=1000"):
+        driver.get(home + path)
+        assert problems(driver) == [], path
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width, path
+    scheme = "dark" if dark else "light"
+    assert driver.execute_script("return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches", scheme)
+    look(driver, 1280)
+
+
+def test_many_metrics_do_not_widen_a_page(driver, whole_home):
+    look(driver, 320)
+    for path in ("/", "/case/1?show=0", "/figures"):
+        driver.get(whole_home + path)
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 320, path
+    look(driver, 1280)
+
+
+def test_figures_are_drawn(driver, whole_home):
+    driver.get(f"{whole_home}/figures")
+    wait(driver, "[...document.images].length > 0 && [...document.images].every((i) => i.complete)")
+    sizes = driver.execute_script("return [...document.images].map((i) => [i.naturalWidth, i.naturalHeight])")
+    assert all(width > 100 and height > 50 for width, height in sizes)
+
+
+def test_no_script_of_a_report_runs(driver, home, nasty):
+    for q in range(len(NASTY)):
+        driver.get(f"{home}/case/{q}")
+        text = driver.execute_script("return document.querySelector('#reference + .text').textContent")
         assert text == visible(nasty.reference(q)).replace("\r", "\n")
-    assert opened.execute_script("return document.querySelectorAll('script').length") == 1
+    assert driver.execute_script("return document.querySelectorAll('script').length") == 1
 
 
-def test_the_report_in_one_file(browser, nasty, tmp_path):
+def test_the_report_in_one_file(driver, nasty, tmp_path):
     out = tmp_path / "page.html"
     write_report(nasty, out)
-    browser.get_log("browser")
-    browser.get(out.as_uri())
-    browser.execute_script("document.querySelectorAll('th[data-column] button')[1].click()")
-    cells = browser.execute_script(
+    said(driver)
+    driver.get(out.as_uri())
+    driver.execute_script("document.querySelectorAll('th[data-column] button')[1].click()")
+    cells = driver.execute_script(
         "return [...document.querySelector('table').tBodies[0].rows].map(r => r.cells[2].textContent)"
     )
     scores = [float(cell) for cell in cells]
     assert len(scores) == 120
     assert scores == sorted(scores, reverse=True)
-    assert browser.get_log("browser") == []
+    assert said(driver) == []
+
+
+def test_a_report_with_figures_can_be_read(driver, every, tmp_path):
+    few = [Results(file.table.slice(0, 3), file.signature) for file in every.files[:3]]
+    write_report(read_cases(few, every.index, every.queries), tmp_path / "page.html")
+    driver.get((tmp_path / "page.html").as_uri())
+    assert driver.execute_script("return [...document.images].map((i) => i.complete && i.naturalWidth > 100)") == [True]
+    assert problems(driver) == []
+    assert said(driver) == []
+
+
+def test_other_addresses_can_be_read(driver, site):
+    """The answer to a wrong address is a page too, which a reader can leave."""
+    driver.get(site)
+    wait(driver, "!location.search.includes('token')")
+    driver.get(f"{site.split('/?')[0]}/?sort=99")
+    assert re.match("Not possible", driver.title)
+    assert problems(driver) == []
+    said(driver)

@@ -1,6 +1,5 @@
 """The pages of a survey: through the app, and in a real browser by keyboard alone, over a server that is killed."""
 
-import json
 import os
 import re
 import signal
@@ -19,7 +18,8 @@ from metric_oracle.evaluation.survey import create_survey
 from metric_oracle.evaluation.survey_export import export_survey, survey_status
 from metric_oracle.evaluation.survey_folder import open_survey
 from metric_oracle.web.survey import Pages, serve_survey
-from support.browser import browser
+from support.browser import asked as addresses
+from support.browser import browser, problems, said
 
 PORT = 8124
 OWN = f"http://127.0.0.1:{PORT}"
@@ -279,11 +279,10 @@ def test_a_survey_by_keyboard_alone(survey, tmp_path):
             wait(driver, lambda d: headed(d, "Survey of anna"), "the end")
             assert "All is complete and saved" in driver.find_element("tag name", "main").text
 
-        events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-        urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        urls = addresses(driver)
         assert len(urls) > 20
         assert {urlsplit(url).hostname for url in urls} == {"127.0.0.1"}
-        seen = [entry["message"] for entry in driver.get_log("browser")]
+        seen = said(driver)
         refused = ("/save - Failed to load resource", "/favicon.ico")  # the dead server, the conflict
         assert [message for message in seen if not any(word in message for word in refused)] == []
 
@@ -302,33 +301,9 @@ def test_every_page_fits_and_is_labelled(survey, width, dark):
             driver.get(links["anna"].split("?")[0] + path)
             assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
             assert len(driver.find_elements("tag name", "h1")) == 1
-            assert driver.execute_script(CONTRAST) == []
+            assert problems(driver) == []
         names = driver.execute_script("return [...document.querySelectorAll('td input')].map((e) => e.id || e.name)")
         tree = [driver.find_element("name", name).accessible_name for name in names]
         assert tree[0] == "false prediction of finding Clinically significant"
         assert len(set(tree)) == 12
         assert driver.find_element("tag name", "fieldset").accessible_name == "Candidate 1"
-
-
-CONTRAST = r"""
-const light = (c) => {
-  const part = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-  return 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
-};
-const numbers = (text) => text.match(/[\d.]+/g).map(Number);
-const back = (e) => {
-  for (; e; e = e.parentElement) {
-    const c = numbers(getComputedStyle(e).backgroundColor);
-    if (c.length < 4 || c[3] > 0) return c;
-  }
-  return matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18] : [255, 255, 255];
-};
-const bad = [];
-for (const e of document.querySelectorAll("main *")) {
-  const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-  if (!text || !e.checkVisibility()) continue;
-  const [a, b] = [light(numbers(getComputedStyle(e).color)), light(back(e))];
-  if ((Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5) bad.push(e.outerHTML.slice(0, 80));
-}
-return bad;
-"""

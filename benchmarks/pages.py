@@ -1,0 +1,61 @@
+"""The pages: seconds of requests from the first byte asked to the last one answered, without a browser's own time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import metric_oracle as mo
+from benchmarks.data import Data
+from metric_oracle import api
+from metric_oracle.evaluation.bench import after_warm_up, repeated, single_queries, timed
+
+_FILES = (("bleu", None), ("rouge-l", None), ("radgraph", None), ("bleu", "random"), ("bleu", "most-frequent"))
+_PORT, _TOKEN = 8123, "t" * 43
+_HOME = f"http://127.0.0.1:{_PORT}"
+
+
+@contextmanager
+def _client(cases: Any) -> Iterator[Any]:
+    """Yield a client of the explorer that has its token."""
+    from starlette.testclient import TestClient
+
+    from metric_oracle.web import server
+    from metric_oracle.web.explorer import Explorer
+
+    app = server.guarded(Explorer(cases).routes(), port=_PORT, guests={_TOKEN: "reader"})
+    with TestClient(app, base_url=_HOME) as client:
+        client.get("/", params={"token": _TOKEN})
+        yield client
+
+
+def live_query(data: Data) -> list[float]:
+    """Return the seconds of live queries under the metrics that are ticked at first, BLEU-2 and ROUGE-L, warmed up."""
+    from metric_oracle.evaluation.cases import read_cases
+
+    with _client(read_cases([], data.index)) as client:
+        ticked = {"metric:bleu-2": "1", "metric:rouge-l": "1"}
+
+        def ask(text: str) -> None:
+            answer = client.post("/live", data={"text": text, **ticked}, headers={"origin": _HOME})
+            assert answer.status_code == 200
+
+        return after_warm_up([timed(partial(ask, query.texts[0])) for query in single_queries(data.queries)])
+
+
+def first_page(data: Data, n: int) -> list[float]:
+    """Return the seconds of the first page of a study of five files, the very first time and n more."""
+    from metric_oracle.evaluation.cases import read_cases
+
+    files = [
+        mo.retrieve(data.index, data.queries, metric)
+        if baseline is None
+        else api.baseline(data.index, data.queries, baseline, metric)
+        for metric, baseline in _FILES
+    ]
+    with _client(read_cases(files, data.index, data.queries)) as client:
+
+        def ask() -> None:
+            assert client.get("/").status_code == 200
+
+        return repeated(ask, 1 + n)

@@ -1,0 +1,201 @@
+"""Figures and ratings: what is drawn of the files and of radiologists' counts, and where it is shown."""
+
+import html
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from metric_oracle import api
+from metric_oracle.corpora.raters import CATEGORIES, Ratings
+from metric_oracle.errors import InputError
+from metric_oracle.evaluation.cases import read_cases
+from metric_oracle.evaluation.comparison import compare
+from metric_oracle.evaluation.rated_cases import RatedCases
+from metric_oracle.retrieval.expectation import read_expectation
+from metric_oracle.web.figures import compared, sections
+from metric_oracle.web.render import visible
+from metric_oracle.web.report import write_report
+from support.pages import NASTY, bare, client_of, made_up, written
+
+TYPES = ("bleu", "radgraph")
+ONLY_RATED = "Only  radiologists <b>saw</b> this \u202e effusion"
+
+
+def counted(cases, studies=12, seed=3) -> RatedCases:
+    """Return made-up counts: of the first candidate of each test report, and of a text that no file has."""
+    ids = cases.ids[:studies]
+    counts = np.random.default_rng(seed).poisson(0.8, (len(ids) * 2, 3, len(CATEGORIES), 2))
+    shown = [cases.candidates(q)[0].text for q in range(len(ids))]
+    predictions = [text for one in shown for text in (f" {one}\n", ONLY_RATED)]
+    return RatedCases(
+        Ratings(
+            [f"{study}/{kind}" for study in ids for kind in TYPES], [study for study in ids for _ in TYPES],
+            list(TYPES) * len(ids), ["anna", "ben", "carl"], list(CATEGORIES), counts, "made up",
+            references=[cases.reference(q) for q in range(len(ids)) for _ in TYPES], predictions=predictions,
+        )
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rated_cases(nasty):
+    return read_cases([*nasty.files], rated=counted(nasty))
+
+
+@pytest.fixture(scope="module")
+def chance(prepared):
+    found = api.expectation(prepared.index, prepared.queries, "rouge-l")
+    path = prepared.folder / "chance.parquet"
+    found.write(path)
+    return found, path
+
+
+@pytest.fixture(scope="module")
+def whole(prepared, chance):
+    return read_cases([*prepared.files, chance[1]], prepared.index, prepared.queries)
+
+
+@pytest.fixture(scope="module")
+def client(whole):
+    return client_of(whole)
+
+
+def test_the_table_is_that_of_the_command(prepared, whole):
+    found = compared(whole)
+    *oracles, random, model = prepared.files
+    files = {"oracle": oracles, "random": [random], "model": [model]}
+    expected = compare(files, random="random", oracles={"bleu-2": "oracle"})
+    assert found.records() == expected.records()
+    assert [column.metric for column in found.columns] == ["bleu-2"]
+
+
+def test_figures_of_files(client, whole):
+    page = client.get("/figures").text
+    for title in ("Systems", "Chance under rouge-l"):
+        assert f">{title}</h2>" in page
+    assert html.escape("Forest plot: mean score and 95 % interval of 3 systems") in page
+    mean = f"{compared(whole).cells['oracle', 'bleu-2'].mean:.3f}"
+    assert mean in page
+    for key in ("table", "chance-1"):
+        assert f'<img class="figure" src="/figures/{key}.svg" alt="' in page
+        picture = client.get(f"/figures/{key}.svg")
+        assert picture.headers["content-type"] == "image/svg+xml"
+        assert "<svg" in picture.text
+        assert "http://evil" not in picture.text
+    assert client.get("/figures/align.svg").status_code == 404
+    assert client.get("/figures/..%2fserver.svg").status_code == 404
+
+
+def test_an_expectation_is_a_column(chance, whole, tmp_path):
+    found, _ = chance
+    column = next(column for column in whole.columns if column.system == "expectation")
+    assert column.name == "rouge-l of expectation"
+    assert column.values.tolist() == found.table["mean"].to_pylist()
+    assert all(candidate.text != "" for candidate in whole.candidates(0))
+    assert len(whole.candidates(0)) == len(whole.files) - 1
+    for ending in ("csv", "jsonl"):
+        found.write(tmp_path / f"chance.{ending}")
+        again = read_expectation(tmp_path / f"chance.{ending}")
+        assert again.table["mean"].to_pylist() == found.table["mean"].to_pylist()
+        assert (again.edges.tolist(), again.counts.tolist()) == (found.edges.tolist(), found.counts.tolist())
+        assert "histogram" not in again.signature
+    with pytest.raises(InputError, match=r"^read_expectation: expectation must be a file that baseline expectation"):
+        read_expectation(made_up_file(tmp_path))
+    with pytest.raises(InputError, match=r"^read_expectation: expectation must be an existing file; got"):
+        read_expectation(tmp_path / "none.csv")
+
+
+def made_up_file(folder):
+    made_up(["a", "b"]).write(folder / "answers.csv")
+    return folder / "answers.csv"
+
+
+def test_files_that_make_no_table_say_why():
+    ids = ["a", "b", "c"]
+    cases = read_cases([made_up(ids), made_up(ids[:2], baseline="random")])
+    (found,) = sections(cases)
+    assert not found.svg
+    assert found.lines[0].startswith("compare: systems must be scored on the same studies; got 1 ids only in 'oracle'")
+    assert html.escape(found.lines[0], quote=False)[:60] in client_of(cases).get("/figures").text
+
+
+def test_without_matplotlib_the_numbers_are_there(whole, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    found = sections(whole)
+    assert [one.svg for one in found] == [b""] * 2
+    assert all("plot must have matplotlib installed" in one.lines[0] and one.tables for one in found)
+
+
+# Radiologists
+
+
+def test_figures_of_ratings(rated_cases):
+    client = client_of(rated_cases)
+    page = client.get("/figures").text
+    for key, words in (("align", "Scatter plots of counted errors"), ("failure-modes", "Bars of mean errors by cat")):
+        assert words in page
+        assert "<svg" in client.get(f"/figures/{key}.svg").text
+    assert "Kendall tau-b of metric scores and counted errors" in page
+    assert "Radiologist evaluation in terms of total number of errors" in page
+
+
+def test_counts_stand_at_their_candidate(rated_cases):
+    client = client_of(rated_cases)
+    ratings = rated_cases.rated.ratings
+    for q in (0, 7, 11):
+        text = client.get(f"/case/{q}").text
+        found = re.findall(r'<section class="paper" aria-labelledby="g.*?</section>', text, re.DOTALL)
+        assert len(found) == len({candidate.text for candidate in rated_cases.candidates(q)}) + 1
+        first, last = found[0], found[-1]
+        assert "counted in it as the candidate of BLEU" in first
+        assert "RadGraph, as rated" in last
+        assert visible(ONLY_RATED) in bare(last)
+        for section, pair in ((first, 2 * q), (last, 2 * q + 1)):
+            cells = re.findall(r'<td class="number">([\d.]+) <span class="soft">\(([\d, ]+)\)', section)
+            counts = ratings.counts[pair][..., ::-1]
+            expected = [*counts.transpose(1, 2, 0).reshape(-1, 3), *counts.sum(axis=1).T]
+            assert [(f"{one.mean():.2f}", ", ".join(map(str, one))) for one in expected] == cells
+    assert "as rated" not in client.get("/case/12").text
+
+
+def test_ratings_are_taken_home(rated_cases):
+    record = client_of(rated_cases).get("/case/7.json").json()
+    (one,) = record["candidates"][-1]["rated"]
+    assert one["raters"] == ["anna", "ben", "carl"]
+    assert [name for name, _ in one["rows"]][-1] == "All"
+    assert record["candidates"][-1]["text"] == ONLY_RATED
+
+
+def test_the_report_has_figures_and_ratings(rated_cases, tmp_path):
+    for with_text in (True, False):
+        write_report(rated_cases, tmp_path / "page.html", text=with_text)
+        page = (tmp_path / "page.html").read_text("utf-8")
+        assert page.count('src="data:image/svg+xml;base64,') == 2
+        assert "compare: systems must have the same signature" in page
+        assert "img-src data:;" in html.unescape(page)
+        assert ("as rated" in page) == ("radiologists <" in html.unescape(page)) == with_text
+        assert "Kendall tau-b" in page
+
+
+def test_what_is_no_rating_of_these(nasty):
+    rated = counted(nasty).ratings
+    textless = RatedCases(Ratings(*(getattr(rated, name) for name in (
+        "pairs", "studies", "candidates", "raters", "categories", "counts", "source"))))  # fmt: skip
+    with pytest.raises(InputError, match=r"^explore: samples must be given with ratings; got none\. Add --samples"):
+        read_cases(nasty.files, rated=textless)
+    with pytest.raises(
+        InputError, match=r"^explore: ratings must be of studies among the test reports; got none of 12 among 2"
+    ):
+        read_cases([made_up(["a", "b"], texts=NASTY)], rated=counted(nasty))
+
+
+def test_ratings_are_asked_for_by_name(fails):
+    match = "explore: ratings must be given with samples or scores; got none"
+    fails("explore", "x.parquet", "--samples", "s.csv", match=match)
+
+
+def test_systems_of_one_name_are_two_rows():
+    ids = [f"s{i}" for i in range(9)]
+    cases = read_cases([written(ids, NASTY, NASTY[:1] * 9, seed=1), written(ids, NASTY, NASTY[:1] * 9, seed=2)])
+    assert compared(cases).systems == ["<model>", "<model> (2)"]
