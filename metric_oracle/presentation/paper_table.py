@@ -232,6 +232,7 @@ def write_tables(
 
 def sources_line(signature: dict[str, Any]) -> str:
     """Return one line that names the input files of a result by name and checksum, and the version."""
-    inputs = [signature["ratings"], signature.get("samples"), *signature.get("scores", [])]
+    sets = signature["sets"].values() if "sets" in signature else [signature]
+    inputs = [one for of in sets for one in (of["ratings"], of.get("samples"), *of.get("scores", []))]
     named = [f"{i['file']} ({i['sha256'][:12]})" if isinstance(i, dict) else i for i in inputs if i]
     return "; ".join([*named, f"metric-oracle {signature['version']}"])
