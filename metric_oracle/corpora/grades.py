@@ -26,7 +26,8 @@ from metric_oracle.errors import InputError
 
 # The scale of ReFiSco's README and notebook, after the ACR's RADPEER.
 SEVERITIES = ("No error", "Not actionable", "Actionable nonurgent error", "Urgent error", "Emergent error")
-MAXIMUM, AVERAGE = "maximum severity", "average severity"  # MES and AES of ReFiSco
+# What ReFiSco's lines make of a report: as Cho et al. (2025) count them, and ReFiSco's own MES and AES.
+LINES, MAXIMUM, AVERAGE = "lines with an error", "maximum severity", "average severity"
 # Version 0 (github.com/rajpurkarlab/ReFiSco-v0) and version 1 (header in github.com/rajpurkarlab/FineRadScore).
 _REFISCO = (
     {"study": "id", "candidate": "source", "rater": "annotator", "severity": "score", "original": "impression_original",
@@ -79,9 +80,10 @@ def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Ra
     ----------
     path : path
         Counted errors in any layout of :func:`metric_oracle.corpora.raters.read_ratings`; ReFiSco version 0 or 1, a row
-        a line of a report, whose severity from 0 to 4 gives the maximum (MES) and the average (AES) of each report; or
-        a table with one row a pair (or a pair and rater) and a number: ``errors`` where larger is worse, ``quality``
-        where larger is better. Such a table may hold the texts: ``reference`` and ``prediction``.
+        a line of a report: the number of lines with an error (as Cho et al. 2025 count), the maximum (MES) and the
+        average (AES) of their severities from 0 to 4; or a table with one row a pair (or a pair and rater) and a
+        number: ``errors`` where larger is worse, ``quality`` where larger is better, such as RaTE-Eval's errors of each
+        sentence. Such a table may hold the texts: ``reference`` and ``prediction``.
     samples : path
         The texts, where `path` does not hold them.
 
@@ -129,6 +131,7 @@ def _read_refisco(table: Table, names: Mapping[str, str]) -> Grades:
         [candidate for _, candidate, _ in rows_of],
         ["the annotator"],
         {
+            LINES: np.array([[np.count_nonzero(values) for values in by_pair]], np.float64),
             MAXIMUM: np.array([[values.max() for values in by_pair]]),
             AVERAGE: np.array([[round(float(values.mean()), _DIGITS) for values in by_pair]]),
         },

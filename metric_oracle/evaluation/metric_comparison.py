@@ -1,8 +1,8 @@
 """Metrics against radiologists on one or several rated sets: what a paper on a metric prints.
 
 For each set, and for the same set without pairs of equal texts (ReXVal* of Cho et al. 2025): rank agreement with the
-mean of raters over all pairs and within studies, the fall from the one to the other, differences of metrics on the same
-resampled studies, the raters' own agreement as a ceiling, time for each pair, variants of a metric beside it.
+mean of raters over all pairs and within studies, the change from the one to the other, differences of metrics on the
+same resampled studies, the raters' own agreement as a ceiling, time for each pair, variants of a metric beside it.
 
 `alignment` has the same statistics by rater, for one set.
 """
@@ -36,7 +36,8 @@ from metric_oracle.evaluation.rank_agreement import STATISTICS, TAU, Resamples, 
 from metric_oracle.evaluation.rated_scores import fingerprint, lower_is_better, read_rated, score_texts
 from metric_oracle.statistics import FEW, LEVEL, Array
 
-AGREEMENT, FALL, DIFFERENCE, CEILING, ABLATION, TIME = "agreement", "fall", "difference", "ceiling", "ablation", "time"
+AGREEMENT, CHANGE, DIFFERENCE, CEILING = "agreement", "change", "difference", "ceiling"
+ABLATION, TIME = "ablation", "time"
 RADIOLOGISTS = "radiologists"  # in the place of a metric: one rater against the mean of the others
 IDENTICAL = "*"  # behind the name of a set: without pairs of equal texts
 _FUNCTION = "compare_metrics"
@@ -95,10 +96,10 @@ class MetricComparison:
     ----------
     views : list of View
     numbers : pyarrow.Table
-        One row a number. ``what`` is "agreement", "fall" (of a metric's agreement where pairs of equal texts are left
-        out), "difference" (of two metrics, `versus` the second), "ceiling" (agreement with the mean of all raters but
-        one, averaged over these: of ``radiologists``, the one left out), "ablation" (of a variant, `versus` the metric)
-        or "time" (milliseconds a pair).
+        One row a number. ``what`` is "agreement", "change" (of a metric's agreement where pairs of equal texts are left
+        out, usually a fall), "difference" (of two metrics, `versus` the second), "ceiling" (agreement with the mean of
+        all raters but one, averaged over these: of ``radiologists``, the one left out), "ablation" (of a variant,
+        `versus` the metric) or "time" (milliseconds a pair).
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -111,6 +112,10 @@ class MetricComparison:
     def metrics(self) -> list[str]:
         """Metrics of all sets, in their order."""
         return list(dict.fromkeys(name for view in self.views for name in view.scores))
+
+    def view(self, name: str) -> View:
+        """Return the view of that name."""
+        return next(view for view in self.views if view.name == name)
 
     def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
         """Return the records of one kind of number that have these texts."""
@@ -167,7 +172,8 @@ def compare_metrics(
     times : path
         A table of other tools' times: ``metric``, ``ms_per_pair`` and, if known, ``device``.
     ablations : mapping
-        Name of a variant -> its scores of the pairs of the first set; a file has one of the metrics as a column.
+        Name of a variant -> its scores of the pairs of the first set; a file has one of the metrics as a column. As in
+        Cho et al., variants are compared without pairs of equal texts, where these are known.
     resample_raters : bool
         Draw raters with replacement too: intervals then speak of other raters as well as of other studies. Those of the
         ceiling keep the raters.
@@ -203,10 +209,10 @@ def compare_metrics(
     variants = _read_variants(ablations or {}, of_first, names)
     records = [
         *_agreements(found, read, views),
-        *_falls(found, read, views),
+        *_changes(found, read, views),
         *_differences(found, views, asked, resamples),
         *(record for view in views if view.raters > 1 for record in _ceilings(view, read[view.base], lower)),
-        *_ablations(found, views[0], of_first, variants, lower, resamples),
+        *_ablations(found, [v for v in views if v.base == views[0].base][-1], of_first, variants, lower, resamples),
         *_times(names, times, measured),
     ]
     if resample_raters:  # the jackknife of BCa leaves out studies alone
@@ -304,16 +310,16 @@ def _agreements(
             yield {"what": AGREEMENT, "set": view.name, "metric": metric, "errors": kind, **record}
 
 
-def _falls(
+def _changes(
     found: Mapping[str, Mapping[tuple[str, str, str], Array]], read: Mapping[str, _Set], views: Sequence[View]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the agreement on all pairs less that without pairs of equal texts."""
+    """Yield the agreement without pairs of equal texts less that on all pairs."""
     for view in views:
         for key, values in found[view.name].items() if view.name != view.base else ():
             statistic, kind, metric = key
-            record = agreement(statistic, found[view.base][key] - values, read[view.base].drawn)
+            record = agreement(statistic, values - found[view.base][key], read[view.base].drawn)
             names = {"set": view.base, "metric": metric, "versus": view.name, "errors": kind}
-            yield {"what": FALL, **names, **record}
+            yield {"what": CHANGE, **names, **record}
 
 
 def _differences(
@@ -339,8 +345,7 @@ def _differences(
 
 def _ceilings(view: View, one: _Set, lower: set[str]) -> Iterator[dict[str, Any]]:
     """Yield tau-b with the mean of all raters but one, averaged over the raters left out: of metrics and of these."""
-    texts = dict(_views(view.base, one.rated))
-    kept = texts[view.name]
+    kept = dict(_views(view.base, one.rated))[view.name]
     drawn = _some(one.drawn, kept)
     tau = STATISTICS[TAU]
     goodness = {name: side((-values if name in lower else values)[kept], drawn) for name, values in one.columns.items()}
@@ -397,7 +402,7 @@ def _ablations(
     resamples: int,
 ) -> Iterator[dict[str, Any]]:
     """Yield tau-b of each variant and its difference from the metric, one family."""
-    kept = np.ones(len(one.rated.pairs), np.bool_)
+    kept = dict(_views(view.base, one.rated))[view.name]
     family = []
     for variant, (metric, values) in variants.items():
         own = _statistics(one, kept, lower, {metric: values})

@@ -1,20 +1,23 @@
 """Agreement's representation: no files of its own, of each label of an index whether it is positive and whether not.
 
-The share of the labels on which two reports agree is the cosine of these: equal labels are products of ones, and every
-report has as many ones as labels.
+The share of the labels on which two reports agree is the cosine of these: labels that agree are products of ones, and
+every report has as many ones as labels.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.features import Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.metrics import Metric
+
+FIVE = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class AgreementIndex(Units):
     Attributes
     ----------
     labels : LabelIndex
-    vectors : int8[D, 28]
+    vectors : int8[D, 2 L]
         1 where a label is positive, then 1 where it is not: negative, blank, or uncertain if that is no positive.
     row_ptr, row_id : int64[D + 1], int64[...]
     """
@@ -33,19 +36,20 @@ class AgreementIndex(Units):
     vectors: np.ndarray
     row_ptr: np.ndarray
     row_id: np.ndarray
+    counted: ClassVar[list[int]] = list(range(len(LABELS)))
 
     @classmethod
-    def join(cls, parts: dict[str, Any]) -> "AgreementIndex":
+    def join(cls, parts: dict[str, Any]) -> Self:
         """Merge the units of the labels that have the same positive ones."""
         labels = parts["labels"]
-        vectors, which = _distinct(labels.vectors)
+        vectors, which = cls._distinct(labels.vectors)
         unit_of_row = np.where(labels.unit_of_row >= 0, which[labels.unit_of_row], -1)
         return cls(labels, vectors, *group_rows(unit_of_row, len(vectors)))
 
     def encode(self, inputs: Inputs) -> VectorQueries:
         """Find the queries' positive labels."""
         found = self.labels.encode(inputs)
-        vectors, which = _distinct(found.batch.vectors)
+        vectors, which = self._distinct(found.vectors)
         return VectorQueries(np.where(found.which >= 0, which[found.which], -1), LabelBatch(vectors))
 
     def corpus(self, metric: Metric, encoded: VectorQueries) -> LabelCorpus:
@@ -60,8 +64,14 @@ class AgreementIndex(Units):
         """Return the vector of a unit."""
         return self.vectors[unit]
 
+    @classmethod
+    def _distinct(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distinct vectors int8[n, 2 L] of label vectors int8[D, 14], and each one's: int64[D]."""
+        positive, which = np.unique(vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
+        return np.concatenate([positive, ~positive], axis=1).astype(np.int8), which.reshape(-1)
 
-def _distinct(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct vectors int8[n, 28] of label vectors int8[D, 14], and each one's: int64[D]."""
-    positive, which = np.unique(vectors == 1, axis=0, return_inverse=True)
-    return np.concatenate([positive, ~positive], axis=1).astype(np.int8), which.reshape(-1)
+
+class FiveLabelIndex(AgreementIndex):
+    """The same of the five labels that are counted most often."""
+
+    counted: ClassVar[list[int]] = [LABELS.index(label) for label in FIVE]

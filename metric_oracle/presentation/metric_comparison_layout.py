@@ -1,4 +1,4 @@
-"""The tables of a comparison of metrics, as papers on a metric print them."""
+"""The tables of a comparison of metrics in the layout of Cho et al. (2025, tables 1 to 5), and what reviewers add."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ from metric_oracle.evaluation.metric_comparison import (
     ABLATION,
     AGREEMENT,
     CEILING,
+    CHANGE,
     DIFFERENCE,
-    FALL,
     IDENTICAL,
     RADIOLOGISTS,
     TIME,
@@ -19,19 +19,22 @@ from metric_oracle.evaluation.rank_agreement import ACCURACY, SPEARMAN, TAU, WIT
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry
 from metric_oracle.presentation.ratings_layout import KIND_NAMES, agreement_entry, p_text
 
-_TITLES = {
-    TAU: "Kendall tau-b of metrics and the mean of radiologists",
-    SPEARMAN: "Spearman rank correlation of metrics and the mean of radiologists",
-}
+_SYMBOLS = {TAU: "τ", SPEARMAN: "ρ"}
 Record = dict[str, Any]
 
 
 def comparison_tables(found: MetricComparison) -> list[PaperTable]:
-    """Return agreement with the time of a pair, falls, agreement within references, ceilings, differences, variants."""
-    tables = [_agreement_table(found, statistic) for statistic in (TAU, SPEARMAN)]
-    tables += [_fall_table(found, view) for view in found.views if view.name != view.base]
-    tables += [table for table in (_within_table(found), _ceiling_table(found)) if table]
-    tables += [table for table in (_difference_table(found), _ablation_table(found)) if table]
+    """Return the tables.
+
+    Agreement on every set (table 1 of the paper), the change without pairs of equal texts (2), time (3), variants (4),
+    agreement with intervals on every set and view, for each kind of errors (5); then agreement within references,
+    beside one radiologist, and differences of metrics.
+    """
+    tables = [_agreement_table(found), *(_change_table(found, view) for view in found.views if view.name != view.base)]
+    kinds = max((view.kinds for view in found.views), key=len)
+    beside = [_time_table(found), _ablation_table(found), *(_interval_table(found, n) for n in range(len(kinds)))]
+    beside += [_within_table(found), _ceiling_table(found), _difference_table(found)]
+    tables += [table for table in beside if table]
     tables[0].notes.extend(_notes(found))
     return tables
 
@@ -46,7 +49,7 @@ def _notes(found: MetricComparison) -> list[str]:
     notes = [
         f"{'; '.join(sets)}. 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies"
         f"{', raters resampled too' if 'rater' in bootstrap['unit'] else ', the raters fixed'}, seed "
-        f"{bootstrap['seed']}; positive: a better score goes with fewer errors. Bold: the best of a column.",
+        f"{bootstrap['seed']}; positive: a better score goes with fewer errors.",
         *found.warnings(),
     ]
     if any(view.name != view.base for view in found.views):
@@ -67,58 +70,94 @@ def _head(view: View, kind: str) -> str:
 
 
 def _rows(
-    metrics: Sequence[str], columns: Sequence[Mapping[str, Record]], beside: Sequence[Mapping[str, Entry]] = ()
+    metrics: Sequence[str], columns: Sequence[Mapping[str, Record]], intervals: bool = True
 ) -> list[tuple[str, list[Entry]]]:
-    """Return a row a metric; the largest value of each column of records is bold."""
-    best = [max((r["value"] for r in c.values() if r["value"] is not None), default=None) for c in columns]
-    rows = []
+    """Return a row a metric; the largest value of each column is bold, the next underlined."""
+    rows: list[tuple[str, list[Entry]]] = []
+    ranked = [sorted({r["value"] for r in c.values() if r["value"] is not None}, reverse=True) for c in columns]
     for metric in metrics:
         cells = []
-        for column, most in zip(columns, best, strict=True):
+        for column, values in zip(columns, ranked, strict=True):
             record = column.get(metric)
             shown = entry(NOTHING) if record is None else agreement_entry(record)
-            is_best = record is not None and record["value"] is not None and record["value"] == most
-            cells.append(Entry(shown.lines, is_best and len(column) > 1))
-        rows.append((metric, cells + [column.get(metric, entry(NOTHING)) for column in beside]))
+            lines = shown.lines if intervals or record is None or record["value"] is None else shown.lines[:1]
+            places = values if record is not None and len(column) > 1 else []
+            value = record["value"] if record is not None else None
+            cells.append(Entry(lines, value in places[:1], value in places[1:2]))
+        rows.append((metric, cells))
     return rows
 
 
-def _agreement_table(found: MetricComparison, statistic: str) -> PaperTable:
-    records = found.select(AGREEMENT, statistic=statistic)
-    places = [(view, kind) for view in found.views for kind in view.kinds]
+def _columns(
+    found: MetricComparison, places: Sequence[tuple[View, str]], statistics: Sequence[str]
+) -> tuple[list[str], list[dict[str, Record]]]:
+    """Return heads and records by metric, for each place a column of each statistic."""
+    heads, columns = [], []
+    for view, kind in places:
+        for statistic in statistics:
+            records = found.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic)
+            heads.append(f"{view.name} {_SYMBOLS[statistic]}")
+            columns.append({r["metric"]: r for r in records})
+    return heads, columns
+
+
+def _kinds_note(places: Sequence[tuple[View, str]]) -> str:
+    of_kind: dict[str, list[str]] = {}
+    for view, kind in places:
+        of_kind.setdefault(KIND_NAMES.get(kind, kind).replace("\n", " "), []).append(view.name)
+    return f"With the mean of raters of {'; '.join(f'{kind}: {_listed(names)}' for kind, names in of_kind.items())}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _agreement_table(found: MetricComparison) -> PaperTable:
+    places = [(view, view.kinds[0]) for view in found.views if view.name == view.base]
+    heads, columns = _columns(found, places, (TAU, SPEARMAN))
+    title = "Correlation with radiologists: Kendall τ-b and Spearman ρ"
+    notes = [f"{_kinds_note(places)} Bold: the best of a column, underlined: the second."]
+    return PaperTable(title, heads, _rows(found.metrics, columns, intervals=False), notes, "metric")
+
+
+def _interval_table(found: MetricComparison, number: int) -> PaperTable | None:
+    places = [(view, view.kinds[number]) for view in found.views if number < len(view.kinds)]
+    heads, columns = _columns(found, places, (TAU, SPEARMAN))
+    title = "Correlation with radiologists and 95 % confidence intervals"
+    return PaperTable(title, heads, _rows(found.metrics, columns), [_kinds_note(places)], "metric")
+
+
+def _change_table(found: MetricComparison, view: View) -> PaperTable:
+    kind = view.kinds[0]
     columns = [
-        {r["metric"]: r for r in records if (r["set"], r["errors"]) == (view.name, kind)} for view, kind in places
-    ]
-    times = {r["metric"]: r for r in found.select(TIME)}
-    beside = [{m: entry(_milliseconds(r["value"])) for m, r in times.items()}] if times and statistic == TAU else []
-    heads = [_head(view, kind) for view, kind in places] + ["ms per pair"] * len(beside)
-    notes = []
-    if beside:
-        devices = [f"{m}: {r['device']}" for m, r in times.items() if r["device"]]
-        notes.append(f"Time for each pair: {'; '.join(devices) or 'device not given'}.")
-    return PaperTable(_TITLES[statistic], heads, _rows(found.metrics, columns, beside), notes, "metric")
+        {r["metric"]: r for r in found.select(what, errors=kind, statistic=TAU, **keys)}
+        for what, keys in (
+            (AGREEMENT, {"set": view.base}), (AGREEMENT, {"set": view.name}), (CHANGE, {"versus": view.name}),
+        )
+    ]  # fmt: skip
+    rows = [(metric, [_value(column.get(metric)) for column in columns]) for metric in view.scores]
+    n = [len(found.view(name).errors[kind]) for name in (view.base, view.name)]
+    note = (
+        f"Kendall τ-b; {view.name}: without {n[0] - n[1]} pairs of equal texts, on which metrics have it easy. Δτ: the "
+        f"change, its interval from the same resampled studies. {_kinds_note([(view, kind)])}"
+    )
+    title = f"Change from {view.base} to {view.name}"
+    return PaperTable(title, [f"{view.base} τ", f"{view.name} τ", "Δτ"], rows, [note], "metric")
+
+
+def _time_table(found: MetricComparison) -> PaperTable | None:
+    records = found.select(TIME)
+    if not records:
+        return None
+    rows = [(r["metric"], [entry(_milliseconds(r["value"])), entry(r["device"] or NOTHING)]) for r in records]
+    note = (
+        "Time for each pair; of the metrics that were scored here all of a scoring of the whole set, texts to scores."
+    )
+    return PaperTable("Time", ["ms per pair", "device"], rows, [note], "metric")
 
 
 def _milliseconds(value: float) -> str:
-    return f"{value:,.1f}" if value >= 10 else f"{value:.2g}"
-
-
-def _fall_table(found: MetricComparison, view: View) -> PaperTable:
-    heads, columns = [], []
-    for kind in view.kinds:
-        for head, records in (
-            (view.base, found.select(AGREEMENT, set=view.base, errors=kind, statistic=TAU)),
-            (view.name, found.select(AGREEMENT, set=view.name, errors=kind, statistic=TAU)),
-            ("fall", found.select(FALL, versus=view.name, errors=kind, statistic=TAU)),
-        ):
-            heads.append(f"{head}, {KIND_NAMES.get(kind, kind)}".replace("\n", " "))
-            columns.append({r["metric"]: r for r in records})
-    rows = [(metric, [_value(column.get(metric)) for column in columns]) for metric in view.scores]
-    note = (
-        "Fall: Kendall tau-b on all pairs less that without pairs of equal texts, which every metric gets right; its "
-        "interval from the same resampled studies. --out FILE.csv has the other statistics."
-    )
-    return PaperTable(f"Fall from {view.base} to {view.name}", heads, rows, [note], "metric")
+    return f"{value:,.2f}" if value >= 1 else f"{value:.2g}"
 
 
 def _value(record: Record | None) -> Entry:
@@ -197,7 +236,7 @@ def _ablation_table(found: MetricComparison) -> PaperTable | None:
     records = found.select(ABLATION)
     if not records:
         return None
-    view = found.views[0]
+    view = found.view(records[0]["set"])
     of_variant = {(r["metric"], r["errors"], r["versus"]): r for r in records}
     metric_of = {r["metric"]: r["versus"] for r in records if r["versus"]}
     heads = [h for kind in view.kinds for h in (_head(view, kind), "difference", "p", "p adjusted")]

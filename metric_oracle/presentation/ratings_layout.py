@@ -3,7 +3,7 @@
 from itertools import product
 from typing import Any
 
-from metric_oracle.corpora.grades import AVERAGE, MAXIMUM
+from metric_oracle.corpora.grades import AVERAGE, LINES, MAXIMUM
 from metric_oracle.corpora.raters import CATEGORIES, KINDS, ORACLES
 from metric_oracle.evaluation.agreement import BETWEEN, Agreement
 from metric_oracle.evaluation.alignment import MEAN, Alignment
@@ -14,7 +14,7 @@ from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, e
 KIND_NAMES = {
     "total": "sig. and\ninsig. errors",
     "significant": "sig. errors",
-    **{kind: kind for kind in (MAXIMUM, AVERAGE, "errors", "quality")},
+    **{kind: kind for kind in (LINES, MAXIMUM, AVERAGE, "errors", "quality")},
 }
 _KIND_TITLES = {"total": "total number of errors", "significant": "number of clinically significant errors"}
 _TITLES = {

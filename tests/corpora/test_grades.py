@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from metric_oracle.corpora.grades import AVERAGE, MAXIMUM, Grades, read_rated_set
+from metric_oracle.corpora.grades import AVERAGE, LINES, MAXIMUM, Grades, read_rated_set
 from metric_oracle.corpora.raters import Ratings, read_ratings
 from metric_oracle.errors import InputError
 
 V0 = "id,indication,impression_original,impression_edited,score,annotator,source"
-LINES = [
+ROWS = [
     "s1,why,First line.,[no edit],No error,0,XREM",
     "s1,why,Second line.,[delete],Urgent error,0,XREM",
     "s1,why,,Third line.,Not actionable,0,XREM",
@@ -23,12 +23,13 @@ def write(tmp_path, lines, name="r.csv"):
 
 
 def test_refisco(tmp_path):
-    found = read_rated_set(write(tmp_path, [V0, *LINES]))
+    found = read_rated_set(write(tmp_path, [V0, *ROWS]))
     assert isinstance(found, Grades)
     assert found.pairs == ["s1/XREM/0", "s1/XREM/1", "s2/Expert/0", "s2/CXRRepair/1"]
     assert found.studies == ["s1", "s1", "s2", "s2"]
     assert found.candidates == ["XREM", "XREM", "Expert", "CXRRepair"]
-    assert found.kinds == (MAXIMUM, AVERAGE)
+    assert found.kinds == (LINES, MAXIMUM, AVERAGE)
+    assert found.by_rater(LINES).tolist() == [[2, 0, 1, 0]]
     assert found.by_rater(MAXIMUM).tolist() == [[3, 0, 4, 0]]
     assert found.by_rater(AVERAGE) == pytest.approx(np.array([[4 / 3, 0, 4, 0]]))
     assert found.predictions == ["First line. Second line.", "First line.", "Fourth line.", "Sixth line."]
@@ -107,7 +108,7 @@ def test_radevalx(tmp_path, rater):
 @pytest.mark.parametrize(
     ("lines", "match"),
     [
-        ([V0, *LINES, "s3,why,a,b,Bad,0,XREM"], r"column 'score' must hold No error, .*, or 0 to 4, in every row; got "
+        ([V0, *ROWS, "s3,why,a,b,Bad,0,XREM"], r"column 'score' must hold No error, .*, or 0 to 4, in every row; got "
          r"something else in row 7 of .*r\.csv\. Repair it\.$"),
         ([V0], r"column 'score' must hold .*; got no rows of .*r\.csv"),
         (["pair_id,errors,quality", "a,1,2"], r"must have errors or quality; got both columns\. Keep or rename one\.$"),

@@ -14,8 +14,8 @@ from metric_oracle.evaluation.metric_comparison import (
     ABLATION,
     AGREEMENT,
     CEILING,
+    CHANGE,
     DIFFERENCE,
-    FALL,
     RADIOLOGISTS,
     TIME,
     RatedFiles,
@@ -85,7 +85,7 @@ def kept_pairs(rated):
     return np.array([row["gt_report"].split() != row[name].split() for row in rows for name in names])
 
 
-def test_fall_without_equal_texts(rated, found):
+def test_change_without_equal_texts(rated, found):
     kept = kept_pairs(rated)
     assert (~kept).sum() == 11
     assert [(view.name, view.base, len(view.errors["total"])) for view in found.views] == [
@@ -98,14 +98,14 @@ def test_fall_without_equal_texts(rated, found):
     scores = found.views[0].scores["bleu"]
     of_all, of_fewer = (stats.kendalltau(scores[some], -errors[some]).statistic for some in (kept | True, kept))
     assert value(found, AGREEMENT, set="ReXVal*", metric="bleu")["value"] == pytest.approx(of_fewer, abs=1e-12)
-    record = value(found, FALL, metric="bleu", versus="ReXVal*")
-    assert record["value"] == pytest.approx(of_all - of_fewer, abs=1e-12)
-    falls = []  # the same studies are drawn on both sides
+    record = value(found, CHANGE, metric="bleu", versus="ReXVal*")
+    assert record["value"] == pytest.approx(of_fewer - of_all, abs=1e-12)
+    changes = []  # the same studies are drawn on both sides
     for times in drawn.pairs[:200].astype(int):
         rows = np.arange(200).repeat(times)
         of_both = (stats.kendalltau(scores[some], -errors[some]).statistic for some in (rows, rows[kept[rows]]))
-        falls.append(next(of_both) - next(of_both))
-    assert [record["low"], record["high"]] == pytest.approx(np.quantile(falls, [0.025, 0.975]), abs=1e-12)
+        changes.append(-next(of_both) + next(of_both))
+    assert [record["low"], record["high"]] == pytest.approx(np.quantile(changes, [0.025, 0.975]), abs=1e-12)
 
 
 def test_metrics_beside_one_radiologist(rated, found):
@@ -178,7 +178,7 @@ def test_several_sets(rated, refisco):
     found = compare_metrics(files, **FEWER)
     assert found.metrics == ["bleu", "poor", "RadCliQ-v1", "crepe", "green"]
     assert [view.name for view in found.views] == ["ReXVal", "ReFiSco", "ReFiSco*"]  # its texts lie in its file
-    assert found.views[1].kinds == ("maximum severity", "average severity")
+    assert found.views[1].kinds == ("lines with an error", "maximum severity", "average severity")
     record = value(found, AGREEMENT, set="ReFiSco", metric="green", errors="average severity")
     errors, scores = found.views[1].errors["average severity"], found.views[1].scores["green"]
     assert record["value"] == pytest.approx(stats.kendalltau(scores, -errors).statistic, abs=1e-12)
@@ -187,12 +187,14 @@ def test_several_sets(rated, refisco):
     pairs = {(r["metric"], r["versus"]) for r in found.select(DIFFERENCE, set="ReFiSco")}
     assert pairs == {("bleu", "green")}
     assert {r["set"] for r in found.select(CEILING)} == {"ReXVal"}  # ReFiSco has one rater a report
-    first = comparison_tables(found)[0]
-    assert [cell.lines[0] for cell in dict(first.rows)["green"]][:2] == ["–", "–"]
-    assert first.columns == [
-        "ReXVal sig. and insig. errors", "ReXVal sig. errors", "ReFiSco maximum severity", "ReFiSco average severity",
-        "ReFiSco* maximum severity", "ReFiSco* average severity",
-    ]  # fmt: skip
+    first, *_ = tables = comparison_tables(found)
+    assert [cell.lines for cell in dict(first.rows)["green"]][:2] == [("–",), ("–",)]
+    assert first.columns == ["ReXVal τ", "ReXVal ρ", "ReFiSco τ", "ReFiSco ρ"]
+    with_ends = [table for table in tables if table.title.endswith("confidence intervals")]
+    assert [len(table.columns) for table in with_ends] == [6, 6, 4]
+    assert with_ends[0].notes == [
+        "With the mean of raters of sig. and insig. errors: ReXVal; lines with an error: ReFiSco, ReFiSco*."
+    ]
 
 
 def test_texts_are_scored_beside_the_files_and_timed(rated, tmp_path):
@@ -210,10 +212,8 @@ def test_texts_are_scored_beside_the_files_and_timed(rated, tmp_path):
     aligned = align(rated.long, rated.scores, samples=rated.samples, metrics=["crepe", "rouge-l"], resamples=100)
     assert list(aligned.scores) == ["crepe", "rouge-l"]
     assert np.array_equal(aligned.scores["rouge-l"], found.views[0].scores["rouge-l"])
-    first = comparison_tables(found)[0]
-    assert first.columns[-1] == "ms per pair"
-    assert dict(first.rows)["crepe"][-1].lines == ("9.5",)
-    assert any("crepe: A6000" in note for note in first.notes)
+    (table,) = (table for table in comparison_tables(found) if table.title == "Time")
+    assert [cell.lines for cell in dict(table.rows)["crepe"]] == [("9.50",), ("A6000",)]
 
 
 def test_ablations(rated, tmp_path):
@@ -231,11 +231,11 @@ def test_ablations(rated, tmp_path):
         paths[name].write_text("\n".join(lines))
     files = {"S": RatedFiles(rated.long, [rated.scores], rated.samples)}
     found = compare_metrics(files, metrics=["crepe", "bleu"], ablations=paths, resamples=200)
-    own = value(found, AGREEMENT, set="S", metric="crepe")
+    own = value(found, AGREEMENT, set="S*", metric="crepe")
     differences = []
     for name in paths:
-        record = value(found, ABLATION, set="S", metric=name)
-        test = value(found, ABLATION, set="S", metric=name, versus="crepe")
+        record = value(found, ABLATION, set="S*", metric=name)
+        test = value(found, ABLATION, set="S*", metric=name, versus="crepe")
         assert test["value"] == pytest.approx(record["value"] - own["value"], abs=1e-12)
         differences.append(test)
     assert differences[1]["p_adjusted"] < 0.02 < 0.2 < abs(differences[1]["value"])
@@ -243,7 +243,7 @@ def test_ablations(rated, tmp_path):
     assert [r["p_adjusted"] for r in family] == pytest.approx(
         stats.false_discovery_control([r["p_value"] for r in family])
     )
-    table = comparison_tables(found)[-1]
+    (table,) = (table for table in comparison_tables(found) if table.title == "Ablations")
     assert [name for name, _ in table.rows] == ["crepe", "no pretraining", "no dual loss"]
     assert table.notes[0].endswith("adjusted by Benjamini and Hochberg over these 4 tests.")
 
@@ -257,24 +257,31 @@ def test_ablations(rated, tmp_path):
 def test_tables(found):
     tables = comparison_tables(found)
     assert [table.title for table in tables] == [
-        "Kendall tau-b of metrics and the mean of radiologists",
-        "Spearman rank correlation of metrics and the mean of radiologists",
-        "Fall from ReXVal to ReXVal*",
+        "Correlation with radiologists: Kendall τ-b and Spearman ρ",
+        "Change from ReXVal to ReXVal*",
+        "Correlation with radiologists and 95 % confidence intervals",
+        "Correlation with radiologists and 95 % confidence intervals",
         "Agreement within references",
         "Metrics beside one radiologist",
         "Difference of two metrics in Kendall tau-b",
     ]
-    tau, _, fall, within, ceiling, differences = tables
-    assert [name for name, _ in tau.rows] == ["bleu", "poor", "RadCliQ-v1", "crepe"]
-    assert [name for name, cells in tau.rows if cells[0].best] == ["bleu", "RadCliQ-v1", "crepe"]  # one column thrice
-    assert fall.columns[:3] == [
-        "ReXVal, sig. and insig. errors", "ReXVal*, sig. and insig. errors", "fall, sig. and insig. errors"
-    ]  # fmt: skip
+    plain, change, ends, _, within, ceiling, differences = tables
+    assert [name for name, _ in plain.rows] == ["bleu", "poor", "RadCliQ-v1", "crepe"]
+    assert [name for name, cells in plain.rows if cells[0].best] == ["bleu", "RadCliQ-v1", "crepe"]  # one column thrice
+    assert [name for name, cells in plain.rows if cells[0].second] == ["poor"]
+    assert (plain.columns, ends.columns) == (
+        ["ReXVal τ", "ReXVal ρ"], ["ReXVal τ", "ReXVal ρ", "ReXVal* τ", "ReXVal* ρ"]
+    )  # fmt: skip
+    record = value(found, AGREEMENT, set="ReXVal", metric="bleu")
+    assert plain.rows[0][1][0].lines == (f"{record['value']:.3f}",)
+    assert ends.rows[0][1][0].lines == (f"{record['value']:.3f}", f"[{record['low']:.3f} {record['high']:.3f}]")
+    assert change.columns == ["ReXVal τ", "ReXVal* τ", "Δτ"]
+    assert change.notes[0].startswith("Kendall τ-b; ReXVal*: without 11 pairs of equal texts")
     assert within.columns[:2] == ["ReXVal sig. and insig. errors, accuracy", "ReXVal sig. and insig. errors, tau-b"]
     assert ceiling.rows[0][0] == "one radiologist"
     assert ceiling.rows[0][1][1].lines == ("–",)
     assert len(differences.rows) == 2 * 2 * 6
-    assert tau.notes[0].startswith(
+    assert plain.notes[1].startswith(
         "ReXVal: 200 pairs of 50 studies, 6 raters; ReXVal*: 189 pairs of 50 studies, 6 raters. 95 % percentile "
     )
     text = markdown(tables, found.signature)
@@ -310,13 +317,14 @@ def test_one_command(oracle, rated, refisco, tmp_path):
         "ReXVal (200 pairs), ReXVal* (189 pairs), ReFiSco (50 pairs), "
         f"ReFiSco* ({differ} pairs)\n"
     )
-    assert out.read_text().count(r"\begin{table}") == 7
+    assert out.read_text().count(r"\begin{table}") == 10
+    assert r"\underline{" in out.read_text()
     assert bars.stat().st_size > 10_000
     assert b"<svg" in scatter.read_bytes()[:500]
     code, printed, _ = oracle(*given, "-m", "bleu", "--format", "jsonl")
     header, *records = map(json.loads, printed.splitlines())
     assert header["signature"]["sets"]["ReXVal"]["ratings"]["file"] == rated.long.name
-    assert {record["what"] for record in records} == {AGREEMENT, FALL, CEILING}
+    assert {record["what"] for record in records} == {AGREEMENT, CHANGE, CEILING}
 
 
 @pytest.mark.parametrize(
