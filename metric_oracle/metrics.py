@@ -260,7 +260,7 @@ _COCO = MappingProxyType({"coco": True})
 _CIDER = "Vedantam et al., CVPR 2015, as in pycocoevalcap (its Cider is CIDEr-D)"
 _METEOR = "Lavie and Agarwal, WMT 2007, as in nltk"
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
-_AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., NAACL 2025)"
+_AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (

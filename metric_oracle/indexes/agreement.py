@@ -9,15 +9,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
 from metric_oracle.indexes.features import Units, group_rows
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.metrics import Metric
-
-FIVE = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 
 
 @dataclass(frozen=True)
@@ -74,4 +72,4 @@ class AgreementIndex(Units):
 class FiveLabelIndex(AgreementIndex):
     """The same of the five labels that are counted most often."""
 
-    counted: ClassVar[list[int]] = [LABELS.index(label) for label in FIVE]
+    counted: ClassVar[list[int]] = [LABELS.index(label) for label in FIVE_LABELS]
