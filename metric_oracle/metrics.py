@@ -118,6 +118,12 @@ REPRESENTATIONS: dict[str, Representation] = {
             arguments=("chexbert_labels",),
         ),
         Representation(
+            "agreement", "metric_oracle.indexes.agreement:AgreementIndex", "representations", parts=("labels",)
+        ),
+        Representation(
+            "agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", "representations", parts=("labels",)
+        ),
+        Representation(
             "bertscore",
             "metric_oracle.indexes.bertscore:TokenStateIndex",
             "encoder",
@@ -254,6 +260,7 @@ _COCO = MappingProxyType({"coco": True})
 _CIDER = "Vedantam et al., CVPR 2015, as in pycocoevalcap (its Cider is CIDEr-D)"
 _METEOR = "Lavie and Agarwal, WMT 2007, as in nltk"
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
+_AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -293,6 +300,8 @@ METRICS: dict[str, Metric] = {
             "cosine of the 14-label vectors, Yu et al., Patterns 2023",
             shown_in=("score", "demo"),
         ),
+        Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14")),
+        Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5")),
         Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
     )

@@ -45,6 +45,12 @@ RENAMED = {
     ("table", "--interval"): "method",
     ("table", "--oracle"): "oracles",
     ("align", "--direction"): "directions",
+    **{("compare-metrics", option): "sets" for option in ("--scores", "--samples")},
+    ("compare-metrics", "--direction"): "directions",
+    ("compare-metrics", "--ablation"): "ablations",
+    ("compare-metrics", "--scatter"): r"plot_scatter\.path",
+    **{(command, "--foreign"): r"read_foreign\.(?:name|path)" for command in ("table", "explore", "report")},
+    **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
     ("study", "--model"): "models",
     ("study", "--model-radgraph"): r"models\.\w+\.radgraph|models",
     ("study", "--model-chexbert"): r"models\.\w+\.chexbert|models",
@@ -87,6 +93,8 @@ BESIDE = {
     **{("explore", option): ["--ratings", "zzr.csv"] for option in ("--samples", "--scores")},
     ("report", "--ratings"): ["--out", "zz.html"],
     **{("report", option): ["--out", "zz.html", "--ratings", "zzr.csv"] for option in ("--samples", "--scores")},
+    **{(command, "--direction"): ["--foreign", "zz=zz.csv"] for command in ("table", "explore")},
+    ("report", "--direction"): ["--foreign", "zz=zz.csv", "--out", "zz.html"],
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
         for what in ("radgraph", "chexbert", "chexbert-ids", "chexbert-labels", "ids", "metadata", "section")

@@ -6,6 +6,7 @@ which belong together are asked for, and handed on, together.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,7 +97,7 @@ ResultFiles = Annotated[
 ]
 Ratings = Annotated[
     Path,
-    typer.Argument(metavar="RATINGS", help="Counted errors: ReXVal's file, GREEN's, or a row a pair and category."),
+    typer.Argument(metavar="RATINGS", help="ReXVal's counted errors, GREEN's, RadEvalX, ReFiSco, a row a pair."),
 ]
 Systems = Annotated[
     list[str], typer.Argument(metavar="NAME=FILE...", help="Rows: files of score, retrieve or baseline.")
@@ -279,8 +280,17 @@ IntervalMethod = Annotated[str, _choice("--interval", INTERVALS, ROWS), OneOf(IN
 _RESAMPLES = _number("--resamples", panel=ROWS, text="Bootstrap resamples; of a table: 10000.")
 Resamples = Annotated[int, _RESAMPLES]
 ResamplesOrNone = Annotated[int | None, _RESAMPLES]
-Scores = Annotated[list[Path] | None, _file("--scores", ROWS, "Scores of any tool, a row a pair. Repeatable.")]
-Samples = Annotated[Path | None, _file("--samples", ROWS, "Texts of the pairs: 50_samples_gt_and_candidates.csv.")]
+_scores, _samples = (partial(_file, name, ROWS) for name in ("--scores", "--samples"))
+_TEXTS = "Texts of the pairs: 50_samples_gt_and_candidates.csv."
+Scores = Annotated[list[Path] | None, _scores("Scores of any tool, a row a pair. Repeatable.")]
+Samples = Annotated[Path | None, _samples(_TEXTS)]
+RatedSets = Annotated[list[str], typer.Argument(metavar="NAME=FILE...", help="Rated sets, in the layouts of align.")]
+ScoresOfSets = Annotated[list[str] | None, _scores("Scores of the pairs of a set. Repeatable.", "NAME=FILE")]
+SamplesOfSets = Annotated[list[str] | None, _samples(_TEXTS, "NAME=FILE")]
+Ablations = Annotated[list[str] | None, _several("--ablation", "NAME=FILE", "Variant: its scores of the first set.")]
+Times = Annotated[Path | None, _file("--times", ROWS, "Of other tools: metric, ms_per_pair, device.")]
+ResampleRaters = Annotated[bool, _flag("--resample-raters", panel=ROWS, text="Draw raters as well as studies.")]
+Scatter = Annotated[Path | None, _file("--scatter", OUTPUT, "Draw errors against scores of the first set.")]
 
 
 @dataclass
@@ -295,6 +305,7 @@ class Rated:
 Direction = Annotated[
     list[str] | None, _several("--direction", "NAME=higher|lower", "What is better in a foreign column.")
 ]
+Foreign = Annotated[list[str] | None, _several("--foreign", "NAME=FILE", "Scores of a system by another tool.")]
 WithoutIdentical = Annotated[
     bool, _flag("--without-identical", panel=ROWS, text="Leave out pairs of equal texts (ReXVal*).")
 ]

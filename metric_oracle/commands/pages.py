@@ -8,6 +8,7 @@ from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, used
 from metric_oracle.commands.inputs import check_installed, check_web, load_tests
 from metric_oracle.commands.output import Destination, note, progress
+from metric_oracle.commands.scoring import read_foreign_files
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -25,7 +26,8 @@ PANEL = "Pages"
 )  # fmt: skip
 def explore(
     files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,
-    results: o.ResultFiles = None, index: o.IndexOption = None, queries: o.QueriesOption = None, port: o.Port = 0,
+    results: o.ResultFiles = None, index: o.IndexOption = None, queries: o.QueriesOption = None,
+    foreign: o.Foreign = None, direction: o.Direction = None, port: o.Port = 0,
 ) -> None:  # fmt: skip
     """Look at results in a browser: each test report with its oracles, their scores and what each metric saw.
 
@@ -36,12 +38,14 @@ def explore(
         msg = "explore: results or index must be given; got neither. Name result files, or an index with --index."
         raise InputError(msg)
     check_installed("explore", files)
+    others = [scores for _, scores in read_foreign_files(foreign, direction, "explore")]
     from metric_oracle.web import server
 
     with server.listen(port, "explore") as at:
         from metric_oracle.web.explorer import Explorer
 
-        explorer = Explorer(_cases(results or [], index, queries, files, models, reading, rated, "explore"))
+        read = [*(results or []), *others]
+        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, "explore"))
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
@@ -59,7 +63,7 @@ def explore(
 def report(
     files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,
     results: o.ResultFiles = None, index: o.IndexOption = None, queries: o.QueriesOption = None,
-    with_text: o.WithText = True,
+    foreign: o.Foreign = None, direction: o.Direction = None, with_text: o.WithText = True,
 ) -> None:  # fmt: skip
     """Write results as one page for a browser, which loads nothing: scores, and the reports with what each metric saw.
 
@@ -72,7 +76,8 @@ def report(
     check_installed("report", files)
     from metric_oracle.web.report import write_report
 
-    cases = _cases(results, index, queries, files, models, reading, rated, "report")
+    others = [scores for _, scores in read_foreign_files(foreign, direction, "report")]
+    cases = _cases([*results, *others], index, queries, files, models, reading, rated, "report")
     with progress("writing"):
         write_report(cases, to.out, text=with_text)
     note(f"{to.out}: {len(cases.ids):,} test reports{'' if with_text else ', scores only'}")

@@ -1,6 +1,7 @@
-"""align, failure-modes, agreement, fit-composite."""
+"""align, compare-metrics, failure-modes, agreement, fit-composite."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -8,6 +9,7 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, metric_names, named, split_names
 from metric_oracle.commands.output import Destination, csv_lines, note, progress, signed
+from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
 PANEL = "Radiologists"
@@ -50,6 +52,65 @@ def align(
         note(f"{to.plot}: errors against scores of {len(found.scores)} metrics")
     tables = alignment_tables(found)
     _deliver(to, "align", tables, tables, found.numbers, found)
+
+
+@command(
+    app, "compare-metrics",
+    "oracle compare-metrics ReXVal=RATINGS --scores ReXVal=scores.csv \\\n"
+    "--samples ReXVal=50_samples_gt_and_candidates.csv --out tables.md",
+    "oracle compare-metrics ReXVal=RATINGS ReFiSco=refisco-v0.csv \\\n"
+    "-m crepe,bleu --paired crepe,bleu --times times.csv \\\n"
+    "--scores ReXVal=crepe.csv --scores ReFiSco=refisco_crepe.csv",
+    endings=ENDINGS, formats=o.FORMATS, plot=True, panel=PANEL,
+)  # fmt: skip
+def compare_metrics(
+    sets: o.RatedSets, to: Destination, scores: o.ScoresOfSets = None, samples: o.SamplesOfSets = None,
+    metric: o.Metrics = None, direction: o.Direction = None, paired: o.Paired = None, ablation: o.Ablations = None,
+    times: o.Times = None, resample_raters: o.ResampleRaters = False, scatter: o.Scatter = None,
+    resamples: o.Resamples = 1000, seed: o.Seed = 0,
+) -> None:  # fmt: skip
+    """Compare metrics by their agreement with radiologists on several rated sets: the tables of a paper on a metric.
+
+    With the texts of a set: the same without pairs of equal texts (ReXVal*), and metrics of ours beside the columns of
+    the scores, timed. --plot draws bars.
+    """
+    from metric_oracle.evaluation import metric_comparison as metrics_of
+    from metric_oracle.presentation import ratings_plots
+    from metric_oracle.presentation.matplotlib_io import check_plot
+    from metric_oracle.presentation.metric_comparison_layout import comparison_tables
+
+    function = "compare_metrics"
+    ratings = dict(named(sets, "sets", "NAME=FILE", "=", function=function))
+    of_set: dict[str, dict[str, Any]] = {name: {"scores": [], "samples": None} for name in ratings}
+    for argument, given in (("scores", scores), ("samples", samples)):
+        for name, file in named(given, argument, "NAME=FILE", "=", repeatable=argument == "scores", function=function):
+            if name not in ratings:
+                msg = f"{function}: {argument} must name a set of {', '.join(ratings)}; got {name!r}. Add NAME=RATINGS."
+                raise InputError(msg)
+            if argument == "scores":
+                of_set[name]["scores"].append(file)
+            else:
+                of_set[name]["samples"] = file
+    if scatter is not None:
+        check_plot(scatter, function, [Path(given) for given in to.inputs if given])
+    directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function=function))
+    pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function=function)
+    with progress("compare-metrics"):
+        found = metrics_of.compare_metrics(
+            {name: metrics_of.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
+            metrics=metric and split_names(metric), directions=directions, paired=pairs, times=times,
+            ablations=dict(named(ablation, "ablation", "NAME=FILE", "=", function=function)),
+            resample_raters=resample_raters, resamples=resamples, seed=seed,
+        )  # fmt: skip
+    for path, draw, what in (
+        (to.plot, ratings_plots.plot_metric_bars, "agreement"),
+        (scatter, ratings_plots.plot_scatter, "errors against scores"),
+    ):
+        if path is not None:
+            draw(found, path)
+            note(f"{path}: {what} of {len(found.metrics)} metrics")
+    tables = comparison_tables(found)
+    _deliver(to, function, tables, tables, found.numbers, found)
 
 
 @command(

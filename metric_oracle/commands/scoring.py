@@ -1,5 +1,6 @@
 """score, table, study, crg, f1-chexbert."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,23 +78,27 @@ def scores_mean(scores: Any, name: str) -> str:
     "oracle table R2Gen=r2gen.parquet WCL=wcl.parquet --out table.md",
     'oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv \\\n'
     '--random random --oracle "bleu=BLEU oracle" --paired R2Gen,random',
+    "oracle table R2Gen=r2gen.parquet --foreign R2Gen=green.csv",
     endings=(".md", ".tex", ".csv", ".jsonl"), formats=o.FORMATS, plot=True, panel=PANEL,
 )  # fmt: skip
 def table(
     systems: o.Systems, to: Destination, random: o.Random = None, oracle: o.Oracles = None, paired: o.Paired = None,
-    interval: o.IntervalMethod = "bca", resamples: o.ResamplesOrNone = None, seed: o.Seed = 0,
+    foreign: o.Foreign = None, direction: o.Direction = None, interval: o.IntervalMethod = "bca",
+    resamples: o.ResamplesOrNone = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.
 
     A mean is over the studies that every system can score. Tables need equal signatures and the same studies. A name
-    that comes twice joins files of different metrics.
+    that comes twice joins files of different metrics, and --foreign those of other tools.
     """
     from metric_oracle.evaluation.comparison import compare
     from metric_oracle.presentation.comparison_layout import write
 
-    files: dict[str, list[str]] = {}
+    files: dict[str, list[Any]] = {}
     for name, file in named(systems, "systems", "NAME=FILE", "=", repeatable=True):
         files.setdefault(name, []).append(file)
+    for name, scores in read_foreign_files(foreign, direction, "table"):
+        files.setdefault(name, []).append(scores)
     oracles = dict(named(oracle, "oracle", "METRIC=NAME", "="))
     pairs = named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("table") as step:
@@ -107,6 +112,20 @@ def table(
         write_plot(compared, to.plot)
         note(f"{to.plot}: {len(compared.columns)} metrics")
     _deliver_comparison(to, compared, partial(write, compared))
+
+
+def read_foreign_files(
+    foreign: Sequence[str] | None, direction: Sequence[str] | None, function: str
+) -> list[tuple[str, Any]]:
+    """Read the scores of other tools, each with the name of its system."""
+    from metric_oracle.evaluation.foreign import read_foreign
+
+    directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function=function))
+    files = named(foreign, "foreign", "NAME=FILE", "=", repeatable=True, function=function)
+    if directions and not files:
+        msg = f"{function}: direction must be given with foreign columns; got no --foreign. Drop it, or add the file."
+        raise InputError(msg)
+    return [(name, read_foreign(name, file, directions, function)) for name, file in files]
 
 
 def _deliver_comparison(to: Destination, compared: Any, write: Any) -> None:

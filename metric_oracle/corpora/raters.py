@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,14 +47,17 @@ _NAMES = {
     "count": ("num_errors", "count", "errors"),
 }
 _TEXT_NAMES = {"reference": ("reference", "gt_report"), "prediction": ("prediction", "candidate")}
-_ID_NAMES = ("query_id", "id", "uid", "doc_id")
+_ID_NAMES = ("query_id", "id", "uid", "doc_id", "report_id")
+# RadEvalX: a row a report, rater and significance, a column for each of its eight categories.
+_RADEVALX = ("one", "two", "three", "four", "five", "six", "seven", "eight")
+_ANNOTATORS = ("annotator", "annotator_id", "reader")
 _TRUTH = {"true": 1, "1": 1, "1.0": 1, "yes": 1, "false": 0, "0": 0, "0.0": 0, "no": 0}
 _FUNCTION = "read_ratings"
+RatedSet = TypeVar("RatedSet", bound="Rated")
 
 
-@dataclass(frozen=True)
-class Ratings:
-    """Counted errors of every pair.
+class Rated:
+    """What every set of rated pairs has, whatever the raters wrote down: counts of errors, severities, a grade.
 
     Attributes
     ----------
@@ -64,10 +67,8 @@ class Ratings:
         Study of each pair: the unit of resampling. ReXVal's are row numbers of its samples file, from 0.
     candidates : list of str or None
         Candidate type of each pair, such as the metric whose oracle it is; None where the file has none.
-    raters, categories : list of str
-        R raters and C error categories.
-    counts : int64[P, R, C, 2]
-        Errors; the last axis is clinical significance: insignificant, significant.
+    raters : list of str
+        R raters.
     source : str
         One line for people that says what was recognised.
     study_ids : list of str or None
@@ -80,37 +81,36 @@ class Ratings:
     studies: list[str]
     candidates: list[str] | None
     raters: list[str]
-    categories: list[str]
-    counts: npt.NDArray[np.int64]
     source: str
-    study_ids: list[str] | None = None
-    references: list[str | None] | None = None
-    predictions: list[str | None] | None = None
+    study_ids: list[str] | None
+    references: list[str | None] | None
+    predictions: list[str | None] | None
 
-    def errors(self, kind: str) -> npt.NDArray[np.int64]:
-        """Return errors as int64[P, R, C]: all ("total"), or the clinically significant ones ("significant")."""
-        return self.counts[..., 1] if kind == "significant" else self.counts.sum(axis=-1)
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Names of what the raters say of a pair, each a number that is larger where the report is worse."""
+        raise NotImplementedError
 
-    def subset(self, chosen: npt.NDArray[np.bool_]) -> "Ratings":
+    def by_rater(self, kind: str) -> npt.NDArray[Any]:
+        """Return what each rater says of each pair as a number[R, P]."""
+        raise NotImplementedError
+
+    def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Return the fields of the own ratings of some pairs."""
+        raise NotImplementedError
+
+    def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
         """Keep the pairs where `chosen`, a bool[P], is true."""
         kept = np.flatnonzero(chosen)
 
         def of(items: Any) -> Any:
             return None if items is None else [items[i] for i in kept]
 
-        return replace(
-            self,
-            pairs=of(self.pairs),
-            studies=of(self.studies),
-            candidates=of(self.candidates),
-            counts=self.counts[kept],
-            study_ids=of(self.study_ids),
-            references=of(self.references),
-            predictions=of(self.predictions),
-        )
+        names = ("pairs", "studies", "candidates", "study_ids", "references", "predictions")
+        return replace(self, **{name: of(getattr(self, name)) for name in names}, **self._taken(kept))  # type: ignore[type-var]
 
-    def without_identical(self, function: str) -> "Ratings":
-        """Drop the pairs whose two texts are the same up to white space, as ReXVal* of Cho et al. (2025) does."""
+    def differing(self, function: str) -> npt.NDArray[np.bool_]:
+        """Tell of which pairs the two texts differ up to white space: ReXVal* of Cho et al. (2025) has these alone."""
         if self.references is None or self.predictions is None:
             msg = (
                 f"{function}: samples must be given to find identical pairs; got None. "
@@ -125,7 +125,48 @@ class Ratings:
                 f"{len(lacking)} without, first {shown_names(lacking[:3])}. Complete the file."
             )
             raise InputError(msg)
-        return self.subset(np.array([str(a).split() != str(b).split() for a, b in two]))
+        return np.array([str(a).split() != str(b).split() for a, b in two])
+
+    def without_identical(self, function: str) -> Self:
+        """Drop the pairs whose two texts are the same up to white space."""
+        return self.subset(self.differing(function))
+
+
+@dataclass(frozen=True)
+class Ratings(Rated):
+    """Counted errors of every pair.
+
+    Attributes
+    ----------
+    categories : list of str
+        C error categories; the other attributes are those of :class:`Rated`.
+    counts : int64[P, R, C, 2]
+        Errors; the last axis is clinical significance: insignificant, significant.
+    """
+
+    pairs: list[str]
+    studies: list[str]
+    candidates: list[str] | None
+    raters: list[str]
+    categories: list[str]
+    counts: npt.NDArray[np.int64]
+    source: str
+    study_ids: list[str] | None = None
+    references: list[str | None] | None = None
+    predictions: list[str | None] | None = None
+
+    kinds = KINDS
+
+    def errors(self, kind: str) -> npt.NDArray[np.int64]:
+        """Return errors as int64[P, R, C]: all ("total"), or the clinically significant ones ("significant")."""
+        return self.counts[..., 1] if kind == "significant" else self.counts.sum(axis=-1)
+
+    def by_rater(self, kind: str) -> npt.NDArray[np.int64]:
+        """Return the errors that each rater counted in each pair as int64[R, P]."""
+        return self.errors(kind).sum(axis=2).T
+
+    def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
+        return {"counts": self.counts[kept]}
 
 
 def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Ratings:
@@ -135,9 +176,9 @@ def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Rati
     ----------
     path : path
         ReXVal's ``6_valid_raters_per_rater_error_categories.csv``, GREEN's table of it
-        (``total_mean_error_radiologist_categories.csv``), or any table with one row for each pair, rater, error
-        category and significance (RadEvalX and the like). The pair is a column ``pair_id``, or ``study_id`` (or
-        ``study_number``) with ``candidate_type``, or the study alone.
+        (``total_mean_error_radiologist_categories.csv``), RadEvalX's (``report_id``, ``error_type``, ``one`` to
+        ``eight``, and a rater), or any table with one row for each pair, rater, error category and significance. The
+        pair is a column ``pair_id``, or ``study_id`` (or ``study_number``) with ``candidate_type``, or the study alone.
     samples : path
         The texts: ReXVal's ``50_samples_gt_and_candidates.csv``, or a table with the pair, ``reference`` and
         ``prediction``.
@@ -146,14 +187,16 @@ def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Rati
     table = read_table(path, _FUNCTION)
     if {"study_number", "error_category", "sig_mean_errors", "insig_mean_errors"} <= set(table.names):
         ratings = _read_green(table)
+    elif {"report_id", "error_type", *_RADEVALX} <= set(table.names):
+        ratings = _read_radevalx(table)
     else:
         ratings = _read_long(table)
     if samples is not None:
-        ratings = _with_texts(ratings, read_table(existing_file(Path(samples), _FUNCTION, "samples"), _FUNCTION))
+        ratings = with_texts(ratings, read_table(existing_file(Path(samples), _FUNCTION, "samples"), _FUNCTION))
     return ratings
 
 
-def match_pairs(ratings: Ratings, table: Table, function: str) -> tuple[npt.NDArray[np.int64], set[str]]:
+def match_pairs(ratings: Rated, table: Table, function: str) -> tuple[npt.NDArray[np.int64], set[str]]:
     """Find the row of each pair in a table about the same pairs.
 
     The pair is said by a column ``pair_id`` or ``pair``; else by study and candidate type; else by the one id column.
@@ -168,12 +211,12 @@ def match_pairs(ratings: Ratings, table: Table, function: str) -> tuple[npt.NDAr
     """
     where = f"the pairs of {table.path}"
     known = ratings.pairs
-    name = _name_of(table, "pair", function)
-    study, candidate = (_name_of(table, role, function) for role in ("study", "candidate"))
+    name = name_of(table, "pair", function)
+    study, candidate = (name_of(table, role, function) for role in ("study", "candidate"))
     if not name and study and candidate and ratings.candidates is not None:
         by_number = study.lower() == "study_number" or ratings.study_ids is None
         known = _joined(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
-        ids = _joined(_labels(table, study, function, mimic=True), _labels(table, candidate, function))
+        ids = _joined(labels_of(table, study, function, mimic=True), labels_of(table, candidate, function))
         names = {study, candidate}
         check_unique(known, function, "ratings joined by study and candidate type")
     else:
@@ -184,7 +227,7 @@ def match_pairs(ratings: Ratings, table: Table, function: str) -> tuple[npt.NDAr
                 f"candidate_type; got columns {shown_names(table.names)}. Add or rename one."
             )
             raise InputError(msg)
-        ids, names = _labels(table, found[0], function, mimic=found[0] == study), {found[0]}
+        ids, names = labels_of(table, found[0], function, mimic=found[0] == study), {found[0]}
     check_unique(ids, function, where)
     row_of = {pair: row for row, pair in enumerate(ids)}
     if row_of.keys().isdisjoint(known):
@@ -207,7 +250,7 @@ def match_pairs(ratings: Ratings, table: Table, function: str) -> tuple[npt.NDAr
 
 
 def _read_long(table: Table) -> Ratings:
-    found = {role: _name_of(table, role, _FUNCTION) for role in _NAMES}
+    found = {role: name_of(table, role, _FUNCTION) for role in _NAMES}
     lacking = [role for role in ("rater", "category", "significance", "count") if found[role] is None]
     if found["pair"] is None and found["study"] is None:
         lacking.insert(0, "pair")
@@ -219,7 +262,7 @@ def _read_long(table: Table) -> Ratings:
         )
         raise InputError(msg)
     labels = {
-        role: _labels(table, name, _FUNCTION, mimic=role == "study")
+        role: labels_of(table, name, _FUNCTION, mimic=role == "study")
         for role in ("pair", "study", "candidate", "rater", "category")
         if (name := found[role]) is not None
     }
@@ -240,9 +283,11 @@ def _read_green(table: Table) -> Ratings:
         )
         raise InputError(msg)
     check_unique(raters[0], _FUNCTION, f"the raters of {table.path}")
-    names = {role: _name_of(table, role, _FUNCTION) for role in ("study", "candidate", "category")}
+    names = {role: name_of(table, role, _FUNCTION) for role in ("study", "candidate", "category")}
     once = {
-        role: _labels(table, name, _FUNCTION, mimic=role == "study") for role, name in names.items() if name is not None
+        role: labels_of(table, name, _FUNCTION, mimic=role == "study")
+        for role, name in names.items()
+        if name is not None
     }
     labels: dict[str, list[str]] = {role: [] for role in (*once, "rater")}
     significant: list[int] = []
@@ -255,6 +300,21 @@ def _read_green(table: Table) -> Ratings:
             significant += [is_significant] * table.n_rows
             count += _numbers(table, place, "a whole number from 0", _as_count)
     return _assemble(table, "GREEN's columns of raters", labels, significant, count)
+
+
+def _read_radevalx(table: Table) -> Ratings:
+    """Read RadEvalX's counts: without a column of raters, each report has one row of each significance."""
+    name = next((n for n in table.names if n.lower() in (*_NAMES["rater"], *_ANNOTATORS)), None)
+    by_row = {
+        "study": labels_of(table, "report_id", _FUNCTION),
+        "rater": ["all"] * table.n_rows if name is None else labels_of(table, name, _FUNCTION),
+    }
+    significant = _numbers(table, "error_type", "significant or insignificant", _as_significance)
+    labels: dict[str, list[str]] = {role: cells * len(_RADEVALX) for role, cells in by_row.items()} | {
+        "category": [str(n) for n in range(1, len(_RADEVALX) + 1) for _ in range(table.n_rows)]
+    }
+    count = [n for column in _RADEVALX for n in _numbers(table, column, "a whole number from 0", _as_count)]
+    return _assemble(table, "RadEvalX's columns of categories", labels, significant * len(_RADEVALX), count)
 
 
 def _assemble(
@@ -324,7 +384,7 @@ def _assemble(
     )
 
 
-def _with_texts(ratings: Ratings, table: Table) -> Ratings:
+def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
     """Add the texts of a samples file."""
     types = set(ratings.candidates or ())
     if "gt_report" in table.names and types and types <= set(table.names):
@@ -337,9 +397,9 @@ def _with_texts(ratings: Ratings, table: Table) -> Ratings:
             raise InputError(msg)
         ids = canonical_ids(table.column("study_id", _FUNCTION, "samples"), _FUNCTION, f"the studies of {table.path}")
         check_unique(ids, _FUNCTION, f"the studies of {table.path}")
-        columns = {name: _texts(table, name) for name in ("gt_report", *types)}
+        columns = {name: texts_of(table, name) for name in ("gt_report", *types)}
         numbered = [(int(study), kind) for study, kind in zip(ratings.studies, ratings.candidates or (), strict=True)]
-        return replace(
+        return replace(  # type: ignore[type-var]
             ratings,
             study_ids=[ids[row] for row, _ in numbered],
             references=[columns["gt_report"][row] for row, _ in numbered],
@@ -353,18 +413,19 @@ def _with_texts(ratings: Ratings, table: Table) -> Ratings:
         )
         raise InputError(msg)
     rows, _ = match_pairs(ratings, table, _FUNCTION)
-    references, predictions = (_texts(table, names[0]) for names in found.values())
-    return replace(
+    references, predictions = (texts_of(table, names[0]) for names in found.values())
+    return replace(  # type: ignore[type-var]
         ratings, references=[references[row] for row in rows], predictions=[predictions[row] for row in rows]
     )
 
 
-def _texts(table: Table, name: str) -> list[str | None]:
+def texts_of(table: Table, name: str) -> list[str | None]:
+    """Return the cells of a column as texts, None where one is missing."""
     cells = table.column(name, _FUNCTION, "samples", is_text=True)
     return [None if is_missing(cell) else str(cell) for cell in cells]
 
 
-def _name_of(table: Table, role: str, function: str) -> str | None:
+def name_of(table: Table, role: str, function: str) -> str | None:
     """Return the one column that plays a role by its name, or None."""
     found = [name for name in table.names if name.lower() in _NAMES[role]]
     if len(found) > 1:
@@ -376,7 +437,7 @@ def _name_of(table: Table, role: str, function: str) -> str | None:
     return found[0] if found else None
 
 
-def _labels(table: Table, name: str, function: str, *, mimic: bool = False) -> list[str]:
+def labels_of(table: Table, name: str, function: str, *, mimic: bool = False) -> list[str]:
     """Return the ids of a column as text; those of MIMIC-CXR lose their prefix where the column is one of studies."""
     return canonical_ids(
         table.column(name, function, name), function, f"column {shown_names([name])} of {table.path}", mimic=mimic
@@ -401,6 +462,10 @@ def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> l
 
 def _as_truth(cell: object) -> int | None:
     return _TRUTH.get(str(cell).strip().lower())
+
+
+def _as_significance(cell: object) -> int | None:
+    return {"significant": 1, "insignificant": 0}.get(str(cell).strip().lower())
 
 
 def _as_count(cell: object) -> int | None:

@@ -65,6 +65,7 @@ _LOWER = {
         "(d) Misassessment of the severity of a finding",
         "(e) Mentioning a comparison that isn't in the reference",
         "(f) Omitting a comparison detailing a change from a prior study",
+        "green_ec",  # the number of significant errors that it finds
     ),
 }
 

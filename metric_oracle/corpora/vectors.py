@@ -44,6 +44,7 @@ LABELS = (
     "Support Devices",
     "No Finding",
 )
+FIVE_LABELS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")  # most often counted
 _SNAKE_LABELS = tuple(label.lower().replace(" ", "_") for label in LABELS)
 _CLASS_OF_VALUE = {1.0: 1, 0.0: 2, -1.0: 3}
 _CLASS_OF_INDEX = {0.0: 0, 1.0: 1, 2.0: 2, 3.0: 3}

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.raters import KINDS, Ratings
+from metric_oracle.corpora.raters import Rated
 from metric_oracle.errors import InputError, called
-from metric_oracle.evaluation.rank_agreement import SPEARMAN, STATISTICS, TAU, Resamples, draw, side
+from metric_oracle.evaluation.rank_agreement import SPEARMAN, STATISTICS, TAU, Resamples, draw, side, sum_of
 from metric_oracle.evaluation.rated_scores import drop_identical, lower_is_better, read_rated
 from metric_oracle.evaluation.rater_agreement import SIDES, rater_agreement
 from metric_oracle.statistics import FEW, FEWEST, LEVEL, Array, adjusted, bca, bootstrap_p, percentile
@@ -103,7 +103,7 @@ class Alignment:
 
 @called("align")
 def align(
-    ratings: str | Path | Ratings,
+    ratings: str | Path | Rated,
     scores: str | Path | Sequence[str | Path] = (),
     *,
     samples: str | Path | None = None,
@@ -118,16 +118,16 @@ def align(
 
     Parameters
     ----------
-    ratings : path or Ratings
-        See :func:`metric_oracle.corpora.raters.read_ratings`.
+    ratings : path or Rated
+        See :func:`metric_oracle.corpora.grades.read_rated_set`.
     scores : path or sequence of paths
         Tables of any tool with one row a pair, named by a pair id or by study and candidate type, and a column of
         numbers for each metric; a file that ``oracle score`` wrote about the pairs is one, and its components are left
-        out. Without such a file the texts of `samples` are scored.
+        out. Without such a file the texts of the pairs are scored.
     samples : path
         Texts of the pairs, where `ratings` is a path.
     metrics : sequence of str
-        Columns to use, by default all that hold numbers; or the metrics to score the texts under.
+        Columns to use, by default all that hold numbers; what is no column is a metric to score the texts under.
     directions : mapping
         Column -> "higher" or "lower", whichever is better, for columns of which the name does not say it.
     paired : sequence of (str, str)
@@ -147,40 +147,22 @@ def align(
         If a file does not hold what it must, scores lack pairs, a direction is not known, every column is constant, or
         fewer than two studies are left.
     """
-    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < FEWEST:
-        msg = f"align: resamples must be an int of at least {FEWEST}; got {resamples!r}. The paper takes 1000."
-        raise InputError(msg)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        msg = f"align: seed must be an int from 0; got {seed!r}. Take 0."
-        raise InputError(msg)
+    check_draws(resamples, seed)
     from scipy.stats import kendalltau, spearmanr
 
     rated, columns, sources = read_rated(ratings, scores, samples, metrics, _FUNCTION)
     lower = lower_is_better(list(columns), directions or {}, _FUNCTION)
-    asked = _pairs(list(columns), paired)
+    asked = pairs_asked(list(columns), paired)
     left_out = 0
     if without_identical:
         rated, columns, left_out = drop_identical(rated, columns, _FUNCTION)
-    studies = list(dict.fromkeys(rated.studies))
-    if len(studies) < 2:
-        msg = (
-            f"align: ratings must hold at least 2 studies, which the bootstrap resamples; got {len(studies)}. "
-            "Rate more studies."
-        )
-        raise InputError(msg)
-    if all(values.min() == values.max() for values in columns.values()):
-        msg = (
-            f"align: scores must differ between pairs; got one value for all {len(rated.pairs)} in every column. "
-            "Choose other columns with --metric."
-        )
-        raise InputError(msg)
-
+    check_varied(rated, columns)
     drawn = draw(rated.studies, resamples, seed)
-    by_rater = {kind: rated.errors(kind).sum(axis=2).T for kind in KINDS}
+    by_rater = {kind: rated.by_rater(kind) for kind in rated.kinds}
     counts = {  # negative, so that agreement is positive; sums over raters rank as their means do
         (kind, rater): -count
-        for kind in KINDS
-        for rater, count in zip([*rated.raters, MEAN], [*by_rater[kind], by_rater[kind].sum(axis=0)], strict=True)
+        for kind in rated.kinds
+        for rater, count in zip([*rated.raters, MEAN], [*by_rater[kind], sum_of(by_rater[kind])], strict=True)
     }
     sides = {key: side(count, drawn) for key, count in counts.items()}
     records: list[dict[str, Any]] = []
@@ -200,7 +182,7 @@ def align(
                     of_mean[statistic, kind, name] = found
     of_raters = [
         {"errors": kind, **record}
-        for kind in KINDS
+        for kind in rated.kinds
         if len(rated.raters) > 1
         for record in rater_agreement(by_rater[kind], drawn)
     ]
@@ -212,7 +194,7 @@ def align(
         "paired": [list(pair) for pair in asked],
         "left_out": left_out,
         "pairs": len(rated.pairs),
-        "studies": len(studies),
+        "studies": len(set(rated.studies)),
         "raters": len(rated.raters),
         "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
         "version": version("metric-oracle"),
@@ -220,15 +202,39 @@ def align(
     return Alignment(
         _table(records, ("metric", "errors", "rater", "statistic"), (*_FLOATS, "bca_low", "bca_high")),
         _table(
-            _differences(of_mean, asked, resamples),
+            differences(of_mean, rated.kinds, asked, resamples),
             ("statistic", "errors", "a", "b"),
             ("difference", "low", "high", "p_value", "p_adjusted"),
         ),
         _table(of_raters, ("errors", "statistic"), _FLOATS),
         signature,
         columns,
-        {kind: by_rater[kind].mean(axis=0) for kind in KINDS},
+        {kind: by_rater[kind].mean(axis=0) for kind in rated.kinds},
     )
+
+
+def check_draws(resamples: int, seed: int) -> None:
+    """Raise unless a bootstrap can be drawn so."""
+    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < FEWEST:
+        msg = f"align: resamples must be an int of at least {FEWEST}; got {resamples!r}. The paper takes 1000."
+        raise InputError(msg)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        msg = f"align: seed must be an int from 0; got {seed!r}. Take 0."
+        raise InputError(msg)
+
+
+def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
+    """Raise unless there are studies to resample, and scores that can rank."""
+    n = len(set(rated.studies))
+    if n < 2:
+        msg = f"align: ratings must hold at least 2 studies, which the bootstrap resamples; got {n}. Rate more studies."
+        raise InputError(msg)
+    if all(values.min() == values.max() for values in columns.values()):
+        msg = (
+            f"align: scores must differ between pairs; got one value for all {len(rated.pairs)} in every column. "
+            "Choose other columns with --metric."
+        )
+        raise InputError(msg)
 
 
 def _table(records: list[dict[str, Any]], texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
@@ -236,8 +242,8 @@ def _table(records: list[dict[str, Any]], texts: Sequence[str], numbers: Sequenc
     return pa.Table.from_pylist(records, pa.schema([*kinds, ("degenerate", pa.int64())]))
 
 
-def _pairs(names: list[str], paired: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
-    """Return the pairs of metrics to compare."""
+def pairs_asked(names: list[str], paired: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
+    """Return the pairs of metrics to compare: all, or those that were asked for."""
     if paired is None:
         return list(combinations(names, 2))
     for a, b in paired:
@@ -271,29 +277,41 @@ def agreement(statistic: str, values: Array, drawn: Resamples) -> dict[str, Any]
     return {"statistic": statistic, **record, "degenerate": int((~exists).sum())}
 
 
-def _differences(
-    of_mean: Mapping[tuple[str, str, str], Array], asked: Sequence[tuple[str, str]], resamples: int
+def differences(
+    of_mean: Mapping[tuple[str, str, str], Array],
+    kinds: Sequence[str],
+    asked: Sequence[tuple[str, str]],
+    resamples: int,
 ) -> list[dict[str, Any]]:
-    """Return a record for each comparison of two metrics that both have a value."""
+    """Return a record for each comparison of two metrics that both have a value, each statistic a family."""
     records: list[dict[str, Any]] = []
     for statistic in STATISTICS:
-        family: list[dict[str, Any]] = []
-        for kind, (a, b) in product(KINDS, asked):
-            between = of_mean[statistic, kind, a] - of_mean[statistic, kind, b]
-            resampled = between[:resamples]
-            exists = np.isfinite(resampled)
-            if not np.isfinite(between[-1]) or not exists.any():
-                continue
-            low, high = percentile(resampled[exists], SIDES)
-            names = {"statistic": statistic, "errors": kind, "a": a, "b": b}
-            numbers: dict[str, Any] = {"difference": float(between[-1]), "low": low, "high": high}
-            p_value = bootstrap_p(resampled[exists])
-            family.append({**names, **numbers, "p_value": p_value, "degenerate": int((~exists).sum())})
-        if family:
-            for record, p in zip(family, adjusted([one["p_value"] for one in family]), strict=True):
-                record["p_adjusted"] = p
+        family = [
+            {"statistic": statistic, "errors": kind, "a": a, "b": b, **found}
+            for kind, (a, b) in product(kinds, asked)
+            if (found := difference(of_mean[statistic, kind, a] - of_mean[statistic, kind, b], resamples))
+        ]
+        adjust(family)
         records += family
     return records
+
+
+def difference(between: Array, resamples: int) -> dict[str, Any] | None:
+    """Return the record of a difference of two statistics on the same resamples; None where it has no value."""
+    resampled = between[:resamples]
+    exists = np.isfinite(resampled)
+    if not np.isfinite(between[-1]) or not exists.any():
+        return None
+    low, high = percentile(resampled[exists], SIDES)
+    numbers: dict[str, Any] = {"difference": float(between[-1]), "low": low, "high": high}
+    return {**numbers, "p_value": bootstrap_p(resampled[exists]), "degenerate": int((~exists).sum())}
+
+
+def adjust(family: Sequence[dict[str, Any]]) -> None:
+    """Add the p-values that are adjusted over these records."""
+    if family:
+        for record, p in zip(family, adjusted([one["p_value"] for one in family]), strict=True):
+            record["p_adjusted"] = p
 
 
 def fit(x: Array, y: Array) -> tuple[float, float, float | None]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_cases import RatedCases
 from metric_oracle.indexes.index import Index
@@ -373,6 +374,7 @@ def read_cases(
         keys = given.table["query_id"].to_pylist()
         firsts = np.flatnonzero(given.table["rank"].to_numpy() == 1) if isinstance(given, Results) else range(len(keys))
         blocks.append((np.asarray(firsts, np.int64), [place.setdefault(keys[i], len(place)) for i in firsts]))
+    _check_foreign(read, queries, function)
     columns: list[Column] = []
     sources = []
     for s, (given, (firsts, places)) in enumerate(zip(read, blocks, strict=True)):
@@ -429,6 +431,23 @@ def _columns(given: Read, source: int, first: np.ndarray, taken: list[str], func
         is_higher = direction == "higher" if direction else get_metric(metric, function).higher_is_better
         found.append(Column(free, system, metric, source, is_higher, np.where(first >= 0, values[first], np.nan)))
     return found
+
+
+def _check_foreign(read: Sequence[Read], queries: Inputs | None, function: str) -> None:
+    """Raise where a table of another tool, which says nothing of its test reports, shares no id with the rest."""
+    ids = [set(given.table["query_id"].to_pylist()) for given in read]
+    is_foreign = ["foreign" in given.signature for given in read]
+    known = set(queries.ids if queries is not None else ()).union(
+        *(some for some, foreign in zip(ids, is_foreign, strict=True) if not foreign)
+    )
+    for some, foreign in zip(ids, is_foreign, strict=True):
+        if foreign and known and known.isdisjoint(some):
+            msg = (
+                f"{function}: foreign must have ids of the test reports; got none of {len(known):,}: ids there are "
+                f"like {shown_names(sorted(some)[:1])}, theirs like {shown_names(sorted(known)[:1])}. Join them by the "
+                "same ids."
+            )
+            raise InputError(msg)
 
 
 def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | None, function: str) -> None:

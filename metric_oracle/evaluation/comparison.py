@@ -266,7 +266,9 @@ def compare(
         matrix = values[metric]
         complete = ~np.isnan(matrix).any(axis=0)
         row = dict(zip(names, matrix[:, complete], strict=True))
-        columns.append(Column(metric, get_metric(metric, "compare").higher_is_better, int(complete.sum())))
+        how = scores[names[0]].signature["metrics"][metric]
+        is_higher = how["direction"] == "higher" if "direction" in how else get_metric(metric).higher_is_better
+        columns.append(Column(metric, is_higher, int(complete.sum())))
         means = means_of(metric, scores, row, counts, complete, n_resamples, seed)
         ranges = {name: one["ranges"].get(metric) for name, one in averaged.items()}
         unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
@@ -281,6 +283,7 @@ def compare(
             tests.append((a, b, metric, *of_metric.difference(a, b), p_value, overlap(*ends)))
     p_adjusted = adjusted([p_value for *_, p_value, _ in tests]) if tests else []
     first = scores[names[0]]
+    foreign = {name: one.signature["foreign"] for name, one in scores.items() if "foreign" in one.signature}
     return Comparison(
         names,
         columns,
@@ -312,6 +315,7 @@ def compare(
             "random": random,
             "oracles": oracles,
             "paired": [list(pair) for pair in paired],
+            **({"foreign": foreign} if foreign else {}),
             **({"test": {"name": "permutation", "resamples": n_resamples, "seed": seed}} if paired else {}),
             **({"adjusted_over": len(tests)} if paired else {}),
             "version": version("metric-oracle"),

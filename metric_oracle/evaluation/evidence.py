@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
@@ -326,6 +326,33 @@ def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evid
     counts = {"product": int(one @ other), "squares in_candidate": int(other @ other)}
     counts["squares in_reference"] = int(one @ one)
     return Evidence([], [], score, dict(counts), rows, ("finding", "reference", "candidate", "agreement"))
+
+
+def agreement(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evidence:
+    """Return on which labels two reports agree.
+
+    Parameters
+    ----------
+    reference, candidate : int8[2 L]
+        As :class:`metric_oracle.indexes.agreement.AgreementIndex` has them.
+
+    Returns
+    -------
+    Evidence
+        Without texts. Counts: ``equal`` labels, of all ``labels``. Rows: finding, both values in words, and whether
+        they are equal.
+    """
+    n = len(reference) // 2
+    words = ("not positive", "positive")
+    rows = [
+        (name, words[a], words[b], "agree" if a == b else "differ")
+        for name, a, b in zip(
+            LABELS if n == len(LABELS) else FIVE_LABELS, reference[:n].tolist(), candidate[:n].tolist(), strict=True
+        )
+    ]
+    score, _ = load_reference(metric)(candidate, reference)
+    counts = {"equal": sum(row[3] == "agree" for row in rows), "labels": n}
+    return Evidence([], [], score, dict(counts), rows, ("finding", "reference", "candidate", ""))
 
 
 # Numbers: token states, composites

@@ -106,7 +106,8 @@ def _encoded(cases: Cases, metric: Metric, place: int, row: int, **settings: Any
 
 def _labels(cases: Cases, metric: Metric, place: int, row: int, reference: str, text: str) -> Evidence | str:
     pair = _encoded(cases, metric, place, row)
-    return "A side has no labels." if pair is None else evidence.labels(*pair, metric)
+    shown = evidence.labels if metric.representation == "labels" else evidence.agreement
+    return "A side has no labels." if pair is None else shown(*pair, metric)
 
 
 def _bertscore(cases: Cases, metric: Metric, place: int, row: int, reference: str, text: str) -> Evidence | str:

@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.corpora.vectors import LABELS, LabelTable, read_label_table
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.crg import IS_POSITIVE, ends_of, join_labels
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.statistics import LEVEL, Interval, checked_resamples, resample_means
 
 # The five of Irvin et al. (AAAI 2019) that papers print beside all fourteen, "No Finding" among these.
-FIVE = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
-LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE)}
+LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
 AVERAGES = ("micro", "macro", "samples")
 # What an uncertain label counts as, and who has it so. Negative and blank labels are both 0, so the last two are equal.
 POLICIES = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.raters import KINDS, Ratings
+from metric_oracle.corpora.raters import Rated
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.alignment import RESAMPLES, agreement
@@ -73,7 +73,7 @@ class Composite:
 
 @called("fit_composite")
 def fit_composite(
-    table: str | Path | Ratings,
+    table: str | Path | Rated,
     scores: str | Path | Sequence[str | Path] = (),
     *,
     samples: str | Path | None = None,
@@ -89,7 +89,7 @@ def fit_composite(
 
     Parameters
     ----------
-    table : path or Ratings
+    table : path or Rated
         A table of scored pairs: a row a pair, a column for each metric, the errors and the study. With `scores` or
         `samples`, and where it is a file of counted errors, the ratings: see
         :func:`metric_oracle.corpora.raters.read_ratings`.
@@ -123,15 +123,17 @@ def fit_composite(
         If a cell is no finite number, a column is constant, columns depend on one another, there are not more pairs
         than metrics, or there is but one study.
     """
-    if isinstance(table, Ratings) or scores or samples is not None:
-        kind = "total" if errors == "errors" else errors
-        if kind not in KINDS:
-            msg = f"fit_composite: errors must be one of {', '.join(KINDS)} of ratings; got {errors!r}. Choose one."
-            raise InputError(msg)
+    if isinstance(table, Rated) or scores or samples is not None:
         rated, found, source = read_rated(table, scores, samples, None if scores else metrics, "fit_composite")
-        where = rated.source if isinstance(table, Ratings) else str(table)
+        kind = rated.kinds[0] if errors == "errors" else errors
+        if kind not in rated.kinds:
+            msg = (
+                f"fit_composite: errors must be one of {', '.join(rated.kinds)} of ratings; got {errors!r}. Choose one."
+            )
+            raise InputError(msg)
+        where = rated.source if isinstance(table, Rated) else str(table)
         columns = {metric: found[column] for metric, column in _columns(list(found), metrics, where).items()}
-        studies, y = rated.studies, rated.errors(kind).sum(axis=2).mean(axis=1)
+        studies, y = rated.studies, rated.by_rater(kind).mean(axis=0)
         source = {**source, "errors": kind}
         title = name or "composite"
     else:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from metric_oracle.statistics import Array
 
 TAU, SPEARMAN, WITHIN, ACCURACY = "tau-b", "spearman", "tau-b within studies", "pairwise accuracy"
+_DIGITS = 12  # of sums of grades: ties are many, and rounding would break them
 
 
 class Resamples(NamedTuple):
@@ -56,6 +57,12 @@ class Side(NamedTuple):
     untied_within: Array
     ranks: Array
     spread: Array
+
+
+def sum_of(by_rater: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the sum over raters, number[R, P] -> number[P]; sums of the same grades in another order stay equal."""
+    total = by_rater.sum(axis=0)
+    return total if total.dtype.kind in "iu" else np.round(total, _DIGITS)
 
 
 def draw(of_pair: Sequence[str], resamples: int, seed: int) -> Resamples:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.raters import Ratings, match_pairs, read_ratings
+from metric_oracle.corpora.grades import read_rated_set
+from metric_oracle.corpora.raters import Rated, match_pairs
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.score_names import direction_of
 from metric_oracle.corpora.tables import existing_file, is_missing, read_table, shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES
+from metric_oracle.metrics import ALIASES, METRICS
 from metric_oracle.retrieval import pairs
 from metric_oracle.statistics import Array
 
@@ -27,50 +28,70 @@ def fingerprint(path: Path) -> dict[str, str]:
 
 
 def read_rated(
-    ratings: str | Path | Ratings,
+    ratings: str | Path | Rated,
     scores: str | Path | Sequence[str | Path],
     samples: str | Path | None,
     metrics: Sequence[str] | None,
     function: str,
-) -> tuple[Ratings, dict[str, Array], dict[str, Any]]:
+) -> tuple[Rated, dict[str, Array], dict[str, Any]]:
     """Read rated pairs and their scores.
 
     Parameters
     ----------
-    ratings : path or Ratings
+    ratings : path or Rated
     scores : path or sequence of paths
-        Tables with one row a pair; where there is none, the texts of `samples` are scored.
+        Tables with one row a pair; where there is none, the texts of the pairs are scored.
     samples : path
-        Texts of the pairs, where `ratings` is a path.
+        Texts of the pairs, where `ratings` is a path that does not hold them.
     metrics : sequence of str
-        Columns, or metrics of the registry where the texts are scored; by default all.
+        Columns; what is none is a metric of the registry, under which the texts are scored. By default all columns.
     function : str
         Name for error messages.
 
     Returns
     -------
-    ratings : Ratings
+    ratings : Rated
     columns : dict of float64[P]
         Scores of each metric, in the order of the pairs.
     sources : dict
         What a signature says of the files.
     """
-    if samples is not None and isinstance(ratings, Ratings):
+    if samples is not None and isinstance(ratings, Rated):
         msg = f"{function}: samples must be left out with Ratings; got both. Give them to read_ratings."
         raise InputError(msg)
-    rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings, samples=samples)
+    rated = ratings if isinstance(ratings, Rated) else read_rated_set(ratings, samples=samples)
     paths = [Path(path) for path in ([scores] if isinstance(scores, str | Path) else scores)]
+    columns: dict[str, Array] = {}
+    absent: list[str] | None
     if paths or rated.references is None:
-        columns = _read_columns(rated, paths, metrics, function)
-        made: dict[str, Any] = {"scores": [fingerprint(path) for path in paths]}
+        columns, absent = _read_columns(rated, paths, metrics, function)
+        if absent or not columns:
+            _check_scorable(absent, rated, paths, function)
     else:
-        columns, made = _score_texts(rated, metrics, function)
+        absent = None if metrics is None else list(metrics)
+    made: dict[str, Any] = {"scores": [fingerprint(path) for path in paths]}
+    if absent != []:
+        of_texts, scored = score_texts(rated, absent, function)
+        columns |= of_texts
+        made |= scored
     sources = {
         "ratings": fingerprint(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
         "samples": None if samples is None else fingerprint(Path(samples)),
         **made,
     }
     return rated, columns, sources
+
+
+def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path], function: str) -> None:
+    """Raise unless what no file has a column of is a metric that the texts can be scored under."""
+    known = rated.references is not None and all(ALIASES.get(name, name) in METRICS for name in absent)
+    if not absent or not known:
+        got = f"no {shown_names(absent) or '(withheld)'}" if absent else "none"
+        msg = (
+            f"{function}: scores must have a column of numbers for each metric; got {got} in "
+            f"{', '.join(map(str, paths)) or 'no file'}. Check the file, and the names after --metric."
+        )
+        raise InputError(msg)
 
 
 def lower_is_better(names: Sequence[str], directions: Mapping[str, str], function: str) -> set[str]:
@@ -101,10 +122,8 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str], functio
     return {name for name, direction in known.items() if direction == "lower"}
 
 
-def _score_texts(
-    rated: Ratings, metrics: Sequence[str] | None, function: str
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Score the texts of the pairs under metrics that need nothing else."""
+def score_texts(rated: Rated, metrics: Sequence[str] | None, function: str) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Score the texts of the pairs under metrics that need nothing else; return also what a signature says of them."""
     lacking = [
         pair
         for pair, *texts in zip(rated.pairs, rated.references or [], rated.predictions or [], strict=True)
@@ -122,13 +141,16 @@ def _score_texts(
     ]
     found = pairs.score(sides[0], sides[1], None if metrics is None else list(metrics), system="samples")
     columns = {name: found.table[name].to_numpy().astype(np.float64) for name in found.metrics}
-    return columns, {"scores": [], "scored": found.signature["metrics"]}
+    return columns, {"scored": found.signature["metrics"]}
 
 
 def _read_columns(
-    ratings: Ratings, paths: Sequence[Path], wanted: Sequence[str] | None, function: str
-) -> dict[str, Array]:
-    """Read the columns of numbers, each in the order of the rated pairs; components of a metric are none."""
+    ratings: Rated, paths: Sequence[Path], wanted: Sequence[str] | None, function: str
+) -> tuple[dict[str, Array], list[str]]:
+    """Read the columns of numbers, each in the order of the rated pairs; return also the names that no file has.
+
+    Components of a metric are no columns.
+    """
     columns: dict[str, Array] = {}
     asked = None if wanted is None else {*wanted, *(ALIASES[name] for name in wanted if name in ALIASES)}
     for path in paths:
@@ -142,7 +164,7 @@ def _read_columns(
             if name in keys or skipped:
                 continue
             cells = table.column(name, function, "scores")
-            values = np.array([_number(cells[row]) for row in rows])
+            values = np.array([number_of(cells[row]) for row in rows])
             lacking = [pair for pair, value in zip(ratings.pairs, values, strict=True) if not np.isfinite(value)]
             if wanted is None and len(lacking) == len(values):
                 continue  # a column of text
@@ -160,18 +182,11 @@ def _read_columns(
                 )
                 raise InputError(msg)
             columns[name] = values
-    absent = [name for name in wanted or () if name not in columns and ALIASES.get(name) not in columns]
-    if absent or not columns:
-        got = f"no {shown_names(absent) or '(withheld)'}" if absent else "none"
-        msg = (
-            f"{function}: scores must have a column of numbers for each metric; got {got} in "
-            f"{', '.join(map(str, paths)) or 'no file'}. Check the file, and the names after --metric."
-        )
-        raise InputError(msg)
-    return columns
+    return columns, [name for name in wanted or () if name not in columns and ALIASES.get(name) not in columns]
 
 
-def _number(cell: object) -> float:
+def number_of(cell: object) -> float:
+    """Return a cell as a number, NaN where it is none."""
     if is_missing(cell) or isinstance(cell, bool):
         return np.nan
     try:
@@ -180,10 +195,7 @@ def _number(cell: object) -> float:
         return np.nan
 
 
-def drop_identical(
-    rated: Ratings, columns: Mapping[str, Array], function: str
-) -> tuple[Ratings, dict[str, Array], int]:
+def drop_identical(rated: Rated, columns: Mapping[str, Array], function: str) -> tuple[Rated, dict[str, Array], int]:
     """Leave out pairs of equal texts; return also how many there were."""
-    distinct = rated.without_identical(function)
-    kept = np.isin(rated.pairs, distinct.pairs)
-    return distinct, {name: values[kept] for name, values in columns.items()}, int((~kept).sum())
+    kept = rated.differing(function)
+    return rated.subset(kept), {name: values[kept] for name, values in columns.items()}, int((~kept).sum())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.evaluation.rank_agreement import STATISTICS, Resamples, side
+from metric_oracle.evaluation.rank_agreement import STATISTICS, Resamples, side, sum_of
 from metric_oracle.statistics import Array, percentile
 
 ICC = ("ICC(A,1)", "ICC(A,k)")
@@ -17,18 +17,20 @@ CEILING = "leave-one-rater-out "
 SIDES = np.array([0.025, 0.975])
 
 
-def rater_agreement(counts: npt.NDArray[np.int64], drawn: Resamples) -> list[dict[str, Any]]:
+def rater_agreement(counts: npt.NDArray[Any], drawn: Resamples) -> list[dict[str, Any]]:
     """Return a record for each statistic: value and percentile interval over studies, the raters being fixed.
 
     Parameters
     ----------
-    counts : int64[R, P]
-        Errors that each of R >= 2 raters counted in each pair.
+    counts : number[R, P]
+        Errors that each of R >= 2 raters counted in each pair, or grades.
     drawn : Resamples
     """
     found = dict(zip(ICC, intraclass(counts, drawn.pairs), strict=True))
-    total = counts.sum(axis=0)
-    sides = [(side(count, drawn), side(total - count, drawn)) for count in counts]
+    sides = [
+        (side(count, drawn), side(sum_of(np.delete(counts, place, axis=0)), drawn))
+        for place, count in enumerate(counts)
+    ]
     for name, function in STATISTICS.items():
         of_raters = np.array([function(one, others, drawn) for one, others in sides])
         # A rater without a value in a resample leaves the mean to the others.
@@ -50,14 +52,14 @@ def rater_agreement(counts: npt.NDArray[np.int64], drawn: Resamples) -> list[dic
     return records
 
 
-def intraclass(counts: npt.NDArray[np.int64], times: Array) -> tuple[Array, Array]:
+def intraclass(counts: npt.NDArray[Any], times: Array) -> tuple[Array, Array]:
     """Return ICC(A,1) and ICC(A,k), of one rater and of the mean of k, NaN where nothing varies.
 
     Two-way model, random raters, absolute agreement (McGraw and Wong, Psychological Methods 1996, table 4).
 
     Parameters
     ----------
-    counts : int64[k, P]
+    counts : number[k, P]
     times : float64[B, P]
         How often each pair occurs in a resample.
     """

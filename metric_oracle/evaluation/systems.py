@@ -107,6 +107,9 @@ def _joined(name: str, a: Scores, b: Scores) -> Scores:
         if column not in table.column_names:
             table = table.append_column(column, b.table[column].take(pa.array(rows)))
     signature = {**a.signature, "metrics": {**a.signature["metrics"], **b.signature["metrics"]}}
+    foreign = [file for one in (a, b) for file in one.signature.get("foreign", [])]
+    if foreign:
+        signature["foreign"] = foreign
     averages = [one.signature["averaged"] for one in (a, b) if "averaged" in one.signature]
     if averages:
         ranges = {metric: ends for one in averages for metric, ends in one["ranges"].items()}
@@ -154,8 +157,8 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
         pairs += [(m, one.signature["metrics"][m], other.signature["metrics"][m]) for m in metrics]
         for what, mine, theirs in pairs:
             where, a, b = _difference(what, mine, theirs)
-            # Answers written before 0.2 do not say the texts of their test reports.
-            if a != b and not (what == "references" and None in (a, b)):
+            # Answers written before 0.2 do not say the texts of their test reports; other tools say nothing.
+            if a != b and not (what in ("references", "version") and None in (a, b)):
                 msg = (
                     f"compare: systems must have the same signature; got another {where} for {name!r} ({_shown(b)}) "
                     f"than for {first!r} ({_shown(a)}). Score both again in the same way."

@@ -25,10 +25,11 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Entry:
-    """Text of one cell, a line each; `best` sets the first in bold."""
+    """Text of one cell, a line each; `best` sets the first in bold, `second` underlines it."""
 
     lines: tuple[str, ...]
     best: bool = False
+    second: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,7 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
         for name, cells in table.rows:
             texts = [
                 Text("\n").join(
-                    Text(plain(line), style="bold" if one.best and place == 0 else "")
-                    for place, line in enumerate(one.lines)
+                    Text(plain(line), style=_style(one) if place == 0 else "") for place, line in enumerate(one.lines)
                 )
                 for one in cells[begin:end]
             ]
@@ -115,6 +115,10 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
         yield part
         begin = end
     yield from (Text(plain(note), style="dim") for note in table.notes)
+
+
+def _style(one: Entry) -> str:
+    return "bold" if one.best else "underline" if one.second else ""
 
 
 # Markdown
@@ -143,7 +147,8 @@ def markdown(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
             shown = []
             for one in cells:
                 first, *others = map(_markdown_cell, one.lines)
-                shown.append(" ".join([f"**{first}**" if one.best else first, *others]))
+                marked = f"**{first}**" if one.best else f"<u>{first}</u>" if one.second else first
+                shown.append(" ".join([marked, *others]))
             lines.append(f"| {_markdown_text(name)} | " + " | ".join(shown) + " |")
         lines.append("")
         lines += [f"- {_markdown_text(note)}" for note in table.notes]
@@ -206,7 +211,8 @@ def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
                 for one in cells:
                     text = _latex_text(one.lines[row]) if row < len(one.lines) else ""
                     text = _MINUS.sub("$-$", text)
-                    texts.append(rf"\textbf{{{text}}}" if one.best and row == 0 else text)
+                    mark = "" if row else "textbf" if one.best else "underline" if one.second else ""
+                    texts.append(rf"\{mark}{{{text}}}" if mark else text)
                 lines.append(" & ".join(texts) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}"]
         lines += [rf"\par\smallskip\raggedright {_latex_text(note)}" for note in table.notes]
@@ -232,6 +238,7 @@ def write_tables(
 
 def sources_line(signature: dict[str, Any]) -> str:
     """Return one line that names the input files of a result by name and checksum, and the version."""
-    inputs = [signature["ratings"], signature.get("samples"), *signature.get("scores", [])]
+    sets = signature["sets"].values() if "sets" in signature else [signature]
+    inputs = [one for of in sets for one in (of["ratings"], of.get("samples"), *of.get("scores", []))]
     named = [f"{i['file']} ({i['sha256'][:12]})" if isinstance(i, dict) else i for i in inputs if i]
     return "; ".join([*named, f"metric-oracle {signature['version']}"])

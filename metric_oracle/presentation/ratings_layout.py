@@ -3,6 +3,7 @@
 from itertools import product
 from typing import Any
 
+from metric_oracle.corpora.grades import AVERAGE, LINES, MAXIMUM
 from metric_oracle.corpora.raters import CATEGORIES, KINDS, ORACLES
 from metric_oracle.evaluation.agreement import BETWEEN, Agreement
 from metric_oracle.evaluation.alignment import MEAN, Alignment
@@ -10,7 +11,11 @@ from metric_oracle.evaluation.failure_modes import FailureModes
 from metric_oracle.evaluation.rank_agreement import ACCURACY, SPEARMAN, TAU, WITHIN
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry
 
-KIND_NAMES = {"total": "sig. and\ninsig. errors", "significant": "sig. errors"}
+KIND_NAMES = {
+    "total": "sig. and\ninsig. errors",
+    "significant": "sig. errors",
+    **{kind: kind for kind in (LINES, MAXIMUM, AVERAGE, "errors", "quality")},
+}
 _KIND_TITLES = {"total": "total number of errors", "significant": "number of clinically significant errors"}
 _TITLES = {
     TAU: "Kendall tau-b",
@@ -29,7 +34,7 @@ def alignment_tables(found: Alignment) -> list[PaperTable]:
     records = {(r["statistic"], r["metric"], r["errors"], r["rater"]): r for r in found.table.to_pylist()}
     raters = list(dict.fromkeys(rater for *_, rater in records))
     heads = ["Mean of raters" if r == MEAN else rater_name(r) for r in raters]
-    keys = list(product(found.scores, KINDS))
+    keys = list(product(found.scores, found.errors))
     tables = []
     for statistic in (TAU, SPEARMAN):
         rows = [
@@ -95,12 +100,12 @@ def _alignment_notes(found: Alignment) -> list[str]:
 def _raters_table(found: Alignment) -> PaperTable:
     records = {(r["statistic"], r["errors"]): r for r in found.raters.to_pylist()}
     names = list(dict.fromkeys(name for name, _ in records))
-    rows = [(name, [agreement_entry(records[name, kind]) for kind in KINDS]) for name in names]
+    rows = [(name, [agreement_entry(records[name, kind]) for kind in found.errors]) for name in names]
     note = (
         "ICC(A,1), ICC(A,k): absolute agreement of one rater and of the mean of all. Leave-one-rater-out: a rater "
         "against the mean of the others, averaged over raters: about the most that a metric can reach with one rater."
     )
-    heads = [KIND_NAMES[kind].replace("\n", " ") for kind in KINDS]
+    heads = [KIND_NAMES[kind].replace("\n", " ") for kind in found.errors]
     return PaperTable("Agreement of the radiologists with one another", heads, rows, [note])
 
 

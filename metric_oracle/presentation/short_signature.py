@@ -46,6 +46,9 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
     for name in ("ratings", "samples", "reference", "predicted"):
         if isinstance(signature.get(name), Mapping) and "sha256" in signature[name]:
             yield f"{name}:{signature[name]['sha256'][:_HEX]}"
+    for name, files in signature.get("sets", {}).items():
+        if isinstance(files["ratings"], Mapping):
+            yield f"{name}:{files['ratings']['sha256'][:_HEX]}"
     if isinstance(signature.get("interval"), Mapping):
         yield ":".join(str(signature["interval"].get(name)) for name in ("method", "resamples", "seed"))
     if isinstance(signature.get("bootstrap"), Mapping):

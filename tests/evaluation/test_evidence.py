@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
 from metric_oracle.evaluation import evidence
 from metric_oracle.evaluation.evidence import LACKING, PARTLY, WHOLE, Segment, cut
 from metric_oracle.indexes.bertscore import TokenItem
@@ -205,6 +206,20 @@ def test_labels(vectors):
     assert found.score == integer_cosine(*found.counts.values())
     assert len(found.rows) == 14
     assert sum(row[3] == "agree" for row in found.rows) == (one == other).sum()
+
+
+@examples(30)
+@given(
+    positive=st.lists(st.lists(st.booleans(), min_size=14, max_size=14), min_size=2, max_size=2),
+    n=st.sampled_from((14, 5)),
+)
+def test_agreement(positive, n):
+    one, other = (np.r_[some[:n], np.logical_not(some[:n])].astype(np.int8) for some in positive)
+    found = evidence.agreement(one, other, METRICS["chexbert:agreement" if n == 14 else "chexbert:agreement-5"])
+    assert found.score == pytest.approx(found.counts["equal"] / found.counts["labels"], rel=1e-15)
+    equal = sum(a == b for a, b in zip(*(some[:n] for some in positive), strict=True))
+    assert found.counts == {"equal": equal, "labels": n}
+    assert [row[0] for row in found.rows] == list(LABELS if n == 14 else FIVE_LABELS)
 
 
 @pytest.mark.parametrize("baseline", [None, (0.2, 0.3, 0.4)])

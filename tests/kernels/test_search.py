@@ -332,7 +332,7 @@ def own_score(metric: str, item: Item) -> float:
         terms = get_metric(metric).options["terms"]
         values = [own_score(part, item) for part in terms]
         return composite(values, terms.values(), get_metric(metric).options["intercept"])
-    if name == "crg":
+    if name == "crg" or variant.startswith("agreement"):
         return 1.0
     if name == "bertscore":
         return 1.0  # of a report with a token: others are no queries
