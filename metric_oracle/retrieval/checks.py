@@ -1,5 +1,6 @@
 """Checks of queries, and their encoding, before a search begins."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,13 @@ from metric_oracle.metrics import REPRESENTATIONS, Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 
 
-def encode_queries(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> EncodedQueries:
+def encode_queries(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> EncodedQueries:
     """Return the distinct queries as the kernels of a metric take them, after all checks."""
     check_search(index, queries, record, settings)
     return representation_of(index, record).encode(queries, **settings)
 
 
-def check_search(index: Index, queries: Inputs, record: Metric, settings: dict[str, Any]) -> None:
+def check_search(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> None:
     """Raise unless queries and settings are such that a metric can be searched in an index."""
     check_queries(queries, record, index)
     check_left_out(settings, record.settings, "retrieve", f"metric {record.name!r}")
