@@ -73,6 +73,10 @@ class Queries(NamedTuple):
     sizes: np.ndarray
 
 
+# Of a corpus with `features`: offsets of the rows of each document, and corpus rows, ascending within a document.
+ROWS = property(lambda corpus: corpus.features.row_ptr), property(lambda corpus: corpus.features.row_id)
+
+
 class SetCorpus(NamedTuple):
     """What a search over sets of features reads of a corpus.
 
@@ -86,15 +90,7 @@ class SetCorpus(NamedTuple):
     features: Features
     cells: np.ndarray
 
-    @property
-    def row_ptr(self):
-        """Offsets of the rows of each document."""
-        return self.features.row_ptr
-
-    @property
-    def row_id(self):
-        """Corpus rows, ascending within a document."""
-        return self.features.row_id
+    row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class SequenceCorpus(NamedTuple):
@@ -117,15 +113,7 @@ class SequenceCorpus(NamedTuple):
     sequence_ptr: np.ndarray
     n_words: int
 
-    @property
-    def row_ptr(self):
-        """Offsets of the rows of each document."""
-        return self.features.row_ptr
-
-    @property
-    def row_id(self):
-        """Corpus rows, ascending within a document."""
-        return self.features.row_id
+    row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class SetBatch(NamedTuple):

@@ -18,9 +18,9 @@ to 2 ulp, and an exp of up to -709, which multiplies the error of its argument b
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import cuda, int32
@@ -302,13 +302,33 @@ class Scan(ABC):
             del on_gpu, args, peak, selection  # before the next piece needs the room
 
 
-def search(make: Callable[[], Scan], queries: np.ndarray, k: int, answers: Answers) -> None:
-    """Let the GPUs share the queries, each with a scan of its own."""
+class Scanned(_device.OnDevice):
+    """What the backends have in common whose search is a scan: the GPUs share the queries, each with one of its own."""
 
-    def work(device: int, first: int, last: int) -> None:
-        make().find(queries[first:last], k, device, answers)
+    library: ClassVar[str] = "numba"
 
-    _device.share("numba", len(queries), work)
+    def scan(self, corpus: Any, batch: Any) -> Scan:
+        """Return a new scan of the corpus for distinct queries."""
+        raise NotImplementedError
+
+    def groups(self, corpus: Any, batch: Any, queries: np.ndarray) -> Sequence[np.ndarray]:
+        """Return the queries that one scan each takes: by default all."""
+        return [queries]
+
+    def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+
+        Raises
+        ------
+        DeviceError
+            If a device fails or has no room.
+        """
+        for some in self.groups(corpus, batch, np.arange(first, last)):
+
+            def work(device: int, begin: int, end: int, some: np.ndarray = some) -> None:
+                self.scan(corpus, batch).find(some[begin:end], k, device, answers)
+
+            _device.share("numba", len(some), work)
 
 
 def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: Any, k: int, answers: Answers) -> None:

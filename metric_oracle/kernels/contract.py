@@ -6,6 +6,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from metric_oracle.kernels.topk.reference import select
+
 
 class Answers(NamedTuple):
     """The k best rows of the distinct queries of a batch, which a search fills in.
@@ -101,3 +103,15 @@ class Kernel(Protocol):
     def lacking(self) -> str:
         """Say what keeps the backend from being used on this machine; nothing where it can be."""
         return ""
+
+
+class ScoredWhole(Kernel):
+    """What the backends have in common that drop nothing: every document is scored, the best are selected."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
+
+    def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        units = np.arange(len(corpus.row_ptr) - 1)
+        for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
+            answers.put(q, select(units, scores, corpus.row_ptr, corpus.row_id, k))

@@ -265,17 +265,7 @@ class Backend(DrivenKernel):
         return scores, self._components(corpus, batch, query, unit, counts)
 
     def components(self, corpus, batch, query, unit, scores):
-        """Return the precisions and the brevity penalty of pairs of a distinct query and a document.
-
-        Parameters
-        ----------
-        query, unit : int64[n]
-        scores : float64[n]
-
-        Returns
-        -------
-        dict of str to float64[n]
-        """
+        """Return the precisions and the brevity penalty of pairs of a distinct query and a document."""
         return self._components(corpus, batch, query, unit, matches(corpus, batch, query, unit))
 
     def _components(self, corpus, batch, query, unit, matched):

@@ -1,14 +1,12 @@
 """BLEU search on a GPU: n-gram matches counted from posting lists, finalists scored on the host."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit
 from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
-from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels._scan import Scanned
 from metric_oracle.kernels.bleu import cpu
 from metric_oracle.kernels.bleu.score import bleu
 
@@ -43,24 +41,13 @@ def _score(record, query_sizes, sizes, order, coco):
 
 
 @dataclass(frozen=True)
-class Backend(_device.OnDevice, cpu.Backend):
+class Backend(Scanned, cpu.Backend):
     """BLEU on GPUs."""
 
-    library: ClassVar[str] = LIBRARY
-
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-        Raises
-        ------
-        DeviceError
-            If a device fails or has no room.
-        """
+    def scan(self, corpus, batch):
+        """Return a new scan of the corpus for distinct queries."""
 
         def score(record, query_sizes, sizes):
             return _score(record, query_sizes, sizes, self.order, self.coco)
 
-        def make():
-            return OverlapScan(corpus, batch.queries, 0, self.order, scan_bleu, COCO if self.coco else 0, score)
-
-        scan_all(make, np.arange(first, last), k, answers)
+        return OverlapScan(corpus, batch.queries, 0, self.order, scan_bleu, COCO if self.coco else 0, score)

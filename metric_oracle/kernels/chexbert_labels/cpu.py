@@ -1,13 +1,12 @@
 """Cosine of CheXbert's 14 labels: integer products with every distinct vector, of which there are few."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.contract import ScoredWhole
 from metric_oracle.kernels.cosine.score import integer_cosine
-from metric_oracle.kernels.topk.reference import select
 
 
 class LabelCorpus(NamedTuple):
@@ -43,16 +42,8 @@ def cosines(corpus, squares, query):
 
 
 @dataclass(frozen=True)
-class Backend(Kernel):
+class Backend(ScoredWhole):
     """Cosine of CheXbert's labels on CPUs."""
-
-    capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
-
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
-        documents = np.arange(len(corpus.vectors))
-        for q, all_scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
-            answers.put(q, select(documents, all_scores, corpus.row_ptr, corpus.row_id, k))
 
     def score_all(self, corpus, batch, chosen):
         """Yield the cosine of every document with each of some distinct queries: float64[D]."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._jit import compiled_for, jit, jit_borrowing
-from metric_oracle.kernels._overlap import Features, postings
+from metric_oracle.kernels._overlap import ROWS, Features, postings
 from metric_oracle.kernels._overlap_search import (
     FILTER,
     WARM_START,
@@ -56,15 +56,7 @@ class WeightedCorpus(NamedTuple):
     squares: np.ndarray
     inverse: np.ndarray
 
-    @property
-    def row_ptr(self):
-        """Offsets of the rows of each document."""
-        return self.features.row_ptr
-
-    @property
-    def row_id(self):
-        """Corpus rows, ascending within a document."""
-        return self.features.row_id
+    row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class WeightedBatch(NamedTuple):
@@ -372,17 +364,9 @@ def search_cider_d(batch, first, last, corpus, k, space, answers):
     Parameters
     ----------
     batch : WeightedBatch
-    first, last : int
-        Block of queries.
     corpus : WeightedCorpus
-    k : int
-    space : Space
-        Of this thread.
-
-    Writes
-    ------
-    answers : Answers
-        Rows first .. last - 1.
+    first, last, k, space, answers
+        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------

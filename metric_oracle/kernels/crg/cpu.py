@@ -1,13 +1,12 @@
 """CRG search: integer counts for every distinct set of positive labels, of which there are few."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.contract import ScoredWhole
 from metric_oracle.kernels.crg.score import contribution
-from metric_oracle.kernels.topk.reference import select
 
 
 class PositiveCorpus(NamedTuple):
@@ -32,16 +31,8 @@ def _count(truth, candidate):
 
 
 @dataclass(frozen=True)
-class Backend(Kernel):
+class Backend(ScoredWhole):
     """Contributions to CRG on CPUs."""
-
-    capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
-
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
-        units = np.arange(len(corpus.positive))
-        for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
-            answers.put(q, select(units, scores, corpus.row_ptr, corpus.row_id, k))
 
     def score_all(self, corpus, batch, chosen):
         """Yield the contribution of every unit against each of some distinct queries: float64[D]."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._jit import compiled_for, jit
-from metric_oracle.kernels._overlap import Features, Queries, by_rarity
+from metric_oracle.kernels._overlap import ROWS, Features, Queries, by_rarity
 from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
     Visits,
@@ -60,15 +60,7 @@ class StemCorpus(NamedTuple):
     texts: Texts
     n_stems: int
 
-    @property
-    def row_ptr(self):
-        """Offsets of the rows of each document."""
-        return self.features.row_ptr
-
-    @property
-    def row_id(self):
-        """Corpus rows, ascending within a document."""
-        return self.features.row_id
+    row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class StemBatch(NamedTuple):
@@ -287,18 +279,10 @@ def search_meteor(batch, first, last, corpus, k, space, answers):
     Parameters
     ----------
     batch : StemBatch
-    first, last : int
-        Block of queries.
     corpus : (Features, int64[C, 8], Texts)
         Documents by ascending length: features, buckets of equal lengths, words in order.
-    k : int
-    space : Space
-        Of this thread.
-
-    Writes
-    ------
-    answers : Answers
-        Rows first .. last - 1.
+    first, last, k, space, answers
+        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------

@@ -136,18 +136,10 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     family_a, family_b : int
         Families whose F1 values are averaged, family_a first in the forward index; family_b is -1 for a metric of one.
     queries : Queries
-    first, last : int
-        Block of queries.
     index, buckets : Features, int64[C, 8]
         As in `GraphF1`.
-    k : int
-    work : Workspace
-        Of this thread.
-
-    Writes
-    ------
-    answers : Answers
-        Rows first .. last - 1.
+    first, last, k, work, answers
+        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------
@@ -259,17 +251,7 @@ class Backend(DrivenKernel):
         return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
 
     def components(self, corpus, batch, query, unit, scores):
-        """Return the F1 of each family for pairs of a distinct query and a document.
-
-        Parameters
-        ----------
-        query, unit : int64[n]
-        scores : float64[n]
-
-        Returns
-        -------
-        dict of str to float64[n]
-        """
+        """Return the F1 of each family for pairs of a distinct query and a document."""
         return self._components(corpus, batch, query, unit, matches(corpus, batch, query, unit))
 
     def _components(self, corpus, batch, query, unit, matched):

@@ -1,14 +1,12 @@
 """RadGraph F1 search on a GPU: entities and relations counted from posting lists, finalists scored on the host."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit
 from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
-from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels._scan import Scanned
 from metric_oracle.kernels.radgraph import cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 
@@ -46,25 +44,14 @@ def _score(record, query_sizes, sizes, family, two):
 
 
 @dataclass(frozen=True)
-class Backend(_device.OnDevice, cpu.Backend):
+class Backend(Scanned, cpu.Backend):
     """RadGraph F1 on GPUs."""
 
-    library: ClassVar[str] = LIBRARY
-
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-        Raises
-        ------
-        DeviceError
-            If a device fails or has no room.
-        """
+    def scan(self, corpus, batch):
+        """Return a new scan of the corpus for distinct queries."""
         two = self.family_b >= 0  # then they are the first and the second family
 
         def score(record, query_sizes, sizes):
             return _score(record, query_sizes, sizes, self.family_a, two)
 
-        def make():
-            return OverlapScan(corpus, batch.queries, self.family_a, 1 + two, scan_radgraph, 0, score)
-
-        scan_all(make, np.arange(first, last), k, answers)
+        return OverlapScan(corpus, batch.queries, self.family_a, 1 + two, scan_radgraph, 0, score)

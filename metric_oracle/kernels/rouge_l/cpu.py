@@ -250,18 +250,10 @@ def search_rouge_l(coco, queries, texts, first, last, corpus, k, words, answers)
         The first family holds words (with occurrence).
     texts : Sequences
         Of the queries.
-    first, last : int
-        Block of queries.
     corpus : (Features, int64[C, 8], Sequences)
         Documents by ascending length: features, buckets of equal lengths, words in order.
-    k : int
-    words : Words
-        Work space of this thread.
-
-    Writes
-    ------
-    answers : Answers
-        Rows first .. last - 1.
+    first, last, k, words, answers
+        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------
@@ -423,17 +415,7 @@ class Backend(Kernel):
         return scores, self.components(corpus, batch, query, unit, scores)
 
     def components(self, corpus, batch, query, unit, scores):
-        """Return precision and recall of pairs of a distinct query and a document, from the subsequence of the score.
-
-        Parameters
-        ----------
-        query, unit : int64[n]
-        scores : float64[n]
-
-        Returns
-        -------
-        dict of str to float64[n]
-        """
+        """Return precision and recall of pairs of a query and a document, from the subsequence of the score."""
         length = corpus.features.sizes[0, unit].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         lcs = np.rint(common(scores, length, reference_length, self.coco))

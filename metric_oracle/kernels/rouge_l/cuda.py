@@ -5,15 +5,14 @@ stand in a hash table with the bits of their positions: in shared memory for up 
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda, int32, uint64
 
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._jit import device_function, jit, kernel
-from metric_oracle.kernels._scan import Scan, make_scan
-from metric_oracle.kernels._scan import search as scan_all
+from metric_oracle.kernels._scan import Scan, Scanned, make_scan
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.kernels.rouge_l.cpu import ONES, find_positions, ripple
 from metric_oracle.kernels.rouge_l.score import rouge_l
@@ -310,24 +309,14 @@ def _score(record, reference_length, length, coco):
 
 
 @dataclass(frozen=True)
-class Backend(_device.OnDevice, cpu.Backend):
+class Backend(Scanned, cpu.Backend):
     """ROUGE-L on GPUs."""
 
-    library: ClassVar[str] = LIBRARY
+    def scan(self, corpus, batch):
+        """Return a new scan of the corpus for distinct queries."""
+        return SequenceScan(corpus, batch, self.coco)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
-
-        Raises
-        ------
-        DeviceError
-            If a device fails or has no room.
-        """
-
-        def make():
-            return SequenceScan(corpus, batch, self.coco)
-
-        queries = np.arange(first, last)
-        is_long = make().n_known[first:last] > BITS
-        for some in (queries[~is_long], queries[is_long]):
-            scan_all(make, some, k, answers)
+    def groups(self, corpus, batch, queries):
+        """Return the queries whose words fit one block of bits, and the others."""
+        is_long = self.scan(corpus, batch).n_known[queries] > BITS
+        return queries[~is_long], queries[is_long]
