@@ -11,6 +11,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.composite import cpu as composite_cpu
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION, read_weights
 from metric_oracle.retrieval.results import Results, read_results
 
@@ -105,6 +106,43 @@ def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, q
             t["weight"] * (fast.table[part].to_numpy() - t["mean"]) / t["scale"] for part, t in terms.items()
         )
         np.testing.assert_allclose(fast.table["score"].to_numpy(), by_hand, rtol=1e-12)
+
+
+COSINES = {
+    "bleu-2": {"mean": 0.0, "scale": 1.0, "weight": -1.0},
+    "chexbert": {"mean": 0.0, "scale": 1.0, "weight": -1.0},
+}
+
+
+@pytest.mark.parametrize(("metric", "k"), [("composite", 1), ("composite", 50), ("radcliq", 1)])
+def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monkeypatch, metric, k):
+    """Of items that survive, and, where none is wrong among them, of the dropped ones that are scored."""
+    given = {"weights": write(tmp_path, terms=COSINES)} if metric == "composite" else {}
+    found = api.retrieve(index, queries, metric, k=k, **given)
+    assert 0.0 < found.signature["closest_call"]["cosine"] < 1e-3
+    honest = composite_cpu.Backend._similarities
+    for planted in (lambda x: x - 1e-3, lambda x: np.where(x > 0.9, 0.0, x)):
+        monkeypatch.setattr(
+            composite_cpu.Backend, "_similarities", lambda *given, planted=planted: planted(honest(*given))
+        )
+        with pytest.raises(
+            ExactnessError, match=r"^retrieve: the bound of stage 'cosine' must not lie below a score; got"
+        ):
+            api.retrieve(index, queries, metric, k=k, **given)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_items_that_are_dropped_wrongly_are_an_error(index, queries, tmp_path, monkeypatch, k):
+    honest = composite_cpu.Backend._least
+
+    def worst(self, corpus, batch, q, k, values):
+        item, _ = honest(self, corpus, batch, q, len(corpus.row_ptr) - 1, values)
+        sums, _ = self._sums(corpus, values)
+        return item[np.argsort(sums[item], kind="stable")[-k:]], None
+
+    monkeypatch.setattr(composite_cpu.Backend, "_least", worst)
+    with pytest.raises(ExactnessError, match=r"^retrieve: no dropped candidate must score among the best; got 1 of a"):
+        api.retrieve(index, queries, "composite", k=k, weights=write(tmp_path, terms=COSINES))
 
 
 @pytest.mark.parametrize("sign", [0, 1])

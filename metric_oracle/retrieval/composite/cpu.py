@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bertscore.score import F1
 from metric_oracle.kernels.contract import Capabilities, Kernel
@@ -20,7 +21,7 @@ from metric_oracle.metrics import Term
 from metric_oracle.retrieval.composite.score import composite, term
 from metric_oracle.retrieval.kernels import load_kernel
 
-ROUNDING = 1e-12  # of sums of a handful of float64 numbers, relative to the largest
+SAMPLED = 50_000  # items for which a dropped one is scored, to see that it was dropped rightly
 STEEPEST = 1e30  # composites over slope beyond which a bonus would leave float32's range
 COSINE, BERTSCORE = "cosine", "bertscore"  # kernels of the parts that are not cheap
 
@@ -36,11 +37,14 @@ class Backend(Kernel):
     intercept : float
     scored : dict
         Values of the parts of pairs of distinct query and listed combination, as a search found them.
+    closest : dict
+        The least distance of the float32 cosines' margin from an error that became known.
     """
 
     terms: Mapping[str, Term]
     intercept: float
     scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, compare=False, repr=False)
+    closest: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
     @cached_property
@@ -68,6 +72,7 @@ class Backend(Kernel):
                 )
                 f1 = bertscore.final_scores(precision, recall, part.baseline)[F1]
             self.rank(corpus, batch, q, k, item, values, f1, answers)
+            self.check_dropped(corpus, batch, q, q == first, k, item, values, answers)
 
     def known_values(self, corpus, batch, q, similar):
         """Return the values of the cheap parts for every unit of theirs; `similar` holds float32 cosines."""
@@ -96,7 +101,7 @@ class Backend(Kernel):
             return None
         bonus = (others.min() - others) / slope
         # The last is for the rounding of the bonus to float32.
-        error = ((error + ROUNDING * size) / slope - bonus.min() * 2.0**-23) * (1.0 + 1e-6)
+        error = ((error + self._rounding * size) / slope - bonus.min() * 2.0**-23) * (1.0 + 1e-6)
         wide = 2 * error + 1e-5
         least = float(mean + (others.min() - limit) / slope - wide)
         return bertscore.Items(
@@ -114,7 +119,7 @@ class Backend(Kernel):
         sums, size = self._sums(corpus, values)
         error = self._cosine_error(corpus)
         if error:  # otherwise these are the very sums of the reference
-            error += ROUNDING * size
+            error += self._rounding * size
         m = min(k, len(sums))
         item = np.flatnonzero(sums <= np.partition(sums, m - 1)[m - 1] + 2 * error)
         return item, None if name is None else values[name][corpus.unit[BERTSCORE][item]]
@@ -127,9 +132,40 @@ class Backend(Kernel):
         t = self.terms[name]
         return abs(t.weight / t.scale) * screen_error(corpus.parts[name].vectors.shape[1])
 
+    @property
+    def _rounding(self):
+        """Bound the rounding errors of two sums of the terms, relative to the greatest partial sum."""
+        return gamma(2 * (len(self.terms) + 4), FLOAT64)
+
+    def _check_cosines(self, corpus, item, values, exact):
+        """Compare the float32 cosines of some items with the exact ones, and raise where one is off its margin."""
+        name = self.part(COSINE)
+        if name is None or not len(item):
+            return
+        screen = values[name][corpus.unit[self.terms[name].metric.representation][item]]
+        distance = screen_error(corpus.parts[name].vectors.shape[1]) - float(np.abs(screen - exact[name]).max())
+        check_bounds({COSINE: distance})
+        self.closest[COSINE] = min(self.closest.get(COSINE, np.inf), distance)
+
+    def check_dropped(self, corpus, batch, q, is_first, k, item, values, answers):
+        """Score an item that was dropped, seeded by the query, and raise if it would have been listed.
+
+        The first query of a block always has one, others where so many items hide the cost.
+        """
+        n, rng = len(corpus.row_ptr) - 1, np.random.default_rng(q)
+        one = rng.integers(n, size=1)
+        if (not is_first and rng.random() * SAMPLED > n) or np.isin(one, item).any():
+            return
+        f1 = None if self.part(BERTSCORE) is None else self._f1(corpus, batch, q, corpus.unit[BERTSCORE][one])
+        exact = self._exact(corpus, batch, q, one, values, f1)
+        self._check_cosines(corpus, one, values, exact)
+        is_full = answers.rows[q, k - 1] >= 0
+        check_bounds({}, int(self._scores(exact)[0] <= (answers.scores[q, k - 1] if is_full else answers.limit[q])))
+
     def rank(self, corpus, batch, q, k, item, values, f1, answers):
         """Score items by the exact values of all parts and write the k best rows."""
         exact = self._exact(corpus, batch, q, item, values, f1)
+        self._check_cosines(corpus, item, values, exact)
         scores = self._scores(exact)
         rows, best, ties = select(item, -scores, corpus.row_ptr, corpus.row_id, k)
         answers.put(q, (rows, -best, ties))
@@ -235,7 +271,12 @@ class Backend(Kernel):
 
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
-        return bertscore.stages(workspaces)
+        return self.with_closest(bertscore.stages(workspaces))
+
+    def with_closest(self, found):
+        """Return the stages of BERTScore's search with the closest call of the cosines."""
+        closest = {**found.get("closest_call", {}), **self.closest}
+        return {**found, "closest_call": closest} if closest else found
 
     def components(self, corpus, batch, query, document, scores):
         """Return the values of the parts for pairs of a distinct query and an item."""

@@ -49,7 +49,8 @@ class Backend(_device.ByLibrary, cpu.Backend):
         for q, (item, precision, recall) in zip(range(first, last), found, strict=True):
             f1 = final_scores(precision, recall, part.baseline)[F1]
             self.rank(corpus, batch, q, k, item, values[q - first], f1, answers)
+            self.check_dropped(corpus, batch, q, q == first, k, item, values[q - first], answers)
 
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
-        return bertscore.stages(workspaces)
+        return self.with_closest(bertscore.stages(workspaces))
