@@ -183,7 +183,7 @@ def test_demo(oracle):
 def test_pipe_closed_early(corpus, index):
     command = f"{COMMAND} retrieve {index} {corpus['train']} -k 60 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stdout.startswith('{"signature"')
+    assert done.stdout.startswith('{"query_id"')
     assert done.stderr == ""
 
 
