@@ -15,7 +15,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes import bertscore, inputs
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Representation, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, SEARCHED, Representation, get_metric
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
@@ -50,7 +50,7 @@ def no_model(monkeypatch):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", SEARCHED)
 def test_a_prepared_set_gives_the_answers_of_its_files(metric, index, corpus, prepared, no_model, monkeypatch):
     found = mo.retrieve(index, prepared, metric, k=7)
     monkeypatch.undo()
@@ -92,12 +92,12 @@ def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_pat
     out = tmp_path / "P"
     mo.build_index(texts, out, encoder="bert", keep_empty=True, uncertain="negative", **predicted)
     wanted = mo.score(
-        corpus["test"], texts, [*METRICS], encoder="bert", system="P", **files(corpus, "test"),
+        corpus["test"], texts, [*SEARCHED], encoder="bert", system="P", **files(corpus, "test"),
         **{f"predicted_{name}": value for name, value in predicted.items()},
     )  # fmt: skip
     for module in (bertscore, inputs):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
-    found = mo.score(prepared, out, [*METRICS])
+    found = mo.score(prepared, out, [*SEARCHED])
     assert found.table.equals(wanted.table)
     assert found.signature == wanted.signature
     assert 0 < np.mean(wanted.values("radgraph")) < 1
