@@ -37,6 +37,8 @@ RENAMED = {
     ("synth", "--tests"): "n_tests",
     ("synth", "out"): "out",
     ("retrieve", "--text"): r"load_queries\.queries",
+    ("rerank", "-m"): "prefix",
+    **{("train-crepe", name): r"\w+\.path" for name in ("references", "predictions", "ratings")},
     ("score", "--id-column"): r"reading\.id_column",
     ("score", "--text-column"): r"reading\.text_column",
     ("score", "--predicted-id-column"): r"score\.id_column",

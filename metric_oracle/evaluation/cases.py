@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metric_oracle.errors import InputError
+from metric_oracle.evaluation.systems import is_oracle
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
@@ -380,7 +381,8 @@ def _columns(given: Results | Scores, source: int, first: np.ndarray, taken: lis
     else:
         metric, baseline = str(signature.get("metric")), signature.get("baseline")
         name = metric if baseline is None else f"{metric} of {baseline}"
-        named = [(name, str(baseline or "oracle"), metric, signature, "score")]
+        system = baseline or ("oracle" if is_oracle(signature) else "of a pool")
+        named = [(name, str(system), metric, signature, "score")]
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
     for name, system, metric, how, stored in named:
         values = given.table[stored].cast(pa.float64()).to_numpy(zero_copy_only=False)
