@@ -18,10 +18,10 @@ from typing import Any
 
 import metric_oracle as mo
 from benchmarks import machine
-from metric_oracle.commands.training import read_pairs
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.encoders.crepe_training import Settings, train
 from metric_oracle.evaluation.alignment import MEAN
+from metric_oracle.evaluation.counted_pairs import read_counted_pairs
 from metric_oracle.evaluation.rank_agreement import TAU
 
 METRICS = ("crepe", "bleu-2", "bleu-4", "rouge-l", "radgraph")
@@ -63,7 +63,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
     torch.set_num_threads(options.threads)
     paths = write_synthetic(folder / "pairs", options.pairs, options.tests, seed=SEED, errors=True)
-    pairs, counts = read_pairs(paths["train"], paths["train_candidates"], paths["train_errors"], _tell)
+    pairs, counts = read_counted_pairs(paths["train"], paths["train_candidates"], paths["train_errors"], _tell)
     base = _tiny([text for pair in pairs for text in pair], folder / "tiny")
     settings = Settings(options.epochs, 16, options.learning_rate, 0.5, SEED)
     began = time.process_time()

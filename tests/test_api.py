@@ -1,5 +1,6 @@
 """The public functions: one input model, prepared sets, keywords, sections, models that resume."""
 
+import inspect
 import json
 import re
 from dataclasses import replace
@@ -158,7 +159,10 @@ def test_unknown_keywords(name, index, monkeypatch):
 def test_every_argument_of_the_registry_is_typed():
     from metric_oracle.api import given
 
-    arguments = {name for record in REPRESENTATIONS.values() for name in record.arguments}
+    of_pairs = {name for record in REPRESENTATIONS.values() if record.source == "pair" for name in record.arguments}
+    for function in (mo.score, mo.rerank):
+        assert of_pairs <= inspect.signature(function).parameters.keys()
+    arguments = {name for record in REPRESENTATIONS.values() for name in record.arguments} - of_pairs
     assert arguments <= given.Loading.__annotations__.keys()
     assert {f"predicted_{name}" for name in arguments - {"encoder"}} <= given.Sides.__annotations__.keys()
     assert set(given.LOADING) <= given.Loading.__annotations__.keys()

@@ -342,20 +342,21 @@ def test_crepe_is_a_column(oracle, corpus, crepe, tmp_path):
     code, _, err = oracle("score", *args, "-m", "crepe,rouge-l", "--out", out)
     assert code == 0, err
     scores = read_scores(out)
-    texts = [row["report"] for row in csv.DictReader(corpus["test"].open(newline=""))]
+    with corpus["test"].open(newline="") as file:
+        texts = [row["report"] for row in csv.DictReader(file)]
     model = Crepe(crepe, device="cpu")
     counts, _ = model.count_errors([(text, text) for text in texts])
     assert scores.metrics == ["crepe", "rouge-l"]
     assert scores.table["crepe"].to_pylist() == [sum(row) for row in counts.tolist()]
-    assert [scores.table[f"crepe.{name}"].to_pylist() for name in "ABCDEF"] == counts.T.tolist()
+    assert [scores.table[f"crepe.n{name}"].to_pylist() for name in "ABCDEF"] == counts.T.tolist()
     how = scores.signature["metrics"]["crepe"]
     assert how["direction"] == "lower"
     assert how["representation"] == {"crepe": {"encoder": model.signature}}
     # With the checkpoint it is among the usual metrics, and without it not.
     code, shown, _ = oracle("score", *args, "--format", "csv")
-    assert "crepe" in shown.partition("\n")[0].split(",")
+    assert '"crepe"' in shown.partition("\n")[0].split(",")
     code, shown, _ = oracle("score", *args[:2], "--format", "csv")
-    assert "crepe" not in shown.partition("\n")[0].split(",")
+    assert '"crepe"' not in shown.partition("\n")[0].split(",")
 
 
 def test_crepe_wants_its_checkpoint(fails, corpus, crepe):

@@ -20,9 +20,8 @@ def rerank(
     queries: Given,
     crepe: str | Path,
     *,
-    prefix: str | None = None,
+    pool: str = f"radcliq:{_rerank.SIZE}",
     weights: str | Path | None = None,
-    pool: int | str | None = None,
     k: int = 1,
     audit: int = 0,
     recall: float | None = None,
@@ -46,19 +45,19 @@ def rerank(
     queries : path, container, prepared set or Inputs
     crepe, crepe_config, crepe_vocabulary : path
         The checkpoint, see :func:`score`.
-    prefix : str
-        Metric whose best reports are the pool, by default "radcliq"; "composite" with `weights`, such as one fitted to
-        scores of CREPE.
+    pool : str
+        ``"METRIC:N"``, the first N reports of each search under a metric, by default ``"radcliq:200"``;
+        ``"composite:N"`` with `weights`, such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which
+        is exact. With `recall`, ``"METRIC"``.
     weights, idf, rescale
-        Of the prefix, see :func:`retrieve`.
-    pool : int or "all"
-        Reports of the pool, by default 100; "all" is the whole corpus, which is exact.
+        Of that search, see :func:`retrieve`.
     k : int
         Answers a query.
     audit : int
-        Queries, drawn at random, for which the whole corpus is scored.
+        Queries, drawn at random, for which the whole corpus is scored: their answers are exact, and the signature's
+        ``pool`` says what the pool misses of them.
     recall : float
-        Instead of `pool`: the probability with which it is to hold the best report, by the audit.
+        Probability with which the pool is to hold a best report; the audit chooses its size.
     seed : int
         Of the draw.
     text, progress
@@ -69,20 +68,16 @@ def rerank(
     Returns
     -------
     Results
-        With the columns A to F, `pool_rank` and `certified`; the signature's ``pool`` has the audit.
+        With the columns nA to nF, `pool` and `certified`; see :func:`metric_oracle.retrieval.rerank.rerank`.
     """
-    whole = pool == _rerank.ALL
-    if isinstance(pool, bool) or not (pool is None or whole or str(pool).isdecimal()):
-        msg = f"rerank: pool must be {_rerank.ALL} or a number of reports; got another value. Choose one."
+    name, size = read_pool(pool, recall is not None)
+    record = None if name is None else weighed(name, weights)
+    if record is None and weights is not None:
+        msg = "rerank: weights must be left out where the pool is the whole corpus; got a file. Drop it."
         raise InputError(msg)
-    if whole and not (prefix is None and weights is None):
-        msg = "rerank: prefix (-m) must be left out where the pool is the whole corpus; got one. Drop it."
-        raise InputError(msg)
-    record = None if whole else weighed(prefix or "radcliq", weights)
     held = opened(index)
     if record is not None:
         held.check_holds(record)
-    size = None if whole or (pool is None and recall is not None) else _rerank.POOL if pool is None else int(pool)
     given: dict[str, Any] = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
     named = {name: path for name, path in given.items() if path is not None}
     model = open_pair_models(named, "rerank", loading.get("device"))["crepe"]
@@ -92,3 +87,24 @@ def rerank(
     settings = search_settings(idf, rescale)
     stated = _rerank.Pool(record, size, audit, recall, seed, settings)
     return _rerank.rerank(held, batch, model, stated, k=k, text=text, progress=progress)
+
+
+def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
+    """Return metric and size of a pool; None and None of the whole corpus.
+
+    Parameters
+    ----------
+    pool : str
+    is_chosen : bool
+        Whether an audit chooses the size.
+    """
+    if pool == _rerank.ALL:
+        return None, None
+    name, mark, size = str(pool).rpartition(":")
+    if mark and size.isdecimal():
+        # The default's size is nobody's wish.
+        return name, None if is_chosen and pool == f"radcliq:{_rerank.SIZE}" else int(size)
+    if is_chosen:
+        return str(pool), None
+    msg = f"rerank: pool must be METRIC:N or {_rerank.ALL}; got another text. Pass radcliq:{_rerank.SIZE}, for one."
+    raise InputError(msg)

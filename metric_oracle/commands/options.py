@@ -132,9 +132,7 @@ ShardRows = Annotated[int | None, _number("--shard-rows", text="Make a set of sh
 Weights = Annotated[Path | None, _file("--weights", SEARCH, f"Of -m {COMPOSITE}: a file of weights.")]
 Draws = Annotated[int, _number("--draws", text="Random reports for each test report.")]
 Sample = Annotated[int, _number("--sample", least=0, text="Queries to search by brute force.")]
-Pool = Annotated[
-    str | None, _option("--pool", panel=SEARCH, metavar="N", help="Reports to score, all or a number; default: 100.")
-]
+Pool = Annotated[str, _option("--pool", panel=SEARCH, metavar="NAME:N", help="Reports to score: its first N, or all.")]
 AuditedQueries = Annotated[int, _number("--audit", least=0, text="Test reports to score with the whole corpus.")]
 Recall = Annotated[
     float | None, _option("--recall", panel=SEARCH, metavar="Q", help="Pool that holds the best so surely.")

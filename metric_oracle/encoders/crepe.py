@@ -1,10 +1,11 @@
 """CREPE from a checkpoint in the published layout: a reference and a candidate -> expected errors of six categories.
 
-Cho et al., EMNLP 2025: a BertModel reads both reports at once, ``[CLS] reference [SEP] candidate [SEP]`` in at most
-512 word pieces, and six linear heads over its pooled state predict the numbers of errors. A count is not negative; the
-score is their sum. The layout is that of jogihood/crepe-biomedbert: tensors ``bert.*``, ``error_regressors.0-5`` and
-``error_presence.0-5`` (the latter help in training alone), and a ``config.json`` of BERT with ``num_error_categories``
-and ``use_poisson_loss``, which says that softplus makes counts of what the heads give.
+Cho et al., EMNLP 2025: an encoder reads both reports at once, ``[CLS] reference [SEP] candidate [SEP]`` in at most 512
+word pieces, and six linear heads over its pooled state (that of [CLS] where it has no pooler) predict the numbers of
+errors. A count is not negative; the score is their sum. The layout is that of gihuncho/crepe-biomedbert: tensors
+``bert.*``, ``error_regressors.0-5`` and ``error_presence.0-5`` (the latter help in training alone), and the encoder's
+``config.json`` with ``num_error_categories`` and ``use_poisson_loss``, by which softplus makes counts of what the heads
+give. The published package pads to 512 pieces in float32: its scores differ from these by about 1e-6.
 
 Written from the paper and the behaviour that is documented; no code of its authors, which has no licence.
 """
@@ -12,6 +13,7 @@ Written from the paper and the behaviour that is documented; no code of its auth
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ CATEGORIES = ("A", "B", "C", "D", "E", "F")
 MAX_PIECES = 512
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # as transformers calls them, the first one first
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
-_CALLED = "CREPE", "the folder of jogihood/crepe-biomedbert, or one that oracle train-crepe wrote"
+_CALLED = "CREPE", "the folder of gihuncho/crepe-biomedbert, or one that oracle train-crepe wrote"
 _SPECIAL_PIECES = ("[UNK]", "[CLS]", "[SEP]")
 
 
@@ -144,14 +146,16 @@ class Crepe:
 
 
 def build_network(config: Any) -> Any:
-    """Return the module of a BertConfig, with the names that the tensors have in a checkpoint."""
+    """Return the module of an encoder's configuration, with the names that the tensors have in a checkpoint."""
     from torch import nn
-    from transformers import BertModel
+    from transformers import AutoModel
 
     def heads() -> Any:
         return nn.ModuleList(nn.Linear(config.hidden_size, 1) for _ in CATEGORIES)
 
-    return nn.ModuleDict({"bert": BertModel(config), "error_regressors": heads(), "error_presence": heads()})
+    return nn.ModuleDict(
+        {"bert": AutoModel.from_config(config), "error_regressors": heads(), "error_presence": heads()}
+    )
 
 
 def run_network(network: Any, ids: Any, kinds: Any, mask: Any, drop: Callable[[Any], Any] | None = None) -> Any:
@@ -167,7 +171,11 @@ def run_network(network: Any, ids: Any, kinds: Any, mask: Any, drop: Callable[[A
     """
     import torch
 
-    pooled = network["bert"](input_ids=ids, token_type_ids=kinds, attention_mask=mask).pooler_output
+    encoder = network["bert"]
+    typed = {"token_type_ids": kinds} if "token_type_ids" in signature(encoder.forward).parameters else {}
+    output = encoder(input_ids=ids, attention_mask=mask, **typed)
+    pooled = getattr(output, "pooler_output", None)
+    pooled = output.last_hidden_state[:, 0] if pooled is None else pooled
     pooled = pooled if drop is None else drop(pooled)
     counts, presence = (
         torch.cat([head(pooled) for head in network[name]], 1) for name in ("error_regressors", "error_presence")
@@ -244,9 +252,9 @@ def _read_config(path: Path, function: str) -> dict[str, Any]:
         kind, n, is_poisson = content["model_type"], content["num_error_categories"], content["use_poisson_loss"]
     except (ValueError, TypeError, KeyError, RecursionError):
         kind, n, is_poisson = None, None, None
-    if kind != "bert" or n != len(CATEGORIES) or not isinstance(is_poisson, bool):
+    if not isinstance(kind, str) or n != len(CATEGORIES) or not isinstance(is_poisson, bool):
         msg = (
-            f"{function}: crepe_config must be a config.json of CREPE: model_type bert, 6 num_error_categories, and "
+            f"{function}: crepe_config must be a config.json of CREPE: model_type, 6 num_error_categories, and "
             f"use_poisson_loss; got another in {path}. Pass that of the checkpoint."
         )
         raise InputError(msg)
@@ -255,17 +263,21 @@ def _read_config(path: Path, function: str) -> dict[str, Any]:
 
 def _build(content: dict[str, Any], path: Path, function: str) -> Any:
     """Return the network of a configuration."""
-    from transformers import BertConfig
+    from transformers import AutoConfig
 
     try:
-        config = BertConfig.from_dict(content)
+        # Of the library's own kinds alone: nothing in the file names code to run.
+        config = type(AutoConfig.for_model(content["model_type"])).from_dict(content)
         config._attn_implementation = "eager"
         if config.max_position_embeddings > 3:  # [CLS] [SEP] [SEP]
             return build_network(config)
     # What is wrong with a number shows in whatever the libraries do with it first.
     except Exception:
         pass
-    msg = f"{function}: crepe_config must have sizes that a BERT can have; got others in {path}. Fetch it again."
+    msg = (
+        f"{function}: crepe_config must have a model_type and sizes that an encoder can have; got others in {path}. "
+        "Fetch it again."
+    )
     raise InputError(msg) from None
 
 

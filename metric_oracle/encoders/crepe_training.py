@@ -36,7 +36,9 @@ _LIKE = 50  # batches whose pairs are sorted by length together, so that little 
 
 @dataclass(frozen=True)
 class Settings:
-    """How CREPE is trained.
+    """How CREPE is trained: epochs, batch and weight of the loss as the paper has them.
+
+    Its learning rate was chosen on validation pairs and is not printed.
 
     Attributes
     ----------
@@ -50,8 +52,8 @@ class Settings:
         Of the new heads, dropout and the order of the pairs.
     """
 
-    epochs: int = 3
-    batch_size: int = 16
+    epochs: int = 10
+    batch_size: int = 64
     learning_rate: float = 2e-5
     presence_weight: float = 0.5
     seed: int = 0

@@ -94,15 +94,12 @@ def _of_pool(results: Results) -> list[str]:
     audit = pool.get("audit")
     if audit is None:
         return [*lines, "what the pool misses is not known; --audit M measures it"]
-    missed = f"audit: {audit['missed']:,} of {audit['queries']:,} best reports are not in the pool"
-    if "recall" in audit:
-        return [*lines, f"{missed}, which holds a further one with probability {audit['recall']:g} at least"]
-    interval = f"95 % interval {audit['missed_low']:.1%} to {audit['missed_high']:.1%}"
-    return [
-        *lines,
-        f"{missed} ({audit['missed_share']:.1%}, {interval})",
-        f"by the pool, best scores are {audit['mean_loss']:.4f} above the corpus's best in the mean",
-    ]
+    regret = f"regret {audit['regret']['mean']:.4f}, at most {audit['regret']['max']:.4f}"
+    lines.append(f"audit of {audit['queries']:,}: {audit['missed']:,} without a best report in the pool, {regret}")
+    if "asked_recall" in audit:
+        return [*lines, f"of a further one the pool holds a best report with probability {audit['asked_recall']:g}"]
+    recall = audit["recall_at_1"]
+    return [*lines, f"recall {recall['value']:.1%}, 95 % interval {recall['low']:.1%} to {recall['high']:.1%}"]
 
 
 def _of_answers(results: Results) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import REPRESENTATIONS, Metric
 
-COMPONENTS = ("A", "B", "C", "D", "E", "F")
+COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")
 
 
 class PairModel(Protocol):
@@ -51,9 +51,9 @@ def score_pairs(
     counts, n_cut = model.count_errors(pairs, progress=progress)
     rows = zip(totals(counts).tolist(), counts.tolist(), strict=True)
     found = [(total, dict(zip(COMPONENTS, row, strict=True))) for total, row in rows]
-    return found, {"truncated_queries": n_cut} if n_cut else {}
+    return found, {"truncated_pairs": n_cut} if n_cut else {}
 
 
 def totals(counts: np.ndarray) -> np.ndarray:
-    """Return the scores of counts: float64[n, 6] -> float64[n], added up from A to F."""
+    """Return the scores of counts: float64[n, 6] -> float64[n], added up from nA to nF."""
     return np.add.accumulate(counts, axis=1)[:, -1]

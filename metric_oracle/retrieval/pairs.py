@@ -35,7 +35,7 @@ _EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # What of the settings of a search the signature of a metric records.
-SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
+SETTINGS = ("idf", "rescaled", "truncated_queries", "truncated_pairs", "prevalence")
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
 
@@ -335,6 +335,9 @@ def score(
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
     if n_cut:
         tell(f"cut off at the encoder's longest input: {n_cut:,} references")
+    n_cut = max(record.get("truncated_pairs", 0) for record in scores.signature["metrics"].values())
+    if n_cut:
+        tell(f"cut off at the longest input of a model that reads both reports: {n_cut:,} pairs")
     return replace(scores, signature={**scores.signature, "left_out": left_out})
 
 

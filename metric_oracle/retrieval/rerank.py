@@ -5,19 +5,19 @@ is stated, the first N reports of an exact search under a metric that an index c
 report of the pool is scored. What that loses is not assumed but measured:
 
 - CREPE is never below 0, so an answer with score 0 is certified: no report of the corpus has a better score.
-- An audit scores the whole corpus for some of the queries, drawn at random, and counts those whose best report is not
-  in the pool, with an exact binomial interval (Clopper and Pearson, 1934).
-- From the places that the audited queries' best reports have in the prefix, split conformal prediction (Vovk et al.,
-  2005) gives the pool that holds the best report of a further query with a probability of at least the recall asked
-  for: the ceil((m + 1) recall)-th smallest of m places, if queries are exchangeable.
+- An audit scores the whole corpus for some of the queries, drawn at random: their own answers are exact, and of the
+  others it says how often the best score is in the pool (recall, with the interval of Clopper and Pearson, 1934) and
+  by how much the pool's best is above it (regret).
+- From the places that the audited queries' best reports have under the prefix, split conformal prediction (Vovk et al.,
+  2005) gives the pool that holds a best report of a further query of the same test set with a probability of at least
+  the recall asked for: the ceil((m + 1) recall)-th smallest of m places.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import version
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import digest, retrieve
 
 ALL = "all"
-POOL = 100  # reports where nothing else is asked for
+SIZE = 200  # reports of a pool where nothing else is asked for
 LEVEL = 0.95
 _NOT_RANKED = np.iinfo(np.int64).max  # the place of a report that the prefix cannot score
 
@@ -52,7 +52,7 @@ class Pool:
     audit : int
         Queries for which the whole corpus is scored.
     recall : float or None
-        Probability with which the pool is to hold the best report.
+        Probability with which the pool is to hold a best report.
     seed : int
         Of the draw of audited queries.
     settings : dict
@@ -60,11 +60,21 @@ class Pool:
     """
 
     prefix: Metric | None
-    size: int | None = POOL
+    size: int | None = SIZE
     audit: int = 0
     recall: float | None = None
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
+
+
+class _Best(NamedTuple):
+    """The k best rows of one query: rows, scores, rows of the pool with that score, counts [k, 6]; and the pool."""
+
+    rows: np.ndarray
+    scores: np.ndarray
+    ties: np.ndarray
+    counts: np.ndarray
+    n_pool: int
 
 
 def rerank(
@@ -90,9 +100,10 @@ def rerank(
     Returns
     -------
     Results
-        Lowest score first, equal scores by ascending corpus row. Beside the columns of a search: ``pool_rank``, the
-        place under the prefix, and ``certified``, whether no report of the corpus has a better score at that rank.
-        ``n_ties`` counts rows of the pool. The signature's ``pool`` has prefix, size and audit.
+        Lowest score first, equal scores by ascending corpus row. Beside the columns of a search: ``pool``, how many
+        rows were scored, and ``certified``, whether no report of the corpus can have a better score at that rank.
+        ``n_ties`` counts rows of the pool; ``exact`` is true where that is the whole corpus. The signature's ``pool``
+        has prefix, size and audit.
 
     Raises
     ------
@@ -100,41 +111,62 @@ def rerank(
         If pool, k or audit do not fit index and queries, or the index lacks what the prefix reads.
     """
     prefix, n = pool.prefix, len(queries.ids)
-    n_rows = index.n_reports if prefix is None else _n_ranked(index, prefix)
-    _check(pool, n, n_rows)
+    _check(pool, n, index.n_reports if prefix is None else _n_ranked(index, prefix))
+    _check_k(k, index.n_reports if pool.size is None else pool.size)
     told: Tell = progress or (lambda what, done, total: None)
-    score = partial(_score, index, model)
-    audited: dict[str, Any] = {}
-    size = pool.size
+    reader = _Reader(index, model)
+    every, found = np.arange(index.n_reports), dict[int, _Best]()
+    size, audited = pool.size, dict[str, Any]()
     if pool.audit and prefix is not None:
         chosen = np.sort(np.random.default_rng(pool.seed).choice(n, pool.audit, replace=False))
-        found = [
-            _audit(index, queries.take(np.array([q])), prefix, pool, score, done, told)
-            for done, q in enumerate(chosen.tolist())
-        ]
-        places = np.array([place for place, _ in found])
-        size = conformal_pool(places, pool.recall) if pool.recall is not None else size
-        audited = _described(pool, places, size, n_rows, [losses for _, losses in found])
+        places, losses = [], []
+        for done, q in enumerate(chosen.tolist(), start=1):
+            counts = reader.counts(queries.texts[q], every)
+            found[q] = _pick(every, counts, int(k))
+            place, loss = _audit(index, queries.take(np.array([q])), pool, totals(counts))
+            places.append(place)
+            losses.append(loss)
+            told("audit", done, pool.audit)
+        size = conformal_pool(np.array(places), pool.recall) if pool.recall is not None else size
+        audited = _described(pool, np.array(places), size, losses)
     whole = prefix is None or size is None
-    n_pool = index.n_reports if whole or size is None else size
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_pool:
-        msg = f"rerank: k must be an int from 1 to {n_pool} (reports of the pool); got {k!r}. Choose one."
-        raise InputError(msg)
-    k = int(k)
-    if whole or prefix is None:
-        rows = np.broadcast_to(np.arange(n_pool), (n, n_pool))
-    else:
-        ranked = retrieve(index, queries, prefix, k=n_pool, text=False, **pool.settings)
-        rows = ranked.table["row"].to_numpy().reshape(n, n_pool)
-    answer, place = _best(index, queries.texts, rows, score, k, text, told)
-    table = layout(queries.ids, answer, np.zeros((n, k), bool), whole)
-    if not whole:
-        table = table.append_column("pool_rank", [place.ravel()])
-    certified = (answer.scores == 0.0) | whole
-    table = table.append_column("certified", [certified.ravel()])
-    if text:  # last, as in a search
-        table = table.select([name for name in table.column_names if name != "text"] + ["text"])
-    return Results(table, _signature(index, queries, model, pool, None if whole else n_pool, audited, k))
+    rest = [q for q in range(n) if q not in found]
+    _check_k(k, index.n_reports if whole or size is None else size)
+    ranked = np.broadcast_to(every, (len(rest), len(every)))
+    if prefix is not None and size is not None and rest:
+        some = queries.take(np.array(rest))
+        answers = retrieve(index, some, prefix, k=size, text=False, **pool.settings)
+        ranked = answers.table["row"].to_numpy().reshape(len(rest), size)
+    alike: dict[str, list[int]] = {}
+    for place, q in enumerate(rest):
+        alike.setdefault(queries.texts[q], []).append(place)
+    done = len(found)
+    for reference, some_places in alike.items():  # queries of one text are scored together
+        asked, which = np.unique(ranked[some_places], return_inverse=True)
+        counts = reader.counts(reference, asked)
+        for place, units in zip(some_places, which.reshape(len(some_places), -1), strict=True):
+            found[rest[place]] = _pick(ranked[place], counts[units], int(k))
+        done += len(some_places)
+        told("rerank", done, n)
+    entries = _signature(index, queries, model, pool, None if whole else size, audited, int(k))
+    if reader.n_cut:
+        entries["truncated_pairs"] = reader.n_cut
+    return Results(_table(index, queries, [found[q] for q in range(n)], text), entries)
+
+
+def _table(index: Index, queries: Inputs, found: Sequence[_Best], text: bool) -> Any:
+    """Lay out the answers: the columns of a search, then those of a pool, then the text."""
+    rows, scores, ties, counts = (np.array(list(values)) for values in list(zip(*found, strict=True))[:4])
+    n_pool = np.repeat([best.n_pool for best in found], rows.shape[1])
+    ids, shown = strings(index.take("study_id", rows.ravel())), strings(index.take("text", rows.ravel()))
+    components = {name: counts[:, :, i] for i, name in enumerate(COMPONENTS)}
+    table = layout(queries.ids, Answer(rows, scores, ties, components, ids, None), np.zeros(rows.shape, bool), False)
+    exact = n_pool == index.n_reports
+    table = table.set_column(table.column_names.index("exact"), "exact", [exact])
+    columns = {"pool": n_pool, "certified": exact | (scores.ravel() == 0.0), **({"text": shown} if text else {})}
+    for name, values in columns.items():
+        table = table.append_column(name, [values])
+    return table
 
 
 def conformal_pool(places: np.ndarray, recall: float) -> int | None:
@@ -165,79 +197,63 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
     return low, high
 
 
-_Score = Callable[[str, np.ndarray], np.ndarray]
+class _Reader:
+    """The model over rows of the corpus; `n_cut` counts the pairs that were longer than it takes."""
+
+    def __init__(self, index: Index, model: PairModel) -> None:
+        self._index, self._model = index, model
+        self.n_cut = 0
+
+    def counts(self, reference: str, rows: np.ndarray) -> np.ndarray:
+        """Return the counts of some rows for a reference, float64[n, 6]."""
+        texts = self._index.take("text", rows).to_pylist()
+        found, n_cut = self._model.count_errors([(reference, candidate) for candidate in texts])
+        self.n_cut += n_cut
+        return found
 
 
-def _score(index: Index, model: PairModel, reference: str, rows: np.ndarray) -> np.ndarray:
-    """Return the counts of some rows for a reference, float64[n, 6]."""
-    texts = index.take("text", rows).to_pylist()
-    return model.count_errors([(reference, candidate) for candidate in texts])[0]
+def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
+    """Return the k best of some rows."""
+    sums = totals(counts)
+    order = np.lexsort((rows, sums))[:k]
+    ordered, scores = np.sort(sums), sums[order]
+    ties = np.searchsorted(ordered, scores, "right") - np.searchsorted(ordered, scores, "left")
+    return _Best(rows[order], scores, ties, counts[order], len(rows))
 
 
-def _best(
-    index: Index, texts: Sequence[str], rows: np.ndarray, score: _Score, k: int, text: bool, told: Tell
-) -> tuple[Answer, np.ndarray]:  # fmt: skip
-    """Return the k best rows of each query's pool, and their places in it, from 1: int64[Q, k].
-
-    Queries of one text are scored together.
-    """
-    n = len(texts)
-    best, places = np.empty((n, k), np.int64), np.empty((n, k), np.int64)
-    scores, ties, counts = np.empty((n, k)), np.empty((n, k), np.int64), np.empty((n, k, len(COMPONENTS)))
-    alike: dict[str, list[int]] = {}
-    for q, reference in enumerate(texts):
-        alike.setdefault(reference, []).append(q)
-    done = 0
-    for reference, some in alike.items():
-        asked, which = np.unique(rows[some], return_inverse=True)
-        found = score(reference, asked)
-        sums = totals(found)
-        for q, units in zip(some, which.reshape(len(some), -1), strict=True):
-            order = np.lexsort((rows[q], sums[units]))[:k]
-            best[q], places[q], scores[q] = rows[q][order], order + 1, sums[units[order]]
-            counts[q] = found[units[order]]
-            ordered = np.sort(sums[units])
-            ties[q] = np.searchsorted(ordered, scores[q], "right") - np.searchsorted(ordered, scores[q], "left")
-        done += len(some)
-        told("rerank", done, n)
-    components = {name: counts[:, :, i] for i, name in enumerate(COMPONENTS)}
-    ids = strings(index.take("study_id", best.ravel()))
-    shown = strings(index.take("text", best.ravel())) if text else None
-    return Answer(best, scores, ties, components, ids, shown), places
-
-
-def _audit(
-    index: Index, query: Inputs, prefix: Metric, pool: Pool, score: _Score, done: int, told: Tell
-) -> tuple[int, np.ndarray]:  # fmt: skip
+def _audit(index: Index, query: Inputs, pool: Pool, sums: np.ndarray) -> tuple[int, np.ndarray]:
     """Return the first place under the prefix of a best report of the corpus, and what each pool size loses.
 
     The latter: by place under the prefix, how far the best score up to there is above the corpus's best.
     """
-    every = np.arange(index.n_reports)
-    sums = totals(score(query.texts[0], every))
-    ranked = retrieve(index, query, prefix, k=_n_ranked(index, prefix), text=False, **pool.settings)
+    prefix = pool.prefix
+    ranked = retrieve(index, query, prefix, k=_n_ranked(index, prefix), text=False, **pool.settings)  # type: ignore[arg-type]
     by_place = sums[ranked.table["row"].to_numpy()]
     hits = np.flatnonzero(by_place == sums.min())
-    told("audit", done + 1, pool.audit)
     return (int(hits[0]) + 1 if len(hits) else _NOT_RANKED), np.minimum.accumulate(by_place) - sums.min()
 
 
-def _described(
-    pool: Pool, places: np.ndarray, size: int | None, n_rows: int, losses: Sequence[np.ndarray]
-) -> dict[str, Any]:  # fmt: skip
+def _described(pool: Pool, places: np.ndarray, size: int | None, losses: Sequence[np.ndarray]) -> dict[str, Any]:
     """Return what the signature says of an audit."""
+    regret = np.array([0.0 if size is None else loss[size - 1] for loss in losses])
     missed = 0 if size is None else int((places > size).sum())
     found: dict[str, Any] = {
         "queries": pool.audit,
         "seed": pool.seed,
         "missed": missed,
-        "mean_loss": 0.0 if size is None else float(np.mean([loss[size - 1] for loss in losses])),
+        "regret": {"mean": float(regret.mean()), "max": float(regret.max())},
         "places": [None if place == _NOT_RANKED else place for place in np.sort(places).tolist()],
     }
     if pool.recall is None:
-        low, high = binomial_interval(missed, pool.audit)
-        return {**found, "missed_share": missed / pool.audit, "missed_low": low, "missed_high": high, "level": LEVEL}
-    return {**found, "recall": pool.recall}
+        low, high = binomial_interval(pool.audit - missed, pool.audit)
+        return {**found, "recall_at_1": {"value": 1 - missed / pool.audit, "low": low, "high": high, "level": LEVEL}}
+    return {**found, "asked_recall": pool.recall}
+
+
+def _check_k(k: Any, n_pool: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_pool:
+        msg = f"rerank: k must be an int from 1 to {n_pool} (reports of the pool); got {k!r}. Choose one."
+        raise InputError(msg)
 
 
 def _n_ranked(index: Index, prefix: Metric) -> int:
@@ -263,8 +279,11 @@ def _check(pool: Pool, n_queries: int, n_rows: int) -> None:
         msg = f"rerank: recall must be a number between 0 and 1; got {pool.recall}. Choose one, such as 0.95."
         raise InputError(msg)
     if pool.recall is not None and (pool.size is not None or not pool.audit):
-        got = "none" if pool.size is None else "a pool"
-        msg = f"rerank: recall must be given with audit and without pool; got {got}. Add --audit M, drop --pool."
+        got = "no audit" if pool.size is None else f"{pool.size}"
+        msg = (
+            f"rerank: recall must be given with audit and without the size of a pool; got {got}. "
+            "Pass --audit M --pool METRIC."
+        )
         raise InputError(msg)
 
 

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import pickle
 import re
 import subprocess
@@ -73,6 +74,45 @@ def test_counts_are_the_published_ones(tmp_path, changes, weights):
     tokenizer = transformers.BertTokenizer.from_pretrained(path)
     whole = [tokenizer(*pair, verbose=False)["input_ids"] for pair in PAIRS]
     assert n_cut == sum(len(ids) > config["max_position_embeddings"] for ids in whole) > 1
+
+
+def test_an_encoder_without_a_pooler(tmp_path):
+    """The state of [CLS] stands for the pooled one, and token types stay out, as with DistilBERT."""
+    config = {
+        "model_type": "distilbert", "vocab_size": len(VOCABULARY), "dim": 16, "n_layers": 2, "n_heads": 2,
+        "hidden_dim": 24, "max_position_embeddings": 64, "num_error_categories": 6, "use_poisson_loss": False,
+    }  # fmt: skip
+    torch.manual_seed(3)
+    encoder = transformers.DistilBertModel(transformers.DistilBertConfig.from_dict(config)).eval()
+    tensors = {f"bert.{name}": torch.randn_like(value) * 0.3 for name, value in encoder.state_dict().items()}
+    heads = {f"error_{name}.{i}.{part}": torch.randn(shape) for name in ("regressors", "presence") for i in range(6)
+             for part, shape in (("weight", (1, 16)), ("bias", (1,)))}  # fmt: skip
+    path = write_tiny(tmp_path / "crepe", {**tensors, **heads}, config)
+    encoder.load_state_dict({name[5:]: value for name, value in tensors.items()})
+    batch = transformers.BertTokenizer.from_pretrained(path)("a b.", "no acute ed", return_tensors="pt")
+    with torch.no_grad():
+        state = encoder(batch["input_ids"]).last_hidden_state[0, 0]
+    wanted = [float(heads[f"error_regressors.{i}.weight"][0] @ state + heads[f"error_regressors.{i}.bias"])
+              for i in range(6)]  # fmt: skip
+    counts, _ = load(path).count_errors([("a b.", "no acute ed")])
+    np.testing.assert_allclose(counts[0], np.maximum(wanted, 0), atol=1e-6, rtol=0)
+
+
+def test_the_sample_of_the_published_checkpoint():
+    """With ORACLE_CREPE=folder of gihuncho/crepe-biomedbert: what its example prints."""
+    if "ORACLE_CREPE" not in os.environ:
+        pytest.skip("ORACLE_CREPE names no checkpoint")
+    counts, _ = load(os.environ["ORACLE_CREPE"]).count_errors([PAIRS[0]])
+    wanted = [1.5391030311584473, 0.7975516319274902, 0, 0.026526600122451782, 0, 0]
+    np.testing.assert_allclose(counts[0], wanted, atol=1e-3, rtol=0)  # its device is not recorded
+
+
+def test_the_order_of_a_pair_counts(folder):
+    """Equal reports score the same in both orders; different ones are not symmetric."""
+    model, (one, other) = load(folder), PAIRS[0]
+    counts, _ = model.count_errors([(one, one), (one, other), (other, one)])
+    assert np.array_equal(model.count_errors([(one, one)])[0][0], counts[0])
+    assert not np.array_equal(counts[1], counts[2])
 
 
 def bert_by_hand(tensors, config, ids, kinds):
@@ -214,7 +254,7 @@ def test_every_tensor_must_fit(tmp_path, tensors, weights, change, got):
     refused(
         path,
         f"score: checkpoint must hold the tensors of CREPE and no other; got {got} in {path / weights}. "
-        "Pass the folder of jogihood/crepe-biomedbert, or one that oracle train-crepe wrote.",
+        "Pass the folder of gihuncho/crepe-biomedbert, or one that oracle train-crepe wrote.",
     )
 
 
@@ -261,7 +301,7 @@ def test_numbers_that_are_none(tmp_path, tensors, value):
     "content",
     [
         "{", "[]", "{}",
-        json.dumps(tiny_config(model_type="roberta")),
+        json.dumps(tiny_config(model_type=3)),
         json.dumps(tiny_config(num_error_categories=5)),
         json.dumps(tiny_config(use_poisson_loss="no")),
         json.dumps({k: v for k, v in tiny_config().items() if k != "use_poisson_loss"}),
@@ -272,7 +312,7 @@ def test_a_config_of_another_model(folder, content):
     path.write_text(content)
     refused(
         folder,
-        "score: crepe_config must be a config.json of CREPE: model_type bert, 6 num_error_categories, and "
+        "score: crepe_config must be a config.json of CREPE: model_type, 6 num_error_categories, and "
         f"use_poisson_loss; got another in {path}. Pass that of the checkpoint.",
     )
 
@@ -280,7 +320,8 @@ def test_a_config_of_another_model(folder, content):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"hidden_size": "many"}, {"num_attention_heads": 3}, {"num_attention_heads": 0}, {"hidden_act": "zebra"},
+        {"model_type": "zebra"}, {"hidden_size": "many"},
+        {"num_attention_heads": 3}, {"num_attention_heads": 0}, {"hidden_act": "zebra"},
         {"max_position_embeddings": 2}, {"hidden_size": -16}, {"num_hidden_layers": "x"},
     ],
 )  # fmt: skip
@@ -288,7 +329,8 @@ def test_sizes_that_no_bert_has(tmp_path, tensors, changes):
     path = write_tiny(tmp_path / "crepe", tensors, tiny_config(**changes))
     refused(
         path,
-        f"score: crepe_config must have sizes that a BERT can have; got others in {path / 'config.json'}. "
+        f"score: crepe_config must have a model_type and sizes that an encoder can have; got others in "
+        f"{path / 'config.json'}. "
         "Fetch it again.",
     )
 

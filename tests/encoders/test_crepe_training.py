@@ -196,7 +196,9 @@ def test_the_command_from_synthetic_pairs_to_scores(oracle, tmp_path, base):
         "score", paths["test"], paths["test_candidates"], "-m", "crepe,bleu", "--crepe", out, "--format", "csv"
     )
     assert code == 0, err
-    assert shown.startswith('"query_id","crepe","bleu-2","crepe.A","crepe.B","crepe.C","crepe.D","crepe.E","crepe.F"')
+    assert shown.startswith(
+        '"query_id","crepe","bleu-2","crepe.nA","crepe.nB","crepe.nC","crepe.nD","crepe.nE","crepe.nF"'
+    )
 
 
 def test_ratings_of_other_pairs(oracle, tmp_path, base):

@@ -74,8 +74,9 @@ def test_the_whole_corpus_is_brute_force(index, queries, k):
     assert all(r["exact"] and r["certified"] and not r["fallback"] for r in table)
     assert [r["text"] for r in table] == [list(CORPUS.values())[row] for row, *_ in wanted]
     assert [r["candidate_id"] for r in table] == [list(CORPUS)[row] for row, *_ in wanted]
-    assert [r["A"] + r["B"] for r in table] == [score for _, score, _ in wanted]
-    assert found.components == ["A", "B", "C", "D", "E", "F"]
+    assert [r["nA"] + r["nB"] for r in table] == [score for _, score, _ in wanted]
+    assert found.components == ["nA", "nB", "nC", "nD", "nE", "nF"]
+    assert all(r["pool"] == len(CORPUS) for r in table)
     assert found.signature["pool"] == {"size": "all"}
     assert is_oracle(found.signature)
 
@@ -87,10 +88,9 @@ def test_a_pool_is_brute_force_over_its_rows(index, queries, size, k):
     wanted = [row for text, rows in zip(TESTS.values(), ranked, strict=True) for row in brute(Words(), text, rows, k)]
     table = found.table.to_pylist()
     assert [(r["row"], r["score"], r["n_ties"]) for r in table] == wanted
-    of_query = np.repeat(np.arange(len(TESTS)), k)
-    assert [ranked[q][r["pool_rank"] - 1] for q, r in zip(of_query, table, strict=True)] == [r["row"] for r in table]
-    assert [r["certified"] for r in table] == [r["score"] == 0 for r in table]
-    assert not any(r["exact"] for r in table)
+    whole = size == len(CORPUS)  # a pool may hold every row
+    assert [r["certified"] for r in table] == [whole or r["score"] == 0 for r in table]
+    assert all(r["exact"] == whole and r["pool"] == size for r in table)
     assert found.signature["pool"]["size"] == size
     assert found.signature["pool"]["prefix"]["metric"] == "bleu-2"
     assert not is_oracle(found.signature)
@@ -116,7 +116,7 @@ def test_an_audit_counts_a_planted_winner_outside_the_pool(index, queries):
     """`planted` has no word of the reference: every word metric ranks it last, and it is the best."""
     model = Words({TESTS["3"]: CORPUS["5"]})
     none = rerank(index, queries, Words(), Pool(PREFIX, 5, audit=4)).signature["pool"]["audit"]
-    assert (none["queries"], none["missed"], none["mean_loss"]) == (4, 0, 0.0)
+    assert (none["queries"], none["missed"], none["regret"]) == (4, 0, {"mean": 0.0, "max": 0.0})
     found = rerank(index, queries, model, Pool(PREFIX, 5, audit=4)).signature["pool"]["audit"]
     ranked = mo.retrieve(index, queries.take(np.array([2])), "bleu", k=10).table["row"].to_pylist()
     place = 1 + min(ranked.index(0), ranked.index(2))  # two rows have that text
@@ -124,24 +124,41 @@ def test_an_audit_counts_a_planted_winner_outside_the_pool(index, queries):
     assert found["missed"] == 1
     assert found["places"][-1] == place
     pooled = min(score for _, score, _ in brute(model, TESTS["3"], ranked[:5], 5))
-    assert found["mean_loss"] == pooled / 4
-    wanted = binomtest(1, 4).proportion_ci(0.95, "exact")
-    assert (found["missed_low"], found["missed_high"]) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
-    assert found["missed_share"] == 0.25
-    # In a pool that reaches it, it is found.
-    reached = rerank(index, queries, model, Pool(PREFIX, place, audit=4))
-    assert reached.signature["pool"]["audit"]["missed"] == 0
-    assert reached.table["row"].to_pylist()[2] == 0
+    assert found["regret"] == {"mean": pooled / 4, "max": pooled}
+    wanted = binomtest(3, 4).proportion_ci(0.95, "exact")
+    recall = found["recall_at_1"]
+    assert (recall["value"], recall["level"]) == (0.75, 0.95)
+    assert (recall["low"], recall["high"]) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
+    reached = rerank(index, queries, model, Pool(PREFIX, place, audit=4)).signature["pool"]["audit"]
+    assert reached["missed"] == 0
+    sizes = [
+        rerank(index, queries, model, Pool(PREFIX, size, audit=4)).signature["pool"]["audit"] for size in range(1, 11)
+    ]
+    missed = [audit["missed"] for audit in sizes]
+    assert missed == sorted(missed, reverse=True)  # a larger pool loses nothing
+    assert missed[-1] == 0
+
+
+def test_audited_queries_are_exact(index, queries):
+    """Their whole corpus was scored: it is given, marked, and the others are of the pool."""
+    model = Words({TESTS["3"]: CORPUS["5"]})
+    whole = rerank(index, queries, model, Pool(None), k=2).table.to_pylist()
+    pooled = rerank(index, queries, model, Pool(PREFIX, 3), k=2).table.to_pylist()
+    for seed in range(6):
+        found = rerank(index, queries, model, Pool(PREFIX, 3, audit=2, seed=seed), k=2).table.to_pylist()
+        audited = {r["query_id"] for r in found if r["exact"]}
+        assert len(audited) == 2
+        for row, of_whole, of_pool in zip(found, whole, pooled, strict=True):
+            assert row == (of_whole if row["query_id"] in audited else of_pool)
 
 
 def test_the_audit_draws_by_its_seed(index, queries):
-    def asked(seed):
-        model = Words()
-        rerank(index, queries, model, Pool(PREFIX, 1, audit=1, seed=seed))
-        return model.asked[0][0]
+    def audited(seed):
+        table = rerank(index, queries, Words(), Pool(PREFIX, 1, audit=1, seed=seed)).table.to_pylist()
+        return next(r["query_id"] for r in table if r["exact"])
 
-    assert asked(3) == asked(3)
-    assert len({asked(seed) for seed in range(12)}) == 3
+    assert audited(3) == audited(3)
+    assert len({audited(seed) for seed in range(20)}) == 4
 
 
 def test_the_recall_asked_for_chooses_the_pool(index, queries):
@@ -150,12 +167,23 @@ def test_the_recall_asked_for_chooses_the_pool(index, queries):
     found = rerank(index, queries, model, Pool(PREFIX, None, audit=4, recall=0.6))
     assert found.signature["pool"]["size"] == places[2]  # the ceil(5 x 0.6)-th
     audit = found.signature["pool"]["audit"]
-    assert audit["recall"] == 0.6
+    assert audit["asked_recall"] == 0.6
     assert audit["missed"] == 1  # the fourth
-    assert "missed_share" not in audit  # of the queries that chose the pool it says nothing
+    assert "recall_at_1" not in audit  # of the queries that chose the pool it says nothing
     every = rerank(index, queries, model, Pool(PREFIX, None, audit=4, recall=0.9))  # four cannot promise that
     assert every.signature["pool"]["size"] == "all"
-    assert every.table.drop(["exact"]) == rerank(index, queries, model, Pool(None)).table.drop(["exact"])
+    assert every.table == rerank(index, queries, model, Pool(None)).table
+
+
+def test_pairs_that_are_cut_are_counted(index, queries):
+    class Short(Words):
+        def count_errors(self, pairs, *, progress=None):
+            return super().count_errors(pairs)[0], sum(len(f"{a} {b}".split()) > 7 for a, b in pairs)
+
+    found = rerank(index, queries, Short(), Pool(None)).signature["truncated_pairs"]
+    distinct = dict.fromkeys(TESTS.values())
+    assert found == sum(len(f"{a} {b}".split()) > 7 for a in distinct for b in CORPUS.values()) > 0
+    assert "truncated_pairs" not in rerank(index, queries, Words(), Pool(None)).signature
 
 
 def test_a_conformal_pool_holds():
@@ -206,12 +234,16 @@ def test_the_interval_is_exact(hits, n):
         (Pool(None, audit=2), 1, "audit must be left out where the pool is the whole corpus; got a number."),
         (Pool(PREFIX, 3, audit=5), 1, "audit must be an int from 0 to 4 (test reports); got 5."),
         (Pool(PREFIX, None, audit=2, recall=1.0), 1, "recall must be a number between 0 and 1; got 1.0."),
-        (Pool(PREFIX, None, recall=0.5), 1, "recall must be given with audit and without pool; got none."),
-        (Pool(PREFIX, 3, audit=2, recall=0.5), 1, "recall must be given with audit and without pool; got a pool."),
+        (Pool(PREFIX, None, recall=0.5), 1, "recall must be given with audit and without the size of a pool; got no "),
+        (
+            Pool(PREFIX, 3, audit=2, recall=0.5),
+            1,
+            "recall must be given with audit and without the size of a pool; got ",
+        ),
     ],
 )
 def test_what_does_not_go_together(index, queries, pool, k, line):
-    with pytest.raises(InputError, match=f"^rerank: {re.escape(line)} "):
+    with pytest.raises(InputError, match=f"^rerank: {re.escape(line)}"):
         rerank(index, queries, Words(), pool, k=k)
 
 
@@ -232,18 +264,17 @@ def test_with_a_checkpoint_the_whole_corpus_is_brute_force(index, queries, crepe
     assert [(r["row"], r["score"], r["n_ties"]) for r in table] == wanted
     assert found.signature["representation"] == {"crepe": {"encoder": model.signature}}
     counts, _ = model.count_errors([(TESTS["1"], r["text"]) for r in table[:10]])
-    assert [[r[name] for name in "ABCDEF"] for r in table[:10]] == counts.tolist()
+    assert [[r[f"n{name}"] for name in "ABCDEF"] for r in table[:10]] == counts.tolist()
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
 def test_the_command(oracle, tmp_path, index, queries, crepe, ending):
     tests, out = write(tmp_path / "test.csv", TESTS), tmp_path / f"best.{ending}"
     code, shown, err = oracle(
-        "rerank", index.folder, tests, "--crepe", crepe, "-m", "rouge-l", "--pool", "4", "-k", "2", "--audit", "3",
-        "--out", out,
-    )  # fmt: skip
+        "rerank", index.folder, tests, "--crepe", crepe, "--pool", "rouge-l:4", "-k", "2", "--audit", "3", "--out", out
+    )
     assert (code, shown) == (0, ""), err
-    wanted = api.rerank(index, queries, crepe, prefix="rouge-l", pool=4, k=2, audit=3, device="cpu")
+    wanted = api.rerank(index, queries, crepe, pool="rouge-l:4", k=2, audit=3, device="cpu")
     found = read_results(out)
     assert found.table.to_pylist() == wanted.table.to_pylist()
     assert found.components == wanted.components
@@ -267,14 +298,16 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         assert max(map(len, shown.splitlines()[:-1])) <= 80
         return " ".join(shown.split())
 
-    shown = view("-m", "bleu", "--pool", "4", "--audit", "4", "--components")
+    shown = view("--pool", "bleu:4", "--audit", "2", "--components")
     assert shown.startswith("crepe, best of a pool 1 small left effusion")
-    assert "pool: the first 4 under bleu-2; certified, as no score is below 0: 0 of 4 best answers" in shown
-    assert re.search(r"audit: \d of 4 best reports are not in the pool \(\d+\.0%, 95 % interval", shown)
-    shown = view("-m", "bleu", "--pool", "4")
+    assert "nA" in shown
+    assert "pool: the first 4 under bleu-2; certified, as no score is below 0: 2 of 4 best answers" in shown
+    assert re.search(r"audit of 2: \d without a best report in the pool, regret \d\.\d{4}, at most \d\.\d{4};", shown)
+    assert re.search(r"recall \d+\.0%, 95 % interval \d+\.\d% to \d+\.\d%", shown)
+    shown = view("--pool", "bleu:4")
     assert "what the pool misses is not known; --audit M measures it" in shown
-    shown = view("-m", "bleu", "--audit", "4", "--recall", "0.5")
-    assert "which holds a further one with probability 0.5 at least" in shown
+    shown = view("--pool", "bleu", "--audit", "4", "--recall", "0.5")
+    assert "of a further one the pool holds a best report with probability 0.5" in shown
     shown = view("--pool", "all")
     assert shown.startswith("crepe oracle")
     assert "pool: the whole corpus, so the answers are exact" in shown
@@ -283,10 +316,12 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--pool", "some"], "pool must be all or a number of reports; got another value. Choose one."),
-        (["-m", "bleu", "--pool", "all"], "prefix (-m) must be left out where the pool is the whole corpus; got one. "),
-        (["-m", "bleu,rouge-l"], "metric must be one for each search; got 2. Run it once for each."),
-        (["-m", "crepe"], "metric must be one with an exact search; got 'crepe', whose model reads reference and "),
+        (["--pool", "some"], "pool must be METRIC:N or all; got another text. Pass radcliq:200, for one."),
+        (["--pool", "7"], "pool must be METRIC:N or all; got another text. Pass radcliq:200, for one."),
+        (["--pool", "all", "--weights", "w.json"], "weights must be left out where the pool is the whole "),
+        (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "recall must be given with audit and without"),
+        (["--pool", "bleu", "--recall", "0.5"], "recall must be given with audit and without"),
+        (["--pool", "crepe:3"], "metric must be one with an exact search; got 'crepe', whose "),
         ([], "metric must be one of "),  # RadCliQ, which the index does not hold
     ],
 )  # fmt: skip
@@ -298,11 +333,8 @@ def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):
 
 def test_without_a_checkpoint(oracle, tmp_path, index):
     tests = write(tmp_path / "test.csv", TESTS)
-    outcome = oracle("rerank", index.folder, tests, "-m", "bleu")
+    outcome = oracle("rerank", index.folder, tests, "--pool", "bleu:3")
     assert_refused(outcome, r"oracle rerank: --crepe must be given; got none\.")
-    for pool in (2.5, -1, True, "many", ""):
-        with pytest.raises(InputError, match=r"^rerank: pool must be all or a number of reports; got another value\."):
-            api.rerank(index, mo.load_queries(TESTS), "none", pool=pool)
 
 
 def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, crepe):
@@ -321,9 +353,8 @@ def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, cre
     assert code == 0, err
     out = tmp_path / "best.parquet"
     code, _, err = oracle(
-        "rerank", index.folder, tests, "--crepe", crepe, "-m", "composite", "--weights", weights, "--pool", "3",
-        "--out", out,
-    )  # fmt: skip
+        "rerank", index.folder, tests, "--crepe", crepe, "--pool", "composite:3", "--weights", weights, "--out", out
+    )
     assert code == 0, err
     found = read_results(out)
     ranked = mo.retrieve(index, TESTS, "composite", weights=weights, k=3).table["row"].to_numpy().reshape(-1, 3)
