@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         pairwise,
         read_results,
         read_scores,
+        rerank,
         retrieve,
         reward,
         score,
@@ -54,7 +55,8 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
-            *("open_index", "pairwise", "read_results", "read_scores", "retrieve", "reward", "score", "verify"),
+            *("open_index", "pairwise", "read_results", "read_scores", "rerank", "retrieve", "reward", "score"),
+            "verify",
         ),
         "metric_oracle.api",
     ),
@@ -109,6 +111,7 @@ __all__ = [
     "read_reports",
     "read_results",
     "read_scores",
+    "rerank",
     "retrieve",
     "reward",
     "score",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
-from metric_oracle.commands import baselines, output, pages, ratings, scoring, search, survey, tools
+from metric_oracle.commands import baselines, output, pages, ratings, scoring, search, survey, tools, training
 from metric_oracle.errors import ExactnessError, MetricOracleError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     epilog="Start with [bold]oracle demo[/] or [bold]oracle example[/]. Exit codes: 0 well, 1 a check found a "
     "difference, 2 wrong use, 130 interrupted. ORACLE_DEBUG=1 shows tracebacks.",
 )
-for family in (tools, search, scoring, ratings, pages):
+for family in (tools, search, scoring, ratings, pages, training):
     app.add_typer(family.app)
 app.add_typer(baselines.app, name="baseline", rich_help_panel="Search")
 app.add_typer(survey.app, name="survey", rich_help_panel=ratings.PANEL)

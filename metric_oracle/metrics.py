@@ -25,9 +25,10 @@ class Representation:
         Folder of an index.
     home : str
         Module and class, ``module:Class``, imported when needed; see `indexes.contract`.
-    source : {"text", "attachment", "encoder", "representations"}
+    source : {"text", "attachment", "encoder", "representations", "pair"}
         What it is made of: the texts; something that is given beside the reports; a model that encodes the texts; other
-        representations, without files of its own.
+        representations, without files of its own. "pair" is a model that reads reference and candidate at once: an
+        index holds nothing of it, and no bound spares a pair.
     parts : tuple of str
         Those other representations.
     counts_corpus : bool
@@ -141,6 +142,16 @@ REPRESENTATIONS: dict[str, Representation] = {
             parts=("labels",),
             settings=("prevalence",),
         ),
+        Representation(
+            "crepe",
+            "metric_oracle.encoders.crepe:Crepe",
+            "pair",
+            what="a checkpoint",
+            plural="checkpoints",
+            option="--crepe FOLDER",
+            both_sides="--crepe FOLDER",
+            arguments=("crepe", "crepe_config", "crepe_vocabulary"),
+        ),
     )
 }
 
@@ -206,6 +217,11 @@ class Metric:
     def needs_encoder(self) -> bool:
         """Whether it reads what a model makes of the texts, for which queries must be encoded too."""
         return any(REPRESENTATIONS[kind].source == "encoder" for kind in self.representations)
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether an exact search exists: the best candidates of a corpus are found without scoring every pair."""
+        return all(REPRESENTATIONS[kind].source != "pair" for kind in self.representations)
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -304,6 +320,16 @@ METRICS: dict[str, Metric] = {
         Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5")),
         Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
+        Metric(
+            "crepe",
+            "crepe",
+            "",
+            "Cho et al., EMNLP 2025, each pair alone in float64",
+            higher_is_better=False,
+            cheap=False,
+            composable=False,
+            shown_in=("score",),
+        ),
     )
 }
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
@@ -336,6 +362,16 @@ def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
         msg = f"{function}: metric must be one of {', '.join([*ALIASES, *METRICS])}; got {metric!r}. {hint}"
         raise InputError(msg)
     return record
+
+
+def check_searched(metric: Metric, function: str) -> None:
+    """Raise for a metric that no exact search exists for."""
+    if not metric.is_searched:
+        msg = (
+            f"{function}: metric must be one with an exact search; got {metric.name!r}, whose model reads reference "
+            "and candidate at once. Use oracle score, or oracle rerank for the best of a pool."
+        )
+        raise InputError(msg)
 
 
 def composite(
@@ -430,3 +466,5 @@ METRICS |= {
         composite("radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics"),
     )
 }
+# Those with an exact search.
+SEARCHED = tuple(name for name, metric in METRICS.items() if metric.is_searched)

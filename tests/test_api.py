@@ -1,5 +1,6 @@
 """The public functions: one input model, prepared sets, keywords, sections, models that resume."""
 
+import inspect
 import json
 import re
 from dataclasses import replace
@@ -15,7 +16,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes import bertscore, inputs
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Representation, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, SEARCHED, Representation, get_metric
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
@@ -50,7 +51,7 @@ def no_model(monkeypatch):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", SEARCHED)
 def test_a_prepared_set_gives_the_answers_of_its_files(metric, index, corpus, prepared, no_model, monkeypatch):
     found = mo.retrieve(index, prepared, metric, k=7)
     monkeypatch.undo()
@@ -92,12 +93,12 @@ def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_pat
     out = tmp_path / "P"
     mo.build_index(texts, out, encoder="bert", keep_empty=True, uncertain="negative", **predicted)
     wanted = mo.score(
-        corpus["test"], texts, [*METRICS], encoder="bert", system="P", **files(corpus, "test"),
+        corpus["test"], texts, [*SEARCHED], encoder="bert", system="P", **files(corpus, "test"),
         **{f"predicted_{name}": value for name, value in predicted.items()},
     )  # fmt: skip
     for module in (bertscore, inputs):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
-    found = mo.score(prepared, out, [*METRICS])
+    found = mo.score(prepared, out, [*SEARCHED])
     assert found.table.equals(wanted.table)
     assert found.signature == wanted.signature
     assert 0 < np.mean(wanted.values("radgraph")) < 1
@@ -158,7 +159,10 @@ def test_unknown_keywords(name, index, monkeypatch):
 def test_every_argument_of_the_registry_is_typed():
     from metric_oracle.api import given
 
-    arguments = {name for record in REPRESENTATIONS.values() for name in record.arguments}
+    of_pairs = {name for record in REPRESENTATIONS.values() if record.source == "pair" for name in record.arguments}
+    for function in (mo.score, mo.rerank):
+        assert of_pairs <= inspect.signature(function).parameters.keys()
+    arguments = {name for record in REPRESENTATIONS.values() for name in record.arguments} - of_pairs
     assert arguments <= given.Loading.__annotations__.keys()
     assert {f"predicted_{name}" for name in arguments - {"encoder"}} <= given.Sides.__annotations__.keys()
     assert set(given.LOADING) <= given.Loading.__annotations__.keys()

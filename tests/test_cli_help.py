@@ -115,8 +115,12 @@ def test_what_the_registry_names_has_an_option():
             p.name for p in COMMANDS[path].params
         }
     for record in REPRESENTATIONS.values():
+        command = "score" if record.source == "pair" else "build-index"
         for name in re.findall(r"--[a-z-]+", record.option):
-            assert name in {opt for p in COMMANDS["build-index"].params for opt in p.opts}
+            assert name in {opt for p in COMMANDS[command].params for opt in p.opts}
+        if record.source == "pair":
+            for path in ("score", "rerank"):
+                assert {*record.arguments} <= {p.name for p in COMMANDS[path].params}
 
 
 def test_choices_are_those_of_the_package():

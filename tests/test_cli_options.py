@@ -37,6 +37,10 @@ RENAMED = {
     ("synth", "--tests"): "n_tests",
     ("synth", "out"): "out",
     ("retrieve", "--text"): r"load_queries\.queries",
+    **{
+        ("train-crepe", f"--{name}"): "settings"
+        for name in ("epochs", "batch-size", "learning-rate", "presence-weight", "seed")
+    },
     ("score", "--id-column"): r"reading\.id_column",
     ("score", "--text-column"): r"reading\.text_column",
     ("score", "--predicted-id-column"): r"score\.id_column",
@@ -84,6 +88,7 @@ BESIDE = {
     ("score", "--published-names"): ["--out", "zz.csv"],
     ("retrieve", "--components"): ["--format", "table"],
     ("merge", "--components"): ["--format", "table"],
+    ("rerank", "--components"): ["--format", "table"],
     ("retrieve", "--part"): ["--out", "zz.parquet"],
     ("retrieve", "--weights"): ["-m", "composite"],
     ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],

@@ -19,11 +19,13 @@ from rich.console import Console
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.metrics import METRICS
 from metric_oracle.presentation.terminal import scores_table
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.results import read_scores
 from support import SECRET, assert_refused, write
+from support.crepe import write_tiny
 
 COMMAND = str(Path(sys.executable).with_name("oracle"))
 TESTS = Path(__file__).parent
@@ -321,3 +323,59 @@ def test_help_teaches_by_example(oracle):
     assert code == 0
     for example in ("oracle score test.csv generated.csv --encoder", "--published-names", "annotation.json res.csv"):
         assert example in " ".join(out.split())
+
+
+# ---- CREPE: a model that reads both reports at once ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crepe(tmp_path_factory):
+    pytest.importorskip("torch")
+    return write_tiny(tmp_path_factory.mktemp("model") / "crepe")
+
+
+def test_crepe_is_a_column(oracle, corpus, crepe, tmp_path):
+    out = tmp_path / "scores.parquet"
+    args = (corpus["test"], corpus["test"], "--crepe", crepe)
+    code, _, err = oracle("score", *args, "-m", "crepe,rouge-l", "--out", out)
+    assert code == 0, err
+    scores = read_scores(out)
+    with corpus["test"].open(newline="") as file:
+        texts = [row["report"] for row in csv.DictReader(file)]
+    model = Crepe(crepe, device="cpu")
+    counts, _ = model.count_errors([(text, text) for text in texts])
+    assert scores.metrics == ["crepe", "rouge-l"]
+    assert scores.table["crepe"].to_pylist() == [sum(row) for row in counts.tolist()]
+    assert [scores.table[f"crepe.n{name}"].to_pylist() for name in "ABCDEF"] == counts.T.tolist()
+    how = scores.signature["metrics"]["crepe"]
+    assert how["direction"] == "lower"
+    assert how["representation"] == {"crepe": {"encoder": model.signature}}
+    # With the checkpoint it is among the usual metrics, and without it not.
+    code, shown, _ = oracle("score", *args, "--format", "csv")
+    assert '"crepe"' in shown.partition("\n")[0].split(",")
+    code, shown, _ = oracle("score", *args[:2], "--format", "csv")
+    assert '"crepe"' not in shown.partition("\n")[0].split(",")
+
+
+def test_crepe_wants_its_checkpoint(fails, corpus, crepe):
+    both = (corpus["test"], corpus["test"])
+    fails("score", *both, "-m", "crepe", match=r"score: crepe must be given for metric 'crepe'; got None\. Add --crepe")
+    fails("score", *both, "--crepe-config", crepe / "config.json", match=(
+        r"score: crepe must be given with crepe_config; got None\. Add --crepe FOLDER\."
+    ))  # fmt: skip
+    fails("score", *both, "--crepe", crepe.parent / "none", match=r"score: crepe must be an existing file; got ")
+
+
+@pytest.mark.parametrize(
+    "command", ["retrieve", "baseline random", "baseline most-frequent", "expectation", "build-index", "study", "bench"]
+)
+def test_crepe_allows_no_exact_search(oracle, fails, corpus, tmp_path_factory, command):
+    """Every command that searches says so in one line."""
+    index = tmp_path_factory.mktemp("index") / "INDEX"
+    assert oracle("build-index", corpus["train"], "--out", index, "-m", "bleu", "-q")[0] == 0
+    sources = [corpus["train"], "--out", index.parent / "new"] if command == "build-index" else [index, corpus["test"]]
+    words = ["baseline", "expectation"] if command == "expectation" else command.split()
+    fails(*words, *sources, "-m", "crepe", match=(
+        r"\w+: metric must be one with an exact search; got 'crepe', whose model reads reference and candidate at "
+        r"once\. Use oracle score, or oracle rerank for the best of a pool\.$"
+    ))  # fmt: skip

@@ -12,7 +12,7 @@ from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS, Labels, Vectors
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import METRICS
+from metric_oracle.metrics import SEARCHED
 from metric_oracle.retrieval.results import Scores
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
@@ -56,7 +56,7 @@ MODELS = {
 BOTH = {**MODELS, **{f"predicted_{name}": model for name, model in MODELS.items() if callable(model)}}
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", SEARCHED)
 def test_pairwise_is_the_reference(metric):
     pytest.importorskip("faiss")
     found = mo.pairwise(HYPOTHESES, REFERENCES, metric, encoder="bert", **BOTH)

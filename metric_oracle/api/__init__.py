@@ -1,6 +1,7 @@
 """The public functions: reports in memory or in files -> answers. The command line calls these."""
 
 from metric_oracle.api.memory import compute, pairwise, reward
+from metric_oracle.api.reranking import rerank
 from metric_oracle.api.scoring import score
 from metric_oracle.api.searching import (
     baseline,
@@ -31,6 +32,7 @@ __all__ = [
     "read_reports",
     "read_results",
     "read_scores",
+    "rerank",
     "retrieve",
     "reward",
     "score",

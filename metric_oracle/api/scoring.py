@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, say, split
 from metric_oracle.corpora.reports import Reports, check_options, check_sections
 from metric_oracle.errors import InputError, called
-from metric_oracle.indexes.inputs import load_encoding
+from metric_oracle.indexes.inputs import load_encoding, open_pair_models
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.results import Scores
@@ -26,6 +26,9 @@ def score(
     rescale_table: str | Path | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
+    crepe: str | Path | None = None,
+    crepe_config: str | Path | None = None,
+    crepe_vocabulary: str | Path | None = None,
     text: bool = False,
     reading: Mapping[str, Any] | None = None,
     ids: str | Path | None = None,
@@ -59,6 +62,8 @@ def score(
         As in :func:`build_index`.
     idf, rescale
         As in :func:`retrieve`; "tests" are the references, "corpus" the predictions.
+    crepe, crepe_config, crepe_vocabulary : path
+        Checkpoint of CREPE, a folder or its weights, and its other files where they do not lie beside the weights.
     text : bool
         Whether the scores carry the texts of both sides.
     reading : mapping
@@ -91,6 +96,11 @@ def score(
     if encoder is None and asked:
         msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
+    of_crepe = split(
+        {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary},
+        ("crepe", "crepe_config", "crepe_vocabulary"),
+    )
+    pair_models = open_pair_models(of_crepe, "score", given.get("device"))
     tell = given.get("tell")
     told = tell or (lambda line: None)
     asked_reports, prepared = reports_of(references, "score", dict(reading or {}))
@@ -130,6 +140,7 @@ def score(
         rescale=rescale,
         text=text,
         progress=progress,
+        pair_models=pair_models,
     )
 
 

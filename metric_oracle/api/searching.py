@@ -163,7 +163,7 @@ def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     return _with_prepared(inputs.completed(), prepared)
 
 
-def _loaded(queries: Given, given: Loading, function: str) -> Inputs:
+def load_batch(queries: Given, given: Loading, function: str) -> Inputs:
     """Return queries that are loaded, or load them."""
     check_options(given, LOADING, function)
     if not isinstance(queries, Inputs):
@@ -217,8 +217,8 @@ def retrieve(
     held = opened(index)
     held.check_holds(record)
     check_backend(backend, record, "retrieve")
-    batch = _loaded(queries, loading, "retrieve")
-    settings = _settings(idf, rescale)
+    batch = load_batch(queries, loading, "retrieve")
+    settings = search_settings(idf, rescale)
     if prevalence is not None:
         settings["prevalence"] = prevalence
     search: Callable[..., Results] = _search.retrieve if part is None else partial(_parts.retrieve_part, part=part)
@@ -289,8 +289,8 @@ def baseline(
     if kind == "nearest":
         options |= _image_vectors(vectors, "baseline")
     get_metric(metric, "baseline")
-    batch = _loaded(queries, loading, "baseline")
-    return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **_settings(idf, rescale))
+    batch = load_batch(queries, loading, "baseline")
+    return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **search_settings(idf, rescale))
 
 
 def _image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
@@ -328,13 +328,13 @@ def expectation(
         See :func:`metric_oracle.retrieval.expectation.expectation`.
     """
     get_metric(metric, "expectation")
-    batch = _loaded(queries, loading, "expectation")
+    batch = load_batch(queries, loading, "expectation")
     return _expectation.expectation(
-        opened(index), batch, metric, quantiles=quantiles, bins=bins, progress=progress, **_settings(idf, rescale)
+        opened(index), batch, metric, quantiles=quantiles, bins=bins, progress=progress, **search_settings(idf, rescale)
     )
 
 
-def _settings(idf: str | Path | None, rescale: bool | None) -> dict[str, Any]:
+def search_settings(idf: str | Path | None, rescale: bool | None) -> dict[str, Any]:
     """Return the settings of BERTScore that were given."""
     return {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
 
@@ -373,7 +373,7 @@ def verify(
     dict
         ``pairs`` scored again and ``queries`` searched; a difference raises ExactnessError.
     """
-    batch = _loaded(queries, loading, "verify")
+    batch = load_batch(queries, loading, "verify")
     found = results if isinstance(results, Results) else read_results(results)
     given = {
         "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,

@@ -22,7 +22,7 @@ def check_installed(function: str, files: Any, records: Iterable[Metric] = ()) -
     """Raise where a file is a model, or a metric reads what one makes, and the libraries for that are lacking."""
     records = list(records)
     asked = [str(path) for path in given(files).values() if path is not None and is_model(path)]
-    asked += [f"metric {record.name!r}" for record in records if record.needs_encoder]
+    asked += [f"metric {record.name!r}" for record in records if record.needs_encoder or not record.is_searched]
     lacking = [library for library in ("torch", "transformers") if find_spec(library) is None]
     if asked and lacking:
         msg = (

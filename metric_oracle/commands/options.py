@@ -114,7 +114,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New or empty fol
 # What is searched, and how
 _METRIC = _option(
     *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
-    help=f"{_NAMES}, ... (oracle metrics lists all); repeatable, or with commas.",
+    help=f"{_NAMES}, ... (oracle metrics lists all); with commas.",
 )  # fmt: skip
 Metric = Annotated[list[str], _METRIC]
 Metrics = Annotated[list[str] | None, _METRIC]
@@ -134,7 +134,12 @@ ShardRows = Annotated[int | None, _number("--shard-rows", text="Make a set of sh
 Weights = Annotated[Path | None, _file("--weights", SEARCH, f"Of -m {COMPOSITE}: a file of weights.")]
 Draws = Annotated[int, _number("--draws", text="Random reports for each test report.")]
 Sample = Annotated[int, _number("--sample", least=0, text="Queries to search by brute force.")]
-Seed = Annotated[int, _number("--seed", panel=OUTPUT, least=0, text="Same seed, same result.")]
+Pool = Annotated[str, _option("--pool", panel=SEARCH, metavar="NAME:N", help="Reports to score: its first N, or all.")]
+AuditedQueries = Annotated[int, _number("--audit", least=0, text="Test reports to score with the whole corpus.")]
+Recall = Annotated[
+    float | None, _option("--recall", panel=SEARCH, metavar="Q", help="Pool that holds the best so surely.")
+]
+Seed = Annotated[int, _number("--seed", panel=OUTPUT, least=0, text="Of all draws.")]
 _REPORTS = _number("--reports", text="Training reports of a synthetic corpus.")
 _TESTS = _number("--tests", text="Its test reports.")
 NReports = Annotated[int, _REPORTS]
@@ -142,6 +147,8 @@ NReportsOrNone = Annotated[int | None, _REPORTS]
 NTests = Annotated[int, _TESTS]
 NTestsOrNone = Annotated[int | None, _TESTS]
 Generated = Annotated[bool, _flag("--models", panel=SEARCH, text="Also what three made-up models generate.")]
+_ERRORS = "--errors"  # of ratings, and of a synthetic corpus
+WithErrors = Annotated[bool, _flag(_ERRORS, panel=SEARCH, text="Also candidates with counted errors.")]
 Repetitions = Annotated[int, _number("--repetitions", text="How often each timing is taken.")]
 _CORPUS_VECTORS = _file("--corpus-vectors", FILES, "Image embeddings: .npy, .npz, .parquet, .pt.")
 _QUERY_VECTORS = _file("--query-vectors", FILES, "Those of the test reports.")
@@ -189,6 +196,24 @@ class Models:
     )
 
 
+_CREPE = _file("--crepe", MODELS, "CREPE: folder or weights.")
+Crepe = Annotated[Path, _CREPE]
+CrepeOrNone = Annotated[Path | None, _CREPE]
+
+
+@dataclass
+class CrepeFiles:
+    """Files of a checkpoint of CREPE that do not lie beside its weights."""
+
+    crepe_config: Annotated[Path | None, _file("--crepe-config", MODELS, "Its config.json.")] = None
+    crepe_vocabulary: Annotated[Path | None, _file("--crepe-vocabulary", MODELS, "tokenizer.json, vocab.txt.")] = None
+
+
+Base = Annotated[str, _file("--base", MODELS, "Encoder to begin with: name or folder.", "MODEL")]
+Epochs = Annotated[int, _number("--epochs", text="How often each pair is seen.")]
+BatchSize = Annotated[int, _number("--batch-size", text="Pairs of a step.")]
+LearningRate = Annotated[float, _option("--learning-rate", panel=SEARCH, metavar="X", help="The highest.")]
+PresenceWeight = Annotated[float, _option("--presence-weight", panel=SEARCH, metavar="W", help="w of the loss.")]
 Uncertain = Annotated[str | None, _choice("--uncertain", UNCERTAIN, FILES, ": what it is"), OneOf(UNCERTAIN)]
 IdColumn = Annotated[
     str | None, _option("--id-column", panel=READING, metavar="NAME", help="Column of ids, if not found.")
@@ -313,7 +338,7 @@ Category = Annotated[list[str] | None, _several("--category", "N", "Error catego
 Rate = Annotated[float, _option("--rate", panel=ROWS, metavar="Q", help="False discovery rate.")]
 Levels = Annotated[list[str] | None, _several("--level", "NAME=COLUMN,...", "A set of labels; mean of several.")]
 Errors = Annotated[
-    str, _option("--errors", panel=ROWS, metavar="NAME", help="Column of errors; of ratings: total, significant.")
+    str, _option(_ERRORS, panel=ROWS, metavar="NAME", help="Column of errors; of ratings: total, significant.")
 ]
 Study = Annotated[str, _option("--study", panel=ROWS, metavar="NAME", help="Column with the study of each pair.")]
 Name = Annotated[str | None, _option("--name", panel=ROWS, metavar="NAME", help="Of the composite.")]
@@ -359,9 +384,7 @@ Port = Annotated[int, _number("--port", panel=OUTPUT, least=0, text="Port of the
 # Output
 WithText = Annotated[bool, _flag("--with-text/--no-text", panel=OUTPUT, text="Reports in the result, or not.")]
 Components = Annotated[bool, _flag("--components", panel=OUTPUT, text="Show what the scores are made of.")]
-PublishedNames = Annotated[
-    bool, _flag("--published-names", panel=OUTPUT, text="Columns of the CSV as in CXR-Report-Metric.")
-]
+PublishedNames = Annotated[bool, _flag("--published-names", panel=OUTPUT, text="As CXR-Report-Metric has them.")]
 Plot = Annotated[Path | None, _file("--plot", OUTPUT, "Draw a picture: .png, .svg or .pdf.")]
 Quiet = Annotated[bool, _flag("--quiet", "-q", panel=OUTPUT, text="No notes and no progress bar.")]
 

@@ -30,14 +30,11 @@ PANEL = "Scores and tables"
 )  # fmt: skip
 def score(
     references: o.Corpus, predictions: o.Predictions, predicted: o.Predicted, files: o.Files, models: o.Models,
-    bertscore: o.Bertscore, reading: o.Reading, to: Destination, metric: o.Metrics = None, system: o.System = None,
-    published_names: o.PublishedNames = False, with_text: o.WithText = False, layer: o.Layer = None,
-    rescale_table: o.Rescaling = None, seed: o.Seed = 0,
+    bertscore: o.Bertscore, beside: o.CrepeFiles, reading: o.Reading, to: Destination, metric: o.Metrics = None,
+    system: o.System = None, published_names: o.PublishedNames = False, with_text: o.WithText = False,
+    layer: o.Layer = None, rescale_table: o.Rescaling = None, crepe: o.CrepeOrNone = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
-    """Score a model's reports against the radiologists', joined on ids.
-
-    What CXR-Report-Metric does, and more metrics. Models serve both sides.
-    """
+    """Score a model's reports against the radiologists', joined on ids; models serve both sides."""
     from metric_oracle import api
     from metric_oracle.presentation.terminal import scores_table
 
@@ -55,8 +52,9 @@ def score(
     with progress("scoring") as step:
         scores = api.score(
             references, predictions, names, system=system, **given(files), **used(models), layer=layer,
-            rescale_table=rescale_table, **given(bertscore), text=with_text or published_names, reading=given(reading),
-            tell=note, advance=partial(step, "models"), progress=step, seed=seed, **of_predictions,
+            rescale_table=rescale_table, **given(bertscore), crepe=crepe, **given(beside),
+            text=with_text or published_names, reading=given(reading), tell=note, advance=partial(step, "models"),
+            progress=step, seed=seed, **of_predictions,
         )  # fmt: skip
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
     deliver_results(

@@ -102,6 +102,39 @@ def retrieve(
 
 
 @command(
+    app, "rerank",
+    "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
+    "--pool bleu:200 --audit 50",
+    "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
+    "--pool composite --weights weights.json --audit 199 --recall 0.95",
+    "oracle rerank INDEX test.csv --crepe crepe-biomedbert --pool all",
+    endings=ENDINGS, formats=PLAIN, panel="Search",
+)  # fmt: skip
+def rerank(
+    index: o.Index, queries: o.Queries, crepe: o.Crepe, beside: o.CrepeFiles, bertscore: o.Bertscore, files: o.Files,
+    models: o.Models, reading: o.Reading, to: Destination, pool: o.Pool = "radcliq:200", weights: o.Weights = None,
+    k: o.TopK = 1, audit: o.AuditedQueries = 0, recall: o.Recall = None, components: o.Components = False,
+    with_text: o.WithText = True, seed: o.Seed = 0,
+) -> None:  # fmt: skip
+    """Find the reports with the fewest errors by CREPE, among those that another metric ranks first.
+
+    CREPE allows no exact search. An answer with score 0 is certified; --audit counts the test reports whose best
+    report is not in the pool, and --recall chooses the pool's size by them.
+    """
+    from metric_oracle import api
+
+    check_installed("rerank", files, [get_metric("crepe")])
+    opened = api.open_index(index)
+    batch = load_tests(queries, files, models, reading)
+    with progress("rerank") as step:
+        results = api.rerank(
+            opened, batch, crepe, weights=weights, pool=pool, k=k, audit=audit, recall=recall, seed=seed,
+            text=with_text, progress=step, **given(beside), **given(bertscore), device=models.device,
+        )  # fmt: skip
+    show_answers(to, results, batch, components)
+
+
+@command(
     app, "merge",
     "oracle merge part-*.parquet --out oracle.parquet",
     endings=ENDINGS, formats=PLAIN, panel="Search",

@@ -32,15 +32,26 @@ def example(folder: o.Folder, seed: o.Seed = 0) -> None:
     print("\n".join(written.commands))
 
 
-@command(app, "synth", "oracle synth corpus --reports 10000 --tests 200 --models", panel=PANEL)
+@command(
+    app, "synth",
+    "oracle synth corpus --reports 10000 --tests 200 --models",
+    "oracle synth pairs --reports 4000 --tests 500 --errors",
+    panel=PANEL,
+)  # fmt: skip
 def synth(
-    out: o.Folder, reports: o.NReports = 185538, tests: o.NTests = 2192, seed: o.Seed = 0, models: o.Generated = False
-) -> None:
-    """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels."""
+    out: o.Folder, reports: o.NReports = 185538, tests: o.NTests = 2192, seed: o.Seed = 0,
+    models: o.Generated = False, errors: o.WithErrors = False,
+) -> None:  # fmt: skip
+    """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.
+
+    With --errors also a candidate for every report with zero to six errors put in, and their gold counts: categories 1
+    to 6 of ReXVal, A to F of CREPE.
+    """
     from metric_oracle.corpora.synthetic import MODELS, write_synthetic
 
-    with bar("reports written", reports + tests * (1 + len(MODELS) * models)) as advance:
-        paths = write_synthetic(out, reports, tests, seed=seed, models=models, progress=advance)
+    n_written = reports + tests * (1 + len(MODELS) * models) + (reports + tests) * errors
+    with bar("reports written", n_written) as advance:
+        paths = write_synthetic(out, reports, tests, seed=seed, models=models, errors=errors, progress=advance)
     for path in paths.values():
         print(path)
 

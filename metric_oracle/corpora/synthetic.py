@@ -99,9 +99,10 @@ class _Word(NamedTuple):
     entity: str  # start of the entity's JSON, up to the number of its first token
 
 
-class _Sentence(NamedTuple):
+class Sentence(NamedTuple):
     """One compiled sentence, without its full stop; entity keys and token numbers count from 0."""
 
+    notation: str
     text: str
     tokens: str
     n_tokens: int
@@ -112,13 +113,13 @@ class _Sentence(NamedTuple):
     topics: frozenset[int]  # labels spoken of; devices may be spoken of twice
 
 
-class _Draft(NamedTuple):
+class Draft(NamedTuple):
     """One report before it has an id; the graph lacks only its split."""
 
     text: str
     graph: str
     labels: tuple[int, ...]
-    sentences: tuple[_Sentence, ...]
+    sentences: tuple[Sentence, ...]
 
 
 # ---- the grammar -----------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def _tokenize(text: str) -> list[str]:
 
 
 @lru_cache(1 << 14)
-def _compile(notation: str) -> _Sentence:
+def compile_sentence(notation: str) -> Sentence:
     """Turn a row of words into a sentence with its entities, relations and labels."""
     labels = [_BLANK] * len(LABELS)
     entities: list[tuple[_Word, int]] = []  # word and its first token
@@ -220,7 +221,8 @@ def _compile(notation: str) -> _Sentence:
         numbers += [(e, True), (start, False), (start + word.n_tokens - 1, False)]
         numbers += [(target, True) for _, target in links]
     topics = frozenset(label for label, state in enumerate(labels) if state and label != _SUPPORT_DEVICES)
-    return _Sentence(
+    return Sentence(
+        notation,
         "".join(text),
         " ".join(tokens),
         n_tokens,
@@ -284,29 +286,29 @@ def _stock_shares() -> list[float]:
     return list(accumulate([_COMMONEST_SHARE, *(unit * weight for weight in tail)]))
 
 
-def _drafts(seed: int, split: str) -> Iterator[_Draft]:
+def drafts_of(seed: int, split: str) -> Iterator[Draft]:
     """Yield the endless row of reports of one seed and split."""
     draw = Random(f"{seed}/{split}").random
     shares = _stock_shares()
-    stock: dict[int, _Draft] = {}  # at most _STOCK_SIZE items, made when first drawn
+    stock: dict[int, Draft] = {}  # at most _STOCK_SIZE items, made when first drawn
     while True:
         rank = bisect(shares, draw())
         if rank >= _STOCK_SIZE:
-            yield _compose(draw, _FREE_LENGTHS)
+            yield compose(draw, _FREE_LENGTHS)
             continue
         if rank not in stock:
             stock[rank] = _stock_item(seed, rank)
         yield stock[rank]
 
 
-def _stock_item(seed: int, rank: int) -> _Draft:
+def _stock_item(seed: int, rank: int) -> Draft:
     common = _common_impressions()
     if rank < len(common):
-        return _assemble([_compile(notation) for notation in common[rank]])
-    return _compose(Random(f"{seed}/stock/{rank}").random, _STOCK_LENGTHS)
+        return assemble([compile_sentence(notation) for notation in common[rank]])
+    return compose(Random(f"{seed}/stock/{rank}").random, _STOCK_LENGTHS)
 
 
-def _compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> _Draft:
+def compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> Draft:
     """Compose a report: draw sentences that speak of different things, then its typography."""
     u = draw()
     length = 1
@@ -317,7 +319,7 @@ def _compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> _Draft:
         length += 1
     is_upper, has_typo = draw() < _UPPER_SHARE, draw() < _TYPO_SHARE
     shares, sections = _section_tables()
-    chosen: list[tuple[int, _Sentence]] = []
+    chosen: list[tuple[int, Sentence]] = []
     used: set[str | int] = set()  # sections, and labels spoken of
     for _ in range(4 * length):
         name, place, table = sections[bisect(shares, draw() * shares[-1])]
@@ -327,7 +329,7 @@ def _compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> _Draft:
         _expand(table[int(draw() * len(table))], draw, words)
         if has_typo:
             has_typo = not _misspell(words, draw)
-        sentence = _compile(" ".join(_shout(words) if is_upper else words))
+        sentence = compile_sentence(" ".join(_shout(words) if is_upper else words))
         if not sentence.topics.isdisjoint(used):
             continue
         used |= sentence.topics
@@ -338,7 +340,7 @@ def _compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> _Draft:
             break
     chosen.sort(key=lambda item: item[0])
     sentences = [sentence for _, sentence in chosen]
-    return _assemble(
+    return assemble(
         sentences,
         is_numbered=len(sentences) > 1 and draw() < _NUMBERED_SHARE,
         is_wrapped=draw() < _WRAPPED_SHARE,
@@ -363,9 +365,9 @@ def _shout(words: list[str]) -> list[str]:
     return [word[:-2].upper() + word[-2:] if word[-2:-1] == ":" else word.upper() for word in words]
 
 
-def _assemble(
-    sentences: list[_Sentence], *, is_numbered: bool = False, is_wrapped: bool = False, is_stopped: bool = True
-) -> _Draft:
+def assemble(
+    sentences: list[Sentence], *, is_numbered: bool = False, is_wrapped: bool = False, is_stopped: bool = True
+) -> Draft:
     """Join sentences to a report: shift their token numbers and entity keys, combine their labels."""
     texts: list[str] = []
     tokens: list[str] = []
@@ -396,18 +398,18 @@ def _assemble(
     labels[-1] = _BLANK if has_finding else _POSITIVE
     text = ("\n" if is_numbered and is_wrapped else " ").join(texts)
     graph = f'{{"text": {json.dumps(" ".join(tokens))}, "entities": {{{", ".join(entities)}}}, "data_source": null, '
-    return _Draft(_wrap(text) if is_wrapped else text, graph, tuple(labels), tuple(sentences))
+    return Draft(_wrap(text) if is_wrapped else text, graph, tuple(labels), tuple(sentences))
 
 
-def _edit(draft: _Draft, kept: float, draw: Callable[[], float]) -> _Draft:
+def _edit(draft: Draft, kept: float, draw: Callable[[], float]) -> Draft:
     """Return the report as a generator of some quality would write it: other sentences are replaced or left out."""
     sentences = []
     for sentence in draft.sentences:
         if draw() < kept:
             sentences.append(sentence)
         elif draw() < 0.5:
-            sentences += _compose(draw, (1.0,)).sentences
-    return _assemble(sentences or list(_compose(draw, (1.0,)).sentences))
+            sentences += compose(draw, (1.0,)).sentences
+    return assemble(sentences or list(compose(draw, (1.0,)).sentences))
 
 
 def _wrap(text: str) -> str:
@@ -455,7 +457,7 @@ def synthesize(
     if split not in ("train", "test"):
         msg = f'synthesize: split must be "train" or "test"; got {split!r}. Name one of the two.'
         raise InputError(msg)
-    drafts = islice(_drafts(seed, split), n_reports)
+    drafts = islice(drafts_of(seed, split), n_reports)
     return (
         SyntheticReport(str(study_id), draft.text, json.loads(_graph_json(draft, split)), draft.labels)
         for study_id, draft in enumerate(drafts, start=first_id)
@@ -469,6 +471,7 @@ def write_synthetic(
     *,
     seed: int = 0,
     models: bool = False,
+    errors: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Path]:
     """Write a synthetic corpus: reports, gold graphs and gold labels of a train and a test split.
@@ -485,6 +488,9 @@ def write_synthetic(
         Chooses the corpus; the same seed gives the same bytes.
     models
         Whether to write what the MODELS "generate" for the test reports, too.
+    errors
+        Whether to write a candidate with errors for every report, too, and how many of each category it has: see
+        :mod:`metric_oracle.corpora.synthetic_errors`.
     progress
         Called with the number of reports written since the last call.
 
@@ -492,7 +498,8 @@ def write_synthetic(
     -------
     dict[str, Path]
         ``train``, ``test``, ``train_graphs``, ``test_graphs``, ``train_labels``, ``test_labels`` -> file, and likewise
-        for each of the MODELS.
+        for each of the MODELS and for ``train_candidates``, ``test_candidates``, whose counts are ``train_errors`` and
+        ``test_errors``.
 
     Raises
     ------
@@ -518,28 +525,29 @@ def write_synthetic(
         # Whatever happens, the folder goes; after the renaming there is none.
         stack.callback(shutil.rmtree, unfinished, ignore_errors=True)
         first_test = FIRST_ID + n_reports
-        drafts = _drafts(seed, "train")
-        files = _write_split(unfinished, "train", "train", drafts, n_reports, FIRST_ID, progress)
-        files |= _write_split(unfinished, "test", "test", _drafts(seed, "test"), n_tests, first_test, progress)
+        drafts = drafts_of(seed, "train")
+        files = write_split(unfinished, "train", "train", drafts, n_reports, FIRST_ID, progress)
+        files |= write_split(unfinished, "test", "test", drafts_of(seed, "test"), n_tests, first_test, progress)
         for model, kept in MODELS.items() if models else ():
             draw = Random(f"{seed}/{model}").random
-            drafts = (_edit(draft, kept, draw) for draft in _drafts(seed, "test"))
-            files |= _write_split(unfinished, model, "test", drafts, n_tests, first_test, progress)
+            drafts = (_edit(draft, kept, draw) for draft in drafts_of(seed, "test"))
+            files |= write_split(unfinished, model, "test", drafts, n_tests, first_test, progress)
+        if errors:
+            from metric_oracle.corpora.synthetic_errors import write_candidates
+
+            for split, n, first_id in (("train", n_reports, FIRST_ID), ("test", n_tests, first_test)):
+                files |= write_candidates(unfinished, split, seed, n, first_id, progress)
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
     return {name: out / file for name, file in files.items()}
 
 
-def _write_split(
-    folder: Path,
-    name: str,
-    split: str,
-    drafts: Iterator[_Draft],
-    n_reports: int,
-    first_id: int,
+def write_split(
+    folder: Path, name: str, split: str, drafts: Iterator[Draft], n_reports: int, first_id: int,
     progress: Callable[[int], None] | None,
-) -> dict[str, str]:
+) -> dict[str, str]:  # fmt: skip
+    """Write reports, gold graphs and gold labels; return what is written: name -> file."""
     files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}
     with (
         open(folder / files[name], "w", encoding="utf-8", newline="") as report_file,
@@ -565,7 +573,7 @@ def _write_split(
     return files
 
 
-def _graph_json(draft: _Draft, split: str) -> str:
+def _graph_json(draft: Draft, split: str) -> str:
     return f'{draft.graph}"data_split": "{split}"}}'
 
 

@@ -6,8 +6,6 @@ names them, and the state of Adam, which is left alone.
 
 import hashlib
 import re
-import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.tables import existing_file, shown_names
+from metric_oracle.corpora.tables import existing_file
 from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.checkpoints import check_names, load_strictly, read_torch
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.encoders.parts import Parts
 from metric_oracle.errors import InputError
 
 # Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
+_CALLED = "CheXbert", "chexbert.pth"  # the model, and the file that people pass
 _MAX_PIECES = 512
 _SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _VOCABULARY_NAMES = ("bert-base-uncased", "google-bert/bert-base-uncased")
@@ -191,17 +191,7 @@ def _read_tensors(path: Path, function: str) -> dict[str, Any]:
     """Read the model's tensors from a checkpoint, under their names without DataParallel's prefix."""
     import torch
 
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            # PyTorch before 1.6, which the published file may come from, wrote files that cannot be mapped.
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    # At a damaged byte PyTorch's reader fails with whatever that byte leads it to: IndexError, AttributeError, ...
-    except Exception:
-        msg = (
-            f"{function}: checkpoint must be a whole PyTorch file of tensors without code; "
-            f"got a damaged or foreign one, {path}. Fetch chexbert.pth again."
-        )
-        raise InputError(msg) from None
+    checkpoint = read_torch(path, function, "Fetch chexbert.pth again")
     tensors = checkpoint.get("model_state_dict") if isinstance(checkpoint, dict) else None
     if not isinstance(tensors, dict) or not all(isinstance(value, torch.Tensor) for value in tensors.values()):
         msg = (
@@ -226,8 +216,8 @@ def _build_model(tensors: dict[str, Any], path: Path, function: str) -> Any:
         "bert.embeddings.token_type_embeddings.weight",
         "bert.encoder.layer.0.intermediate.dense.weight",
     )
-    _check_names(function, path, missing=[name for name in sources if name not in tensors])
-    _check_names(function, path, misshapen=[name for name in sources if tensors[name].ndim != 2])
+    check_names(function, path, _CALLED, missing=[name for name in sources if name not in tensors])
+    check_names(function, path, _CALLED, misshapen=[name for name in sources if tensors[name].ndim != 2])
     (vocabulary, hidden), (positions, _), (types, _), (intermediate, _) = (tensors[name].shape for name in sources)
     layers = {found[1] for name in tensors if (found := re.match(r"bert\.encoder\.layer\.(\d+)\.", name))}
     config = BertConfig(
@@ -242,31 +232,8 @@ def _build_model(tensors: dict[str, Any], path: Path, function: str) -> Any:
     )
     heads = nn.ModuleList(nn.Linear(hidden, n_classes) for n_classes in _HEADS)
     model = nn.ModuleDict({"bert": BertModel(config), "linear_heads": heads})
-    expected = model.state_dict()
-    _check_names(
-        function,
-        path,
-        missing=[name for name in expected if name not in tensors],
-        unexpected=[name for name in tensors if name not in expected],
-        misshapen=[name for name in expected if name in tensors and tensors[name].shape != expected[name].shape],
-    )
-    model.load_state_dict(tensors)
+    load_strictly(model, tensors, path, function, _CALLED)
     return model
-
-
-def _check_names(function: str, path: Path, **problems: list[str]) -> None:
-    """Raise where a list of tensor names is not empty; the first three of each are named."""
-    found = [
-        f"{len(names)} {kind} ({shown_names(names[:3])}{', ...' if len(names) > 3 else ''})"
-        for kind, names in problems.items()
-        if names
-    ]
-    if found:
-        msg = (
-            f"{function}: checkpoint must hold the tensors of CheXbert and no other; got {', '.join(found)} in {path}. "
-            "Pass chexbert.pth."
-        )
-        raise InputError(msg)
 
 
 def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: int, function: str) -> Path:

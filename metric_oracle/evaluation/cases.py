@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_cases import RatedCases
+from metric_oracle.evaluation.systems import is_oracle
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
@@ -416,7 +417,8 @@ def _columns(given: Read, source: int, first: np.ndarray, taken: list[str], func
         metric, baseline = str(signature.get("metric")), signature.get("baseline")
         name = metric if baseline is None else f"{metric} of {baseline}"
         stored = "mean" if isinstance(given, Expectation) else "score"
-        named = [(name, str(baseline or "oracle"), metric, signature, stored)]
+        system = baseline or ("oracle" if is_oracle(signature) else "of a pool")
+        named = [(name, str(system), metric, signature, stored)]
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
     for name, system, metric, how, stored in named:
         values = given.table[stored].cast(pa.float64()).to_numpy(zero_copy_only=False)

@@ -75,6 +75,8 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
             return f"{name} needs {', '.join(part for part in parts if part not in known)} of both sides, prepared."
         return evidence.composite(known, metric)
     kind = metric.representations[0]
+    if not metric.is_searched:
+        return f"{name} has no evidence in words: its model reads both reports at once."
     if metric.kernel not in _STORED:
         return f"{name} has no evidence in words here."
     if kind not in held or kind not in cases.index.content["representations"]:

@@ -46,6 +46,11 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
     return scores_of_results(given) if isinstance(given, Results) else given
 
 
+def is_oracle(signature: Mapping[str, Any]) -> bool:
+    """Tell whether answers are the best of the corpus: those of a search, or of a pool that is all of it."""
+    return signature.get("baseline") is None and signature.get("pool", {"size": "all"})["size"] == "all"
+
+
 def scores_of_results(results: Results) -> Scores:
     """Return ranked answers of one metric as scores: the best answer's, or the mean of random draws."""
     signature, table = results.signature, results.table
@@ -80,7 +85,7 @@ def scores_of_results(results: Results) -> Scores:
         pa.table(columns),
         {
             "kind": "scores",
-            "system": signature.get("baseline") or f"{record.name} oracle",
+            "system": signature.get("baseline") or f"{record.name} {'oracle' if is_oracle(signature) else 'of a pool'}",
             "metrics": {record.name: how},
             "references": signature.get("references"),
             "n": len(first),

@@ -39,7 +39,7 @@ from metric_oracle.indexes.store import (
     release,
     write_table,
 )
-from metric_oracle.metrics import REPRESENTATIONS, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 
 BUILDING = ".building"
 # Files of a build under way: the lock that one process holds, and what is finished.
@@ -50,6 +50,8 @@ SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json", "states.json.tmp")
 _MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert)-\d+\.(part|tmp)")  # of `encoders.parts`
 _TEMPORARY = re.compile(r"(build|manifest|stamps)\.json\.\d+\.tmp")  # of `write_json`
+# Representations with files of their own.
+STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not record.parts and record.source != "pair")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -144,17 +146,18 @@ def _check_new(out: Path) -> None:
 
 def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
     """Return the representations to build."""
-    stored = [kind for kind, record in REPRESENTATIONS.items() if not record.parts]
-    lacking = [kind for kind in stored if not inputs.has(kind)]
+    lacking = [kind for kind in STORED if not inputs.has(kind)]
     if metrics is None:
-        return [kind for kind in stored if kind not in lacking]
+        return [kind for kind in STORED if kind not in lacking]
+    for name in metrics:
+        check_searched(get_metric(name, "build_index"), "build_index")
     kinds = {kind: name for name in metrics for kind in get_metric(name, "build_index").representations}
     for kind, name in kinds.items():
         if kind in lacking:
             needs = REPRESENTATIONS[kind]
             msg = f"build_index: {needs.plural} must be given for metric {name!r}; got none. Add {needs.option}."
             raise InputError(msg)
-    return [kind for kind in stored if kind in kinds]
+    return [kind for kind in STORED if kind in kinds]
 
 
 def _files_of(part: str) -> dict[str, bool]:
@@ -169,7 +172,7 @@ def _files_of(part: str) -> dict[str, bool]:
 def _contents(building: Path) -> tuple[list[str], list[str]]:
     """Return the files of builds and their folders, the deepest last, and what no build makes; links lead nowhere."""
     modes: dict[str, int] = {}
-    for folder in ("", *REPRESENTATIONS, SCRATCH):
+    for folder in ("", *STORED, SCRATCH):
         if folder and not stat.S_ISDIR(modes.get(folder, 0)):
             continue
         with suppress(FileNotFoundError), os.scandir(building / folder) as entries:
@@ -177,13 +180,13 @@ def _contents(building: Path) -> tuple[list[str], list[str]]:
                 with suppress(FileNotFoundError):  # another build is at work
                     modes[f"{folder}/{entry.name}".lstrip("/")] = entry.stat(follow_symlinks=False).st_mode
     known = {LOCK, PROGRESS, manifest.NAME, manifest.STAMPS, *(f"{SCRATCH}/{name}" for name in _SCRATCH_FILES)}
-    for part in ("reports", *(kind for kind in REPRESENTATIONS if kind in modes)):
+    for part in ("reports", *(kind for kind in STORED if kind in modes)):
         known |= _files_of(part).keys()
     own: list[str] = []
     foreign: list[str] = []
     for name, mode in modes.items():
         is_file = stat.S_ISREG(mode) and (name in known or _TEMPORARY.fullmatch(name) or _MODEL_PART.fullmatch(name))
-        is_folder = stat.S_ISDIR(mode) and (name in REPRESENTATIONS or name == SCRATCH)
+        is_folder = stat.S_ISDIR(mode) and (name in STORED or name == SCRATCH)
         (own if is_file or is_folder else foreign).append(name)
     return own, foreign
 
@@ -222,7 +225,7 @@ def _build(
         if name in done:
             return
         progress(name)
-        folder = building / name if name in REPRESENTATIONS else building
+        folder = building / name if name in STORED else building
         folder.mkdir(exist_ok=True)
         counts = make(folder)
         done[name] = {"counts": counts, "files": _describe(building, name)}

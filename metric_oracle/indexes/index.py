@@ -13,7 +13,7 @@ from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleErro
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.manifest import Files
 from metric_oracle.indexes.store import DISTINCT, REPORTS, read_table
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched
 
 # What reading damaged bytes may raise.
 _DAMAGE = (pa.ArrowException, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -111,6 +111,7 @@ class Index:
 
     def check_holds(self, metric: Metric) -> None:
         """Raise unless the index has all parts that a metric reads."""
+        check_searched(metric, "retrieve")
         if not self._holds(metric):
             options = [REPRESENTATIONS[kind].option for kind in metric.representations]
             names = [metric.name] if metric.name in METRICS else list(metric.terms)

@@ -14,6 +14,7 @@ from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs
 from metric_oracle.corpora.reports import check_options
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
 from metric_oracle.encoders.chexbert import CheXbert
+from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.encoders.radgraph import RadGraph
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 from metric_oracle.errors import InputError
@@ -304,6 +305,17 @@ def open_model(
     model = CheXbert(value, vocabulary=vocabulary, device=device or "auto", function=function)
     place = 0 if name == "chexbert" else 1
     return lambda texts: model.encode(texts)[place]
+
+
+def open_pair_models(
+    given: Mapping[str, str | Path], function: str, device: str | None = None
+) -> dict[str, Crepe]:  # fmt: skip
+    """Open the models that read both reports at once, by representation, from what is given by the registry's names."""
+    if given and "crepe" not in given:
+        msg = f"{function}: crepe must be given with {', '.join(given)}; got None. Add --crepe FOLDER."
+        raise InputError(msg)
+    named = {name.removeprefix("crepe_"): path for name, path in given.items() if name != "crepe"}
+    return {"crepe": Crepe(given["crepe"], **named, device=device or "auto", function=function)} if given else {}
 
 
 def _annotate(

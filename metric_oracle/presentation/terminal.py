@@ -49,6 +49,8 @@ def answers_table(results: Results, texts: Mapping[str, str] | None = None, comp
     signature = results.signature
     baseline, k = signature.get("baseline"), signature["k"]
     shown: list[Any] = [Text(f"{signature['metric']} {baseline or 'oracle'}", style="bold")]
+    if "prefix" in signature.get("pool", {}) and signature["pool"]["size"] != "all":
+        shown = [Text(f"{signature['metric']}, best of a pool", style="bold")]
     records = results.table.slice(0, SHOWN_QUERIES * k).to_pylist()
     score = max((len(f"{record['score']:z.4f}") for record in records), default=0)
     for record in records:
@@ -78,6 +80,28 @@ def _answer(record: dict[str, Any], rank: int, score: int, components: Sequence[
         yield Padding(_one_line(record["text"]), margin)
 
 
+def _of_pool(results: Results) -> list[str]:
+    """Return what a pool is, and what it is known to hold."""
+    pool, table = results.signature["pool"], results.table
+    best = table["rank"].to_numpy() == 1
+    n, certified = int(best.sum()), int(table["certified"].to_numpy(zero_copy_only=False)[best].sum())
+    if pool["size"] == "all":
+        return ["pool: the whole corpus, so the answers are exact"]
+    lines = [
+        f"pool: the first {pool['size']:,} under {pool['prefix']['metric']}",
+        f"certified, as no score is below 0: {certified:,} of {n:,} best answers",
+    ]
+    audit = pool.get("audit")
+    if audit is None:
+        return [*lines, "what the pool misses is not known; --audit M measures it"]
+    regret = f"regret {audit['regret']['mean']:.4f}, at most {audit['regret']['max']:.4f}"
+    lines.append(f"audit of {audit['queries']:,}: {audit['missed']:,} without a best report in the pool, {regret}")
+    if "asked_recall" in audit:
+        return [*lines, f"of a further one the pool holds a best report with probability {audit['asked_recall']:g}"]
+    recall = audit["recall_at_1"]
+    return [*lines, f"recall {recall['value']:.1%}, 95 % interval {recall['low']:.1%} to {recall['high']:.1%}"]
+
+
 def _of_answers(results: Results) -> list[str]:
     """Return the lines under the answers."""
     signature, baseline = results.signature, results.signature.get("baseline")
@@ -91,6 +115,8 @@ def _of_answers(results: Results) -> list[str]:
         lines.append(f"draws: {signature['draws']:,}, seed {signature['seed']}, {range_of_means}")
     if signature["metric"] == "crg" and baseline is None:
         lines.append(f"CRG of the best answers {1 / (2 - scores[:, 0].mean()):.4f}")
+    if "pool" in signature:
+        lines += _of_pool(results)
     if "stages" in signature:
         shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
         lines += [f"pairs dropped by bounds: {', '.join(shares)}"] if shares else []

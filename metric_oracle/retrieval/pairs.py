@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched, get_metric, shown_in
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
+from metric_oracle.retrieval.pair_models import PairModel, check_pair_models, reads_pairs, score_pairs
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
 
@@ -33,11 +35,12 @@ _EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # What of the settings of a search the signature of a metric records.
-SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
+SETTINGS = ("idf", "rescaled", "truncated_queries", "truncated_pairs", "prevalence")
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
 
 _Pair = tuple[float, dict[str, float]] | None
+_NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
 
 
 def _ignore(*values: Any) -> None:
@@ -55,6 +58,7 @@ def score_rows(
     rescale: bool | None = None,
     text: bool = False,
     progress: Callable[[str], None] | None = None,
+    pair_models: Mapping[str, PairModel] = _NO_MODELS,
 ) -> Scores:
     """Score the pairs of query i and corpus row `rows[i]` with the reference scorers, each distinct pair once.
 
@@ -75,6 +79,8 @@ def score_rows(
         Whether the scores carry the texts of both sides.
     progress : function
         Called with the name of each representation before its metrics are scored.
+    pair_models : mapping
+        By representation, the models that read both reports at once.
 
     Returns
     -------
@@ -97,7 +103,7 @@ def score_rows(
             "Pass rows of this index."
         )
         raise InputError(msg)
-    records = _chosen(index, queries, metrics)
+    records = _chosen(index, queries, metrics, pair_models)
     parts = [METRICS[part] for record in records for part in record.terms]
     single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
     settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
@@ -112,6 +118,11 @@ def score_rows(
         if progress is not None:
             progress(kind)
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
+        if reads_pairs(of_kind[0]):
+            both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
+            pairs[of_kind[0].name], used[kind] = score_pairs(pair_models[kind], both)
+            used[kind]["encoder"] = pair_models[kind].signature
+            continue
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, pairs)
     for record in records:
         if record.terms:
@@ -138,15 +149,18 @@ def score_rows(
     return Scores(pa.table(columns), signature)
 
 
-def _chosen(index: Index, queries: Inputs, metrics: Sequence[str] | None) -> list[Metric]:
-    """Return the records of the metrics asked for, or of those that index and queries allow."""
+def _chosen(
+    index: Index, queries: Inputs, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
+) -> list[Metric]:
+    """Return the records of the metrics asked for, or of those that index, queries and models allow."""
     if metrics is not None:
         found = list(dict.fromkeys(get_metric(name, "score").name for name in metrics))
         if not found:
             msg = "score: metrics must be at least one; got none. Name some, or leave them out for the usual ones."
             raise InputError(msg)
+        check_pair_models([METRICS[name] for name in found], pair_models, "score")
         return [METRICS[name] for name in found]
-    held = index.metrics
+    held = [*index.metrics, *pair_models]
     return [
         METRICS[name]
         for name in DEFAULT_METRICS
@@ -234,12 +248,12 @@ def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
 
 def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
     """Return what reproduces the scores of a metric, whatever system was scored."""
-    content = index.content["representations"]
+    content, settings = index.content["representations"], used.get(record.representation, {})
     made = {
-        kind: {name: content[kind][name] for name in MADE if content[kind].get(name) is not None}
+        kind: {name: of_kind[name] for name in MADE if of_kind.get(name) is not None}
         for kind in record.representations
+        for of_kind in [content.get(kind, settings)]
     }
-    settings = used.get(record.representation, {})
     for kind in record.representations:
         settings = settings | used.get(kind, {})
     return {
@@ -270,6 +284,7 @@ def score(
     rescale: bool | None = None,
     text: bool = False,
     progress: Callable[[str], None] | None = None,
+    pair_models: Mapping[str, PairModel] = _NO_MODELS,
 ) -> Scores:
     """Score a model's predictions against the reports, joined on ids.
 
@@ -277,7 +292,7 @@ def score(
     ----------
     references, predictions : Reports
         The predictions with their empty texts, which are scored.
-    metrics, system, idf, rescale, text, progress
+    metrics, system, idf, rescale, text, progress, pair_models
         As in :func:`score_rows`; idf "tests" takes its weights from the references, "corpus" from the predictions.
     inner : bool
         Score the ids that have both; otherwise an id with one side only is an error.
@@ -301,6 +316,7 @@ def score(
     held = tuple(set() if side is None else set(side.attached) for side in prepared)
     _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
     names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
+    check_pair_models([METRICS[name] for name in names or ()], pair_models, "score")
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
     order = sorted(answered)  # so that what lies in order beside the predictions still fits
     queries, corpus = load_sides(
@@ -310,13 +326,18 @@ def score(
     place = {prediction: row for row, prediction in enumerate(order)}
     rows = np.array([place[i] for i in answered], np.int64)
     with tempfile.TemporaryDirectory() as folder:
-        index = build_index(corpus, Path(folder) / "predictions", metrics=names, progress=progress)
+        built = None if names is None else [name for name in names if METRICS[name].is_searched]
+        index = build_index(corpus, Path(folder) / "predictions", metrics=built, progress=progress)
         scores = score_rows(
-            index, queries, rows, names, system=system, idf=idf, rescale=rescale, text=text, progress=progress
-        )
+            index, queries, rows, names, system=system, idf=idf, rescale=rescale, text=text, progress=progress,
+            pair_models=pair_models,
+        )  # fmt: skip
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
     if n_cut:
         tell(f"cut off at the encoder's longest input: {n_cut:,} references")
+    n_cut = max(record.get("truncated_pairs", 0) for record in scores.signature["metrics"].values())
+    if n_cut:
+        tell(f"cut off at the longest input of a model that reads both reports: {n_cut:,} pairs")
     return replace(scores, signature={**scores.signature, "left_out": left_out})
 
 
@@ -363,6 +384,7 @@ def score_matrix(queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapp
         Those of BERTScore that were given, `idf` and `rescale`.
     """
     with tempfile.TemporaryDirectory() as folder:
+        check_searched(metric, "pairwise")
         index = build_index(corpus, Path(folder) / "candidates", metrics=[metric.name])
         return _matrix(index, queries, metric, settings)
 
@@ -442,7 +464,7 @@ def _check_files(
     for typed in metrics or ():
         record = get_metric(typed, "score")
         for kind in record.representations:
-            if kind not in given:
+            if kind not in given and record.is_searched:
                 msg = (
                     f"score: {REPRESENTATIONS[kind].plural} of both sides must be given for metric {record.name!r}; "
                     f"got none. Add {REPRESENTATIONS[kind].both_sides}."

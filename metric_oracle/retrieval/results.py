@@ -20,7 +20,7 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.statistics import LEVEL, Interval, intervals
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
-AFTER = ("n_ties", "fallback", "exact")
+AFTER = ("n_ties", "fallback", "exact", "pool", "certified")  # the last two of a reranking
 SIGNATURE = b"metric_oracle.signature"
 ENDINGS = (".parquet", ".csv", ".jsonl")
 # What only a signature file has: the table's checksum, and between the renames of a write the

@@ -30,7 +30,7 @@ from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.indexes.shard_build import Slice, build_set
-from metric_oracle.metrics import COMPOSABLE, METRICS, Metric, get_metric
+from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, Metric, get_metric
 from metric_oracle.metrics import composite as composite_of
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
@@ -206,17 +206,18 @@ def answers(
 
 # ---- the shared body -------------------------------------------------------------------------------------------------
 
-every_metric = pytest.mark.parametrize("metric", METRICS)
+every_metric = pytest.mark.parametrize("metric", SEARCHED)
 INTERPRETED = bool(os.environ.get("TRITON_INTERPRET"))
 ON_GPU = [
     m for m, record in METRICS.items()
     if m != "radcliq:preprint"  # it has no BERTScore
+    and record.is_searched
     and (record.terms or find_spec(f"metric_oracle.kernels.{record.kernel}.cuda"))
 ]  # fmt: skip
 every_backend = pytest.mark.parametrize(
     ("metric", "backend"),
     [
-        *((metric, "cpu") for metric in METRICS),
+        *((metric, "cpu") for metric in SEARCHED),
         *(pytest.param(metric, "cuda", marks=pytest.mark.gpu) for metric in ON_GPU),
     ],
 )
@@ -233,8 +234,10 @@ def test_the_corpus_is_as_awkward_as_promised(world):
     assert N_CORPUS * 0.8 < len(scorable(world.items, "radgraph")) < N_CORPUS
     assert any(item.graph == {"entities": {}} for item in world.items)
     assert (0,) * 14 in {item.labels for item in world.items}
-    assert world.index.metrics == list(METRICS)
-    for metric in METRICS.values():  # three blocks of queries for three threads; FAISS has something to leave out
+    assert world.index.metrics == list(SEARCHED)
+    for metric in map(
+        METRICS.get, SEARCHED
+    ):  # three blocks of queries for three threads; FAISS has something to leave out
         representation = representation_of(world.index, metric)
         encoded = representation.encode(asked(world.queries, metric.name))
         few = {"labels", "temporal"} & set(metric.representations)
@@ -295,7 +298,7 @@ def test_answers_are_whole_and_in_order(world, metric):
 def test_fallback_is_the_most_frequent_report_where_nothing_matches(world):
     frequent = min(row for row in scorable(world.items, "radgraph") if world.items[row].text == FREQUENT)
     assert frequent > 0
-    for metric in METRICS:
+    for metric in SEARCHED:
         n_fallbacks = 0
         for answer in answers(world.index, asked(world.queries, metric), metric, 1):
             row, score, _, fallback = answer[0]

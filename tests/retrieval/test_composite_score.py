@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import COMPOSABLE, METRICS, get_metric
+from metric_oracle.metrics import COMPOSABLE, SEARCHED, get_metric
 from metric_oracle.metrics import composite as record_of
 from metric_oracle.retrieval.composite.reference import score
 from metric_oracle.retrieval.composite.score import composite
@@ -97,7 +97,7 @@ def test_a_composite_reads_what_its_parts_read():
     assert get_metric("radcliq").settings == ("idf", "rescale")
     assert set(COMPOSABLE) == {
         name
-        for name in METRICS
+        for name in SEARCHED
         if name not in (*RADCLIQS, "cider-d", "crg", "embedding", "bertscore:precision", "bertscore:recall")
     }
 

@@ -19,12 +19,13 @@ from metric_oracle.kernels.bleu import reference as bleu
 from metric_oracle.kernels.cosine import reference as cosine
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
-from metric_oracle.metrics import METRICS
+from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval.pairs import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.pairs import score as score_sides
 from support.inputs import changed
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
+USUAL = [name for name in DEFAULT_METRICS if name in SEARCHED]  # CREPE wants a checkpoint
 
 
 def reports(texts, ids=None, **states):
@@ -64,7 +65,7 @@ def rows(index, queries):
 
 @pytest.fixture(scope="module")
 def scores(index, queries, rows):
-    return score_rows(index, queries, rows, list(METRICS), system="random")
+    return score_rows(index, queries, rows, list(SEARCHED), system="random")
 
 
 def column(scores, name):
@@ -126,7 +127,7 @@ def test_radcliq_needs_no_column_of_its_parts(index, queries, rows, scores):
     assert column(alone, "prediction") == [index.reports["text"][int(row)].as_py() for row in rows]
 
 
-@pytest.mark.parametrize("metric", sorted(METRICS))
+@pytest.mark.parametrize("metric", sorted(SEARCHED))
 def test_scores_are_those_of_the_search(index, queries, metric):
     results = api.retrieve(index, queries, metric)
     winners = results.table["row"].to_numpy()
@@ -230,10 +231,10 @@ def test_blank_prediction_is_rescaled_as_bert_score_does(tmp_path):
 
 def test_columns_and_default_metrics(index, queries, rows):
     scores = score_rows(index, queries, rows, system="random")
-    assert scores.metrics == list(DEFAULT_METRICS)
+    assert scores.metrics == USUAL
     names = scores.table.column_names
-    assert names[: len(DEFAULT_METRICS) + 1] == ["query_id", *DEFAULT_METRICS]
-    assert all(name.rpartition(".")[0] in DEFAULT_METRICS for name in names[len(DEFAULT_METRICS) + 1 :])
+    assert names[: len(USUAL) + 1] == ["query_id", *USUAL]
+    assert all(name.rpartition(".")[0] in USUAL for name in names[len(USUAL) + 1 :])
     assert [scores.table.schema.field(name).type for name in names] == [pa.large_string()] + [pa.float64()] * (
         len(names) - 1
     )
@@ -258,7 +259,7 @@ def test_signature(index, queries, rows, scores):
     # The same whatever the system, and in whatever order the references come.
     order = np.arange(len(rows))[::-1]
     turned = queries.take(order)
-    other = score_rows(index, turned, rows, list(METRICS), system="other").signature
+    other = score_rows(index, turned, rows, list(SEARCHED), system="other").signature
     assert {**other, "system": "random"} == signature
     other_texts = replace(queries, texts=["x", *queries.texts[1:]])
     assert score_rows(index, other_texts, rows, ["bleu"], system="x").signature["references"] != signature["references"]
@@ -328,7 +329,7 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
         predicted_chexbert=tmp_path / "p.npz", uncertain="negative",
         chexbert_labels=corpus["test_labels"], predicted_chexbert_labels=tmp_path / "p.csv", system="x",
     )  # fmt: skip
-    assert scores.metrics == list(DEFAULT_METRICS)
+    assert scores.metrics == USUAL
     assert scores.table.equals(wanted.table)
     assert {**scores.signature, "left_out": None} == {**wanted.signature, "left_out": None}
 

@@ -1,0 +1,143 @@
+"""CREPE trained small, against metrics that count words and entities: ``python -m benchmarks.crepe``.
+
+Pairs of `oracle synth --errors` have gold counts of errors. A small encoder is trained on those of the train split as
+`oracle train-crepe` does it, and on those of the test split its score and the scores of BLEU, ROUGE-L and RadGraph F1
+(gold graphs of both sides) are correlated with the counts: Kendall's tau-b, as `oracle align` has it.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import metric_oracle as mo
+from benchmarks import machine
+from metric_oracle.corpora.synthetic import write_synthetic
+from metric_oracle.encoders.crepe_training import Settings, train
+from metric_oracle.evaluation.alignment import MEAN
+from metric_oracle.evaluation.counted_pairs import read_counted_pairs
+from metric_oracle.evaluation.rank_agreement import TAU
+
+METRICS = ("crepe", "bleu-2", "bleu-4", "rouge-l", "radgraph")
+SEED = 0
+Row = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train and measure; return the exit code."""
+    options = _options(arguments)
+    now = datetime.now(UTC)
+    facts = machine.describe() | {"seed": SEED, "time": now.isoformat(timespec="seconds"), "table": "crepe"}
+    name = f"crepe-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
+    out = options.out or machine.ROOT / "benchmarks/results" / name
+    with TemporaryDirectory() as folder:
+        rows = [row | facts for row in measure(options, Path(folder))]
+    for row in rows:
+        print(f"{row['name']}: {row['value']:.4f} ({row['low']:.4f} to {row['high']:.4f})")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    print(f"rows: {out}")
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m benchmarks.crepe", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=4000, help="to train on (%(default)s)")
+    parser.add_argument("--tests", type=int, default=400, help="held-out pairs (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=8, help="(%(default)s)")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="the highest (%(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="of PyTorch (%(default)s)")
+    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/crepe-<time>-<commit>.jsonl)")
+    return parser.parse_args(arguments)
+
+
+def measure(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
+    """Yield a row a metric: its tau-b with the gold counts of held-out pairs, 95 % interval over them."""
+    import torch
+
+    torch.set_num_threads(options.threads)
+    paths = write_synthetic(folder / "pairs", options.pairs, options.tests, seed=SEED, errors=True)
+    pairs, counts = read_counted_pairs(paths["train"], paths["train_candidates"], paths["train_errors"], _tell)
+    base = _tiny([text for pair in pairs for text in pair], folder / "tiny")
+    settings = Settings(options.epochs, 16, options.learning_rate, 0.5, SEED)
+    began = time.process_time()
+    trained = train(pairs, counts, base, folder / "crepe", settings, progress=_progress())
+    seconds = time.process_time() - began
+    began = time.process_time()
+    scores = mo.score(
+        paths["test"], paths["test_candidates"], METRICS, crepe=folder / "crepe", inner=True, tell=_tell,
+        radgraph=paths["test_graphs"], predicted_radgraph=paths["test_candidates_graphs"],
+    )  # fmt: skip
+    scored = time.process_time() - began
+    held = scores.table["query_id"].to_pylist()
+    ratings = _some(paths["test_errors"], set(held), folder / "rated.csv")
+    scores.write(folder / "scores.csv")
+    found = mo.align(ratings, folder / "scores.csv", metrics=METRICS, seed=SEED)
+    for row in found.table.to_pylist():
+        if (row["errors"], row["rater"], row["statistic"]) == ("total", MEAN, TAU):
+            yield {
+                "name": f"tau-{row['metric']}",
+                "metric": row["metric"],
+                "value": row["value"],
+                "low": row["low"],
+                "high": row["high"],
+                "unit": "tau-b",
+                "pairs": len(pairs),
+                "tests": len(held),
+                "base": "BERT, 2 layers of 128, random weights",
+                "settings": asdict(settings),
+                "losses": trained["losses"],
+                "train_cpu_s": seconds,
+                "score_cpu_s": scored,
+            }
+
+
+def _tiny(texts: Sequence[str], out: Path) -> Path:
+    """Write a BERT with random weights, two layers of 128 numbers, whose vocabulary is the words of some texts."""
+    import torch
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from transformers import BertConfig, BertModel
+
+    split = BertPreTokenizer().pre_tokenize_str
+    words = sorted({word for text in texts for word, _ in split(text.lower())})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    torch.manual_seed(SEED)
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=128, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=256, initializer_range=0.05,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(out)
+    (out / "vocab.txt").write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
+    return out
+
+
+def _some(errors: Path, studies: set[str], out: Path) -> Path:
+    """Write the counts of the pairs that are scored."""
+    header, *lines = errors.read_text(encoding="utf-8").splitlines()
+    out.write_text("\n".join([header, *(line for line in lines if line.split(",")[0] in studies)]) + "\n", "utf-8")
+    return out
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _progress() -> Any:
+    """Return what says every 20th batch or so how far the training is, and its CPU time."""
+    began = time.process_time()
+
+    def tell(what: str, done: int, total: int) -> None:
+        if done % 320 < 16 or done == total:
+            print(f"{what}: {done:,} of {total:,} pairs, {time.process_time() - began:.0f} s CPU", file=sys.stderr)
+
+    return tell
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""The best of a pool under CREPE."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Unpack
+
+from metric_oracle.api.given import Given, Loading, opened
+from metric_oracle.api.searching import load_batch, search_settings
+from metric_oracle.errors import InputError, called
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.inputs import Inputs, open_pair_models
+from metric_oracle.retrieval import rerank as _rerank
+from metric_oracle.retrieval.composite.weights import weighed
+from metric_oracle.retrieval.results import Results
+
+
+@called("rerank")
+def rerank(
+    index: str | Path | Index,
+    queries: Given,
+    crepe: str | Path,
+    *,
+    pool: str = f"radcliq:{_rerank.SIZE}",
+    weights: str | Path | None = None,
+    k: int = 1,
+    audit: int = 0,
+    recall: float | None = None,
+    seed: int = 0,
+    crepe_config: str | Path | None = None,
+    crepe_vocabulary: str | Path | None = None,
+    text: bool = True,
+    progress: Callable[[str, int, int], None] | None = None,
+    idf: str | Path | None = None,
+    rescale: bool | None = None,
+    **loading: Unpack[Loading],
+) -> Results:
+    """Find, for every test report, the k reports of a pool with the fewest errors that CREPE predicts.
+
+    No exact search exists for CREPE: the pool is stated, and `audit` measures what it misses. See
+    :mod:`metric_oracle.retrieval.rerank`.
+
+    Parameters
+    ----------
+    index : path or Index
+    queries : path, container, prepared set or Inputs
+    crepe, crepe_config, crepe_vocabulary : path
+        The checkpoint, see :func:`score`.
+    pool : str
+        ``"METRIC:N"``, the first N reports of each search under a metric, by default ``"radcliq:200"``;
+        ``"composite:N"`` with `weights`, such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which
+        is exact. With `recall`, ``"METRIC"``.
+    weights, idf, rescale
+        Of that search, see :func:`retrieve`.
+    k : int
+        Answers a query.
+    audit : int
+        Queries, drawn at random, for which the whole corpus is scored: their answers are exact, and the signature's
+        ``pool`` says what the pool misses of them.
+    recall : float
+        Probability with which the pool is to hold a best report; the audit chooses its size.
+    seed : int
+        Of the draw.
+    text, progress
+        See :func:`metric_oracle.retrieval.rerank.rerank`.
+    **loading
+        Keyword arguments of :func:`load_queries`; `device` is also that of CREPE.
+
+    Returns
+    -------
+    Results
+        With the columns nA to nF, `pool` and `certified`; see :func:`metric_oracle.retrieval.rerank.rerank`.
+    """
+    name, size = read_pool(pool, recall is not None)
+    record = None if name is None else weighed(name, weights)
+    if record is None and weights is not None:
+        msg = "rerank: weights must be left out where the pool is the whole corpus; got a file. Drop it."
+        raise InputError(msg)
+    held = opened(index)
+    if record is not None:
+        held.check_holds(record)
+    given: dict[str, Any] = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
+    named = {name: path for name, path in given.items() if path is not None}
+    model = open_pair_models(named, "rerank", loading.get("device"))["crepe"]
+    if isinstance(queries, Inputs):
+        loading.pop("device", None)  # that of CREPE alone: these are loaded
+    batch = load_batch(queries, loading, "rerank")
+    settings = search_settings(idf, rescale)
+    stated = _rerank.Pool(record, size, audit, recall, seed, settings)
+    return _rerank.rerank(held, batch, model, stated, k=k, text=text, progress=progress)
+
+
+def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
+    """Return metric and size of a pool; None and None of the whole corpus.
+
+    Parameters
+    ----------
+    pool : str
+    is_chosen : bool
+        Whether an audit chooses the size.
+    """
+    if pool == _rerank.ALL:
+        return None, None
+    name, mark, size = str(pool).rpartition(":")
+    if mark and size.isdecimal():
+        # The default's size is nobody's wish.
+        return name, None if is_chosen and pool == f"radcliq:{_rerank.SIZE}" else int(size)
+    if is_chosen:
+        return str(pool), None
+    msg = f"rerank: pool must be METRIC:N or {_rerank.ALL}; got another text. Pass radcliq:{_rerank.SIZE}, for one."
+    raise InputError(msg)
