@@ -1,6 +1,7 @@
-"""Write results into the README, between its two marks: ``python -m benchmarks.report [FILE]``.
+"""Write results into the site's page and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
 
-The tables are those of one full run, one file; growth is that of one file of ``benchmarks.growth``.
+The page has all tables, those of one full run, one file, and growth, that of one file of ``benchmarks.growth``. The
+README has one table: a row an oracle.
 """
 
 import argparse
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, nargs="?", help="run; default: the newest full one of the results folder")
     parser.add_argument("--growth", type=Path, help="run of benchmarks.growth; default: the newest one there")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results", help="folder (%(default)s)")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks.md", help="for all tables (%(default)s)")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="for one table (%(default)s)")
     options = parser.parse_args(arguments)
     for path in (options.file, options.growth):
         if path and not path.is_file():
@@ -43,15 +45,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     parts = [markdown(rows)]
     if growth:
-        plot = options.results / "growth.png"
-        parts += [growth_markdown(growth), _draw(growth, plot, options.readme)]
-    text = options.readme.read_text(encoding="utf-8")
-    try:
-        text = replace_between_marks(text, "\n\n".join(part for part in parts if part))
-    except ValueError as error:
-        print(f"report: {options.readme}: {error}", file=sys.stderr)
-        return 1
-    options.readme.write_text(text, encoding="utf-8")
+        plot = options.page.parent / "images/growth.png"
+        parts += [growth_markdown(growth), _draw(growth, plot, options.page)]
+    bodies = {
+        options.page: "\n\n".join(part for part in parts if part),
+        options.page.with_name("sizes.md"): sizes(rows),
+        options.readme: headline(rows),
+    }
+    texts = {}
+    for path, body in bodies.items():
+        try:
+            texts[path] = replace_between_marks(path.read_text(encoding="utf-8"), body)
+        except ValueError as error:
+            print(f"report: {path}: {error}", file=sys.stderr)
+            return 1
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 
@@ -167,6 +176,51 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def headline(rows: Sequence[Row]) -> str:
+    """Return a table with a row an oracle: its time, a GPU's where one was measured, and the fastest other way."""
+    measured = [row for row in rows if "skipped" not in row]
+    oracles = [row for row in measured if row["table"] == "oracle"]
+    on_gpu = {row["name"].removeprefix("cuda-"): row for row in oracles if row["name"].startswith("cuda-")}
+    table = []
+    for row in oracles:
+        name = row["name"].removeprefix("oracle-")
+        if row["name"] == f"oracle-{name}":
+            peers = [peer for peer in measured if peer["table"] == "peer" and peer["title"].startswith(row["title"])]
+            other = min(peers, key=lambda peer: peer["value"], default=None)
+            gpu = [_value(on_gpu[name]["value"], on_gpu[name]) if name in on_gpu else ""] if on_gpu else []
+            cells = [row["title"], _value(row["value"], row), *gpu, _rate(row["pairs_per_s"])]
+            table.append([*cells, *([other["peer"], _number(other["value"])] if other else ["", ""])])
+    gpus = sorted({row["machine"].get("gpu", "not named") for row in on_gpu.values()})
+    device = f"GPU: {', '.join(gpus)}" if on_gpu else "no GPU was measured"
+    gpu_header = ["On the GPU"] if on_gpu else []
+    header = ["Oracle", "Whole search", *gpu_header, "Pairs/s", "Fastest other way measured", "Times as fast"]
+    return f"{_whose(rows[0], device)}\n\n{_table(header, table)}"
+
+
+def _whose(row: Row, device: str = "") -> str:
+    """Return what was searched, on which machine and when."""
+    size = f"{row['tests']:,} test reports x {row['reports']:,} synthetic reports"
+    where = f"{_escaped(row['machine']['cpu'])}, {row['machine']['cores']} cores"
+    return f"{size}, {where}, {row['time'][:10]}{device and f'; {device}'}."
+
+
+def sizes(rows: Sequence[Row]) -> str:
+    """Return a table of memory and time: a row an oracle, and what a build takes."""
+    measured = {row["name"]: row for row in rows if "skipped" not in row}
+    table = []
+    for name, row in measured.items():
+        if name.startswith("oracle-"):
+            single = measured.get(name.replace("oracle-", "single-"))
+            peak = f"{_number(row['peak_gb'])} GB" if "peak_gb" in row else ""
+            table.append([row["title"], _value(row["value"], row), _noted(single) if single else "", peak])
+    lines = [_whose(rows[0]), _table(["Oracle", "Whole search", "One test report alone", "Peak memory"], table)]
+    if "build" in measured:
+        lines.append(f"{measured['build']['title']} takes {_value(measured['build']['value'], measured['build'])}.")
+    if "memory-bertscore" in measured:
+        lines.append(f"BERTScore's token states take {_number(measured['memory-bertscore']['states_gb'])} GB of disk.")
+    return "\n\n".join(lines)
+
+
 def _ceilings(oracles: Sequence[Row]) -> str:
     """Say what the floors were computed with."""
     found = [row["ceilings"] for row in oracles if "ceilings" in row]
@@ -224,7 +278,7 @@ def _tenfold(metric: str, at: dict[int, float]) -> list[str]:
     return [f"{_number(ratio)} times", f"at most {GOAL:g} times", "yes" if ratio <= GOAL else "**no**"]
 
 
-def _draw(rows: Sequence[Row], path: Path, readme: Path) -> str:
+def _draw(rows: Sequence[Row], path: Path, page: Path) -> str:
     """Draw both growths into a PNG file; return the link to it, or why there is none."""
     try:
         from matplotlib.figure import Figure
@@ -246,8 +300,9 @@ def _draw(rows: Sequence[Row], path: Path, readme: Path) -> str:
         axes.set_xlabel("reports of the corpus" if by == "reports" else "test reports")
         axes.set_ylabel("seconds of the search")
         axes.legend(title="oracle, exponent", fontsize=8, title_fontsize=8)
+    path.parent.mkdir(exist_ok=True)
     figure.savefig(path, format="png", dpi=110)
-    return f"![Growth of the search with the corpus and with the queries]({os.path.relpath(path, readme.parent)})"
+    return f"![Growth of the search with the corpus and with the queries]({os.path.relpath(path, page.parent)})"
 
 
 def _caption(row: Row) -> str:

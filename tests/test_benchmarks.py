@@ -565,13 +565,21 @@ def test_growth_has_a_gate(data, tmp_path, monkeypatch, capsys):
     assert not out.exists()
 
 
-# ---- the README ------------------------------------------------------------------------------------------------------
+# ---- the tables of site and README ---------------------------------------------------------------------------------
 
 
 def write(folder: Path, rows: list[dict], name: str = "run.jsonl") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return folder / name
+
+
+def written_to(folder: Path, text: str) -> tuple[Path, Path, list[str]]:
+    """Return a page and a README with a text, and the arguments that name them; a page of sizes lies beside."""
+    paths = folder / "page.md", folder / "README.md"
+    for path in (*paths, folder / "sizes.md"):
+        path.write_text(text, encoding="utf-8")
+    return *paths, ["--page", str(paths[0]), "--readme", str(paths[1])]
 
 
 def whole(rows: list[dict]) -> list[dict]:
@@ -585,15 +593,16 @@ def test_report_is_idempotent_and_touches_nothing_else(rows, tmp_path):
     results = tmp_path / "results"
     write(results, whole([odd, *rows[1:], odd | {"skipped": "no | module"}]))
     write(results, POINTS, "growth.jsonl")
-    readme = tmp_path / "README.md"
     before, after = "# A | title \\1\n\n", "\n\nlast line without an end"
-    readme.write_text(f"{before}{report.BEGIN}\nearlier\n{report.END}{after}", encoding="utf-8")
-    arguments = ["--results", str(results), "--readme", str(readme)]
+    page, readme, to = written_to(tmp_path, f"{before}{report.BEGIN}\nearlier\n{report.END}{after}")
+    arguments = ["--results", str(results), *to]
     assert report.main(arguments) == 0
-    once, plot = readme.read_text(encoding="utf-8"), (results / "growth.png").read_bytes()
+    plot = tmp_path / "images/growth.png"
+    once, headline, picture = page.read_text(), readme.read_text(), plot.read_bytes()
     assert report.main(arguments) == 0
-    assert readme.read_text(encoding="utf-8") == once
-    assert (results / "growth.png").read_bytes() == plot
+    assert (page.read_text(), readme.read_text(), plot.read_bytes()) == (once, headline, picture)
+    assert headline.startswith(before + report.BEGIN)
+    assert headline.endswith(report.END + after)
     assert once.startswith(before + report.BEGIN)
     assert once.endswith(report.END + after)
     assert "earlier" not in once
@@ -601,7 +610,7 @@ def test_report_is_idempotent_and_touches_nothing_else(rows, tmp_path):
     assert "at most 0.6 s | **no** |" in once
     assert r"AMD \| EPYC 7763" in once
     assert r"no \| module" in once
-    assert "(results/growth.png)" in once
+    assert "(images/growth.png)" in once
 
 
 def test_report_of_growth():
@@ -618,14 +627,24 @@ def test_report_of_growth():
     assert "| 9 times |  |  |" in report.growth_markdown(small)
 
 
+def test_sizes_have_time_and_memory(rows):
+    made = rows[0] | {"name": "oracle-bleu", "title": "BLEU-2", "value": 0.5, "peak_gb": 0.4}
+    alone = rows[0] | {"name": "single-bleu", "table": "other", "value": 3.7, "unit": "ms", "note": "x"}
+    build = rows[0] | {"name": "build", "title": "build-index", "table": "other", "value": 13.2, "unit": "s"}
+    states = rows[0] | {"name": "memory-bertscore", "table": "other", "states_gb": 4.05}
+    text = report.sizes([made, alone, build, states])
+    assert "| BLEU-2 | 0.5 s | 3.7 ms (x) | 0.4 GB |" in text
+    assert "build-index takes 13.2 s." in text
+    assert "states take 4.05 GB of disk." in text
+
+
 def test_report_without_matplotlib(rows, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     write(tmp_path / "results", whole(rows))
     write(tmp_path / "results", POINTS, "growth.jsonl")
-    readme = tmp_path / "README.md"
-    readme.write_text(report.BEGIN + report.END, encoding="utf-8")
-    assert report.main(["--results", str(tmp_path / "results"), "--readme", str(readme)]) == 0
-    assert "No plot: matplotlib is not installed." in readme.read_text(encoding="utf-8")
+    page, _, to = written_to(tmp_path, report.BEGIN + report.END)
+    assert report.main(["--results", str(tmp_path / "results"), *to]) == 0
+    assert "No plot: matplotlib is not installed." in page.read_text(encoding="utf-8")
 
 
 def test_tables_are_rectangular(rows):
@@ -663,25 +682,46 @@ def test_report_shows_stages_and_notes(state_rows):
 
 
 def test_report_takes_the_newest_full_run_or_the_one_named(rows, tmp_path):
-    results, readme = tmp_path / "results", tmp_path / "README.md"
+    results = tmp_path / "results"
     write(results, whole([rows[0] | {"time": "2026-01-02T00:00:00+00:00"}]), "a.jsonl")
     write(results, whole([rows[0] | {"time": "2026-01-01T00:00:00+00:00"}]), "b.jsonl")
     partial = write(results, [rows[0] | {"time": "2026-01-03T00:00:00+00:00"}], "c.jsonl")
     write(results, [], "empty.jsonl")
     for file, day in (([], "2026-01-02"), ([str(partial)], "2026-01-03")):
-        readme.write_text(report.BEGIN + report.END, encoding="utf-8")
-        assert report.main([*file, "--results", str(results), "--readme", str(readme)]) == 0
+        page, readme, to = written_to(tmp_path, report.BEGIN + report.END)
+        assert report.main([*file, "--results", str(results), *to]) == 0
+        assert day in page.read_text(encoding="utf-8")
         assert day in readme.read_text(encoding="utf-8")
+        assert day in (tmp_path / "sizes.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("text", ["no marks", report.END + report.BEGIN, report.BEGIN, 2 * (report.BEGIN + report.END)])
 def test_report_wants_its_marks(rows, tmp_path, capsys, text):
     write(tmp_path / "results", whole(rows))
-    readme = tmp_path / "README.md"
-    readme.write_text(text, encoding="utf-8")
-    assert report.main(["--results", str(tmp_path / "results"), "--readme", str(readme)]) == 1
-    assert "must be there once each" in capsys.readouterr().err
-    assert readme.read_text(encoding="utf-8") == text
+    page, readme, to = written_to(tmp_path, report.BEGIN + report.END)
+    for broken, whole_one in ((page, readme), (readme, page)):
+        broken.write_text(text, encoding="utf-8")
+        assert report.main(["--results", str(tmp_path / "results"), *to]) == 1
+        assert "must be there once each" in capsys.readouterr().err
+        assert broken.read_text(encoding="utf-8") == text
+        assert whole_one.read_text(encoding="utf-8") == report.BEGIN + report.END
+        broken.write_text(report.BEGIN + report.END, encoding="utf-8")
+
+
+def test_headline_names_the_fastest_other_way_and_a_gpu_where_one_was_measured(rows):
+    cpu, peer = rows[0] | {"value": 0.25, "pairs_per_s": 5e8}, rows[1]
+    slow, fast = (
+        peer | {"title": cpu["title"], "peer": "slow one", "value": 900.0},
+        peer | {"title": cpu["title"], "peer": "fast one", "value": 7.0},
+    )
+    text = report.headline([cpu, slow, fast])
+    assert f"| {cpu['title']} | 0.25 s | 500 million | fast one | 7 |" in text
+    assert "no GPU was measured." in text
+    gpu = cpu | {"name": cpu["name"].replace("oracle-", "cuda-"), "title": f"{cpu['title']}, GPU", "value": 0.01}
+    gpu["machine"] = cpu["machine"] | {"gpu": "Some GPU"}
+    text = report.headline([cpu, gpu, slow])
+    assert f"| {cpu['title']} | 0.25 s | 0.01 s | 500 million | slow one | 900 |" in text
+    assert "; GPU: Some GPU." in text
 
 
 def test_report_wants_results(rows, tmp_path, capsys):

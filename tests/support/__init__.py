@@ -1,4 +1,4 @@
-"""What tests of several folders share: files, refusals, the published tools, how much Hypothesis draws."""
+"""What tests of several folders share: files, refusals, the published tools, how much Hypothesis draws, commands."""
 
 import csv
 import os
@@ -10,7 +10,10 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import pytest
+import typer
 from hypothesis import settings
+
+from metric_oracle import cli
 
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 PROFILES = {
@@ -65,3 +68,12 @@ def assert_refused(outcome: tuple[int, str, str], match: str, notes: str = r"(?!
     assert SECRET.split()[0] not in err
     assert re.match("error: " + match, line), line
     assert all(re.match(notes, note) for note in before), before
+
+
+def parse_command(words):
+    """Parse the words of a command line after `oracle` through the app, without running it."""
+    command, path = typer.main.get_command(cli.app), []
+    while hasattr(command, "commands"):
+        assert words[0] in command.commands, words
+        command, path, words = command.commands[words[0]], [*path, words[0]], words[1:]
+    command.make_context(" ".join(path), [*words])

@@ -1,4 +1,4 @@
-"""The commands and the Python of README.md are real: each parses, and the cheap ones run on the synthetic corpus."""
+"""The commands of docs/recipes.md are real: each parses, and the cheap ones run on the synthetic corpus."""
 
 import csv
 import gzip
@@ -10,16 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 
-from metric_oracle import api, cli
+from metric_oracle import api
 from metric_oracle.evaluation.fit_composite import fit_composite
-from support import write
+from support import parse_command, write
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+RECIPES = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")
 # A word of the commands that are only parsed, and why.
 PARSED_ONLY = {
-    "demo": "a minute, most of it compiling; test_cli.py runs it",
     "--encoder": "a model that would be downloaded",
     "--metric bertscore": "an index of token states",
     "--metric radcliq": "an index of token states",
@@ -31,32 +29,19 @@ PARSED_ONLY = {
 }
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-
-
 def commands():
     """Return the words of every `oracle ...` of the bash blocks."""
     found = []
-    for block in blocks("bash"):
+    for block in re.findall(r"^```bash\n(.*?)^```", RECIPES, re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            for part in line.split("&&"):
-                words = shlex.split(part, comments=True)
-                if words and Path(words[0]).name == "oracle":
-                    found.append(words[1:])
+            words = shlex.split(line, comments=True)
+            if words:
+                assert words[0] == "oracle", line
+                found.append(words[1:])
     return found
 
 
 COMMANDS = commands()
-
-
-def parse(words):
-    """Parse a command line through the app, without running it."""
-    command, path = typer.main.get_command(cli.app), []
-    while hasattr(command, "commands"):
-        assert words[0] in command.commands, words
-        command, path, words = command.commands[words[0]], [*path, words[0]], words[1:]
-    command.make_context(" ".join(path), [*words])
 
 
 def test_there_are_commands():
@@ -70,7 +55,7 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_parses(words):
-    parse(words)
+    parse_command(words)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +63,14 @@ def test_a_command_parses(words):
 )
 def test_the_parser_refuses(line):
     with pytest.raises((Exception, SystemExit)):
-        parse(line.split())
+        parse_command(line.split())
 
 
 @pytest.fixture(scope="module")
 def world(corpus, rated, tmp_path_factory):
-    """Return a folder with the files that the README names, of the synthetic corpus and the made-up ratings."""
+    """Return a folder with the files that the page names, of the synthetic corpus and the made-up ratings."""
     pytest.importorskip("faiss")
-    folder = tmp_path_factory.mktemp("readme")
+    folder = tmp_path_factory.mktemp("recipes")
     names = {
         "train": "train.csv", "test": "test.csv", "train_graphs": "train_graphs.json",
         "test_graphs": "test_graphs.json", "test_labels": "test_labels.csv", "test_embeddings": "test_embeddings.npz",
@@ -164,12 +149,3 @@ def test_a_command_runs(oracle, here, words):
     for path in written:
         assert [*path.iterdir()] if path.is_dir() else path.stat().st_size > 100
     assert out or "--out" in words
-
-
-def test_the_python_runs(here):
-    shutil.rmtree("INDEX")
-    (block,) = blocks("python")
-    names = {}
-    exec(block, names)
-    (columns,) = re.findall(r"results\.table  # pyarrow: (.*)", block)
-    assert names["results"].table.column_names == columns.split(", ")

@@ -1,0 +1,190 @@
+"""README and site are true: their commands and their Python run, in order, and say what stands below them.
+
+Every ```bash and ```python block is run on the files of `oracle example`, a fresh copy for each page; a ```text block
+right after it is what it prints on a terminal of 80 columns. A line ``[...]`` stands for lines that are left out.
+The commands of ```sh blocks, servers and such, are
+only parsed. ``ORACLE_WRITE_DOCS=1`` writes what was printed into the pages.
+"""
+
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import metric_oracle
+from metric_oracle import cli
+from metric_oracle.evaluation.example import write_example
+from support import lacking, parse_command
+
+ROOT = Path(__file__).parents[1]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if re.search(r"^```(bash|python)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if path.name != "recipes.md"  # commands on files that people have: test_recipes.py
+)
+BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+LEFT_OUT = "[...]\n"
+
+
+class Terminal(io.StringIO):
+    """What a command takes for a terminal, without colours or a moving bar."""
+
+    def __init__(self, said, *, is_terminal):
+        super().__init__()
+        self._said, self._is_terminal = said, is_terminal
+
+    def isatty(self):
+        return self._is_terminal
+
+    def write(self, text):
+        self._said.append(text)
+        return len(text)
+
+
+def run_command(line, said):
+    """Run a line of a bash block: an `oracle` command in this process, `> FILE` and all, anything else in a shell."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return
+    if words[0] != "oracle":
+        said.append(subprocess.run(["bash", "-ec", line], capture_output=True, text=True, check=True).stdout)
+        return
+    words, _, to = " ".join(map(shlex.quote, words)).partition(" '>' ")
+    printed = said if not to else []
+    sys.argv = shlex.split(words)
+    with (
+        redirect_stdout(Terminal(printed, is_terminal=not to)),
+        redirect_stderr(Terminal(said, is_terminal=False)),
+    ):
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+    assert code == 0, f"{line}\n{''.join(said)}"
+    if to:
+        Path(to).write_text("".join(printed), encoding="utf-8")
+
+
+def run_python(source, names, said):
+    with redirect_stdout(Terminal(said, is_terminal=False)):
+        exec(compile(source, "page", "exec"), names)
+
+
+def as_written(said):
+    """Return what was said as pages have it: of the version that they are about, at no time of day."""
+    text = "".join(said).replace(version("metric-oracle"), VERSION)
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", "2026-11-22T12:00:00+00:00", text)
+    return "".join(line.rstrip() + "\n" for line in text.strip("\n").split("\n"))
+
+
+def shortened(text, expected):
+    """Leave out of a text what is left out of the expected one: as many lines as it has before and after its mark."""
+    head, mark, tail = expected.partition(LEFT_OUT)
+    if not mark:
+        return text
+    lines = text.splitlines(keepends=True)
+    n_head, n_tail = head.count("\n"), tail.count("\n")
+    return "".join(lines[:n_head]) + mark + "".join(lines[len(lines) - n_tail :])
+
+
+def rewritten(page):
+    """Run the blocks of a page in the current folder; return the page with what they print."""
+    names = {}
+
+    def run(block):
+        language, source, expected = block.groups()
+        said = []
+        if language == "python":
+            run_python(source, names, said)
+        else:
+            for line in source.replace("\\\n", " ").splitlines():
+                run_command(line, said)
+        if expected is None:
+            return block[0]
+        return f"```{language}\n{source}```\n\n```text\n{shortened(as_written(said), expected)}```\n"
+
+    return BLOCK.sub(run, page)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("docs") / "try"
+    write_example(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_runs(name, example, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("starlette")
+    monkeypatch.chdir(shutil.copytree(example, tmp_path / "try"))
+    monkeypatch.setattr(sys, "argv", ["oracle"])
+    for variable, value in {"COLUMNS": "80", "TERM": "dumb", "PYTHONPATH": str(ROOT)}.items():
+        monkeypatch.setenv(variable, value)
+    for variable in ("ORACLE_DEBUG", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(variable, raising=False)
+    page = (ROOT / name).read_text(encoding="utf-8")
+    found = rewritten(page)
+    if os.environ.get("ORACLE_WRITE_DOCS") == "1":
+        (ROOT / name).write_text(found, encoding="utf-8")
+        if Path("study/table.png").exists():
+            shutil.copy("study/table.png", ROOT / "docs/images/study.png")
+    else:
+        assert found == page
+
+
+def test_commands_that_are_not_run_parse():
+    texts = [path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
+    blocks = [block for text in texts for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
+    commands = re.findall(r"^oracle (.*)$", "\n".join(blocks).replace("\\\n", " "), re.MULTILINE)
+    assert len(commands) > 10
+    for command in commands:
+        parse_command(shlex.split(command, comments=True))
+
+
+def test_pages_are_found_and_checked():
+    assert {"README.md", "docs/study.md"} <= set(PAGES)
+    page = "```bash\necho one; echo two; echo three\n```\n\n```text\none\n[...]\nthree\n```\n"
+    assert rewritten(page) == page
+    assert rewritten(page.replace("\nthree", "\nfour")) == page
+    assert "changed" in rewritten("```python\nprint('changed')\n```\n\n```text\nbefore\n```\n")
+    with pytest.raises(AssertionError, match="must be one of"):
+        rewritten("```bash\noracle nonsense\n```\n")
+
+
+def test_the_reference_has_every_public_name():
+    named = re.findall(r"^::: metric_oracle\.(?:.*\.)?(\w+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    homes = {getattr(metric_oracle, name).__name__ for name in metric_oracle.__all__}
+    assert set(named) == homes
+    assert len(named) == len(metric_oracle.__all__)
+
+
+def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
+    try:
+        import mkdocs  # noqa: F401
+    except ImportError:
+        lacking('mkdocs is not installed: pip install -e ".[docs]"')
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
+    run = subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert run.returncode == 0, run.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 10
+    loading = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\"> ]+)")
+    for path in [*pages, *(tmp_path / "site").rglob("*.css")]:
+        text = path.read_text(encoding="utf-8")
+        assert not loading.findall(text), path
+        assert not re.search(r"url\([\"']?(?:https?:)?//|@import", text), path
