@@ -80,7 +80,7 @@ class Campaign:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.folder, self.rng = folder, rng
         self.processes = multiprocessing.get_context("forkserver")
-        self.processes.set_forkserver_preload(["metric_oracle.api", "benchmarks.faults"])
+        self.processes.set_forkserver_preload(["__main__", "metric_oracle.api"])
         self.corpus = folder / "corpus"
         write_synthetic(self.corpus, REPORTS, TESTS, seed=1)
         begin = time.perf_counter()
@@ -244,8 +244,11 @@ def damages(campaign: Campaign, n: int) -> Count:
         results.write_text("")
         seed = campaign.rng.randrange(2**32)
         code = campaign.run(damage, (campaign.corpus, campaign.answers), path, files, n - begun, seed, results)
-        found = results.read_text().split()
-        count.update(found)
+        found = [json.loads(line) for line in results.read_text().splitlines()]
+        count.update(kind for kind, _ in found)
+        for kind, what in found:
+            if kind in BAD:
+                print(f"{kind}: {what}", flush=True)
         begun += len(found)
         if code != 0:  # the fault under way ended the process
             count["hung" if code is None else "crashed"] += 1
@@ -276,7 +279,8 @@ def damage(
                     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
             else:
                 file.write_bytes(content[: rng.randrange(max(len(content), 1))])
-            noted.write(f"{outcome(path, corpus, right, is_kept)}\n")
+            what = f"{file.relative_to(path)}, {len(content)} bytes, time kept: {is_kept}"
+            noted.write(json.dumps([outcome(path, corpus, right, is_kept), what]) + "\n")
             noted.flush()
             file.write_bytes(content)
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -293,7 +297,7 @@ def outcome(path: Path, corpus: Path, right: list[Any], is_kept: bool) -> str:
         found.verify_files()
     except MetricOracleError:
         return "checked" if given in (None, right) else "wrong"
-    return "harmless" if given == right else "wrong"
+    return "harmless" if answers(found, corpus) == right else "wrong"
 
 
 KINDS: dict[str, Callable[[Campaign, int], Count]] = {
