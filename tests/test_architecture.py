@@ -2,6 +2,7 @@
 
     cli -> commands -> web -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
 
+`cluster` hands work on shards to the workers of Ray, whatever the work.
 `statistics` are intervals and tests of numbers by study, for whoever has such numbers; it knows errors alone.
 `api` is the public functions: the demo in `evaluation` calls them as a user would, never the other way round. `corpora`
 feeds `indexes`; `metrics` and `errors` are leaves that everything but the kernels may use. Kernels know no Arrow, no
@@ -28,11 +29,12 @@ ALLOWED = {
     "kernels": {"errors"},
     "corpora": LEAVES,
     "encoders": LEAVES | {"corpora"},
-    "indexes": LEAVES | {"corpora", "encoders", "kernels"},
-    "retrieval": LEAVES | {"corpora", "indexes", "kernels", "statistics"},
+    "cluster": {"errors"},
+    "indexes": LEAVES | {"cluster", "corpora", "encoders", "kernels"},
+    "retrieval": LEAVES | {"cluster", "corpora", "indexes", "kernels", "statistics"},
     "evaluation": LEAVES | {"corpora", "indexes", "kernels", "retrieval", "api", "statistics"},
     "presentation": LEAVES | {"corpora", "indexes", "retrieval", "api", "evaluation", "statistics"},
-    "api": LEAVES | {"corpora", "indexes", "retrieval"},
+    "api": LEAVES | {"cluster", "corpora", "indexes", "retrieval"},
     "web": LEAVES | {"corpora", "presentation", "evaluation", "api", "indexes", "retrieval"},
     "commands": LEAVES | {"corpora", "encoders", "web", "presentation", "evaluation", "api", "indexes", "retrieval"},
     "cli": LEAVES | {"commands"},
@@ -44,7 +46,7 @@ DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
 DEVICE_FILES = ("cuda.py", "_device.py", "segment_maxima.py")  # the last one is a kernel in Triton's language
 # What the parts of a `reference.py` may import: scores and other references, never a fast module.
 PLAIN = {"score", "reference"}
-HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib", "starlette", "jinja2")
+HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib", "starlette", "jinja2", "ray")
 
 
 def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:

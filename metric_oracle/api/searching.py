@@ -20,6 +20,7 @@ from metric_oracle.api.given import (
     split,
 )
 from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
+from metric_oracle.cluster import runner_of
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
 from metric_oracle.corpora.vectors import Vectors
@@ -34,6 +35,7 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import baselines as _baselines
 from metric_oracle.retrieval import expectation as _expectation
 from metric_oracle.retrieval import parts as _parts
+from metric_oracle.retrieval import remote as _remote
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
 from metric_oracle.retrieval.composite.weights import weighed
@@ -56,7 +58,10 @@ def build_index(
     rescale_table: str | Path | None = None,
     max_memory: float | None = None,
     shard_rows: int | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[..., None] | None = None,
+    runner: str | None = None,
+    address: str | None = None,
+    num_gpus: float | None = None,
     **given: Unpack[Loading],
 ) -> Index:
     """Build an index of a corpus of reports, or prepare test reports or predictions.
@@ -77,7 +82,10 @@ def build_index(
         are read piece by piece; anything else, and a split, is read whole and then cut. The same call in several
         processes shares the work.
     progress : function
-        Called with the name of each part before it is built.
+        Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
+        of all, None while the latter is unknown.
+    runner, address, num_gpus
+        Build the shards by the workers of a Ray cluster, models included, see :func:`retrieve`.
     radgraph, chexbert, chexbert_ids, chexbert_labels, uncertain, radgraph_encoder, vocabulary, device, tell, advance
         What is given beside the reports, in files or in memory, and models that make it: see
         :func:`metric_oracle.indexes.inputs.load_inputs`.
@@ -105,16 +113,23 @@ def build_index(
     reading, models = split(given, READING), split(given, MODELS)
     if shard_rows is not None:
         check_shard_rows(shard_rows)
-    encoding = None
+    where = runner_of("build_index", runner, address, num_gpus)
+    opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "advance"))}
     if shard_rows is not None and may_stream(reports, reading):
-        if encoder is not None:
-            encoding = load_encoding(encoder, "build_index", **asked, **split(models, ("device", "tell", "advance")))
         return build_streamed(
-            Path(reports), out, shard_rows, reading, split(given, ARGUMENTS), models, encoding, names, progress
+            Path(reports), out, shard_rows, reading, split(given, ARGUMENTS), models,
+            opening if encoder is not None else {}, names, progress, where,
+        )  # fmt: skip
+    if where is not None:
+        msg = (
+            "build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner; "
+            "got others. Add shard_rows, or convert them."
         )
+        raise InputError(msg)
+    encoding = None
     corpus, prepared = reports_of(reports, "build_index", reading)
     if encoder is not None:
-        encoding = load_encoding(encoder, "build_index", **asked, **split(models, ("device", "tell", "advance")))
+        encoding = load_encoding(function="build_index", **opening)
     inputs = load_inputs(
         corpus.ids, corpus.texts, "build_index", encoding=encoding, **models, **split(given, ARGUMENTS)
     )
@@ -189,6 +204,9 @@ def retrieve(
     prevalence: dict[str, int] | None = None,
     weights: str | Path | None = None,
     part: str | None = None,
+    runner: str | None = None,
+    address: str | None = None,
+    num_gpus: float | None = None,
     **loading: Unpack[Loading],
 ) -> Results:
     """Find, for every test report, the k reports of the corpus that score best under a metric.
@@ -210,10 +228,21 @@ def retrieve(
         Of a composite: the file that fit-composite wrote.
     part : str
         Of a set of shards: "3/16" searches the third of sixteen runs of shards; write it for :func:`merge`.
+    runner : {"ray"}
+        Of a set of shards: search by the workers of a Ray cluster, a shard each with `threads` cores, one by default.
+        Workers must see the set's folder. Ray runs a shard again, three times at most, whose worker was lost.
+    address : str
+        "local", the default, starts Ray here for this call; "auto" or HOST:PORT is a cluster that runs.
+    num_gpus : float
+        GPUs of each worker, by default none.
     **loading
         Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
     """
     record = weighed(metric, weights)
+    where = runner_of("retrieve", runner, address, num_gpus, threads)
+    if where is not None and part is not None:
+        msg = "retrieve: part must be left out with a runner; got both. Drop one."
+        raise InputError(msg)
     held = opened(index)
     held.check_holds(record)
     check_backend(backend, record, "retrieve")
@@ -222,6 +251,8 @@ def retrieve(
     if prevalence is not None:
         settings["prevalence"] = prevalence
     search: Callable[..., Results] = _search.retrieve if part is None else partial(_parts.retrieve_part, part=part)
+    if where is not None:
+        search = partial(_remote.retrieve_remote, runner=where)
     return search(
         held, batch, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
         max_memory=max_memory, **settings,

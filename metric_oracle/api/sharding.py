@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from metric_oracle.cluster import Runner
 from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import can_stream, stream_reports
 from metric_oracle.indexes.build import inputs_digest
-from metric_oracle.indexes.inputs import ATTACHED, Encoding, Inputs, is_model, load_inputs
+from metric_oracle.indexes.inputs import ATTACHED, Encoding, Inputs, is_model, load_encoding, load_inputs
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
 
@@ -32,11 +33,58 @@ def may_stream(reports: Any, reading: Mapping[str, Any]) -> bool:
     return can_stream(Path(reports))
 
 
+class Beside:
+    """What is given beside reports, for all shards; a worker opens the encoder by itself.
+
+    Attributes
+    ----------
+    files, models, encoder : dict
+        Arguments of `load_inputs`, and of `load_encoding`.
+    """
+
+    def __init__(self, files: dict[str, Any], models: dict[str, Any], encoder: dict[str, Any]) -> None:
+        self._files, self._models, self._encoder = files, models, encoder
+        self._encoding: Encoding | None = None
+
+    @cached_property
+    def read(self) -> dict[str, Any]:
+        """The files, read once."""
+        return _read_once(self._files)
+
+    def encoding(self) -> Encoding | None:
+        """Return the encoder, opened once."""
+        if self._encoder and self._encoding is None:
+            self._encoding = load_encoding(function="build_index", **self._encoder)
+        return self._encoding
+
+    def inputs(self, reports: Reports, is_first: bool) -> Inputs:
+        """Return the inputs of a shard."""
+        return _of_shard(
+            load_inputs(
+                reports.ids, reports.texts, "build_index", some=True, encoding=self.encoding(), **self._models,
+                **self.read,
+            ),
+            is_first,
+        )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        silent = {name: value for name, value in self._models.items() if name not in ("tell", "advance")}
+        encoder = {name: value for name, value in self._encoder.items() if name not in ("tell", "advance")}
+        return {"_files": {}, "read": self.read, "_models": silent, "_encoder": encoder, "_encoding": None}
+
+
+def _inputs_of(reports: Reports, is_first: bool, beside: Beside) -> Inputs:
+    return beside.inputs(reports, is_first)
+
+
 def build_streamed(
     path: Path, out: str | Path, n: int, reading: dict[str, Any], files: dict[str, Any], models: dict[str, Any],
-    encoding: Encoding | None, metrics: Sequence[str] | None, progress: Callable[[str], None] | None,
+    encoder: dict[str, Any], metrics: Sequence[str] | None, progress: Callable[..., None] | None,
+    runner: Runner | None = None,
 ) -> ShardSet:  # fmt: skip
     """Build a set of a file; what is given beside the reports is read once, and each shard gets its own of it."""
+    beside = Beside(files, models, encoder)
+    encoding = beside.encoding()
     plan = {
         "reports": _described(path),
         "rows": n,
@@ -47,24 +95,15 @@ def build_streamed(
         "metrics": metrics,
     }
     options = {name: value for name, value in reading.items() if name in STREAMED}
-    shared: dict[str, Any] = {}
-
-    def make(reports: Reports, is_first: bool) -> Inputs:
-        if not shared:
-            shared.update(_read_once(files))
-        inputs = load_inputs(
-            reports.ids, reports.texts, "build_index", some=True, encoding=encoding, **models, **shared
-        )
-        return _of_shard(inputs, is_first)
 
     def slices() -> Iterator[Slice]:
         for place, reports in enumerate(stream_reports(path, n, **options)):
             yield Slice(
-                reports.ids, reports.texts, partial(make, reports, place == 0), reports.source, states_of(reports),
-                (reports.section, reports.section_by),
+                reports.ids, reports.texts, partial(_inputs_of, reports, place == 0), reports.source,
+                states_of(reports), (reports.section, reports.section_by),
             )  # fmt: skip
 
-    return build_set(slices, out, plan, metrics=metrics, progress=progress)
+    return build_set(slices, out, plan, beside=beside, metrics=metrics, progress=progress, runner=runner)
 
 
 def build_cut(
@@ -76,7 +115,7 @@ def build_cut(
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": made, "metrics": metrics}
     section = (reports.section, reports.section_by)
 
-    def make(first: int) -> Inputs:
+    def make(first: int, beside: Any) -> Inputs:
         return _of_shard(inputs.take(np.arange(first, min(first + n, len(inputs.ids)))), first == 0)
 
     def slices() -> Iterator[Slice]:

@@ -131,6 +131,22 @@ Part = Annotated[
 ]
 Parts = Annotated[list[Path], typer.Argument(metavar="PARTS...", help="Files that retrieve --part wrote, all of them.")]
 ShardRows = Annotated[int | None, _number("--shard-rows", text="Make a set of shards of N reports each.")]
+RUNNERS = ("ray",)
+
+
+@dataclass
+class Running:
+    """Where shards are worked on."""
+
+    runner: Annotated[str | None, _choice("--runner", RUNNERS, SEARCH, ": who works on shards"), OneOf(RUNNERS)] = None
+    address: Annotated[
+        str | None, _option("--address", panel=SEARCH, metavar="ADDRESS", help="Of Ray: local, auto or HOST:PORT.")
+    ] = None
+    num_gpus: Annotated[
+        float | None, _option("--num-gpus", panel=SEARCH, metavar="N", help="Of Ray: GPUs for each worker.")
+    ] = None
+
+
 Weights = Annotated[Path | None, _file("--weights", SEARCH, f"Of -m {COMPOSITE}: a file of weights.")]
 Draws = Annotated[int, _number("--draws", text="Random reports for each test report.")]
 Sample = Annotated[int, _number("--sample", least=0, text="Queries to search by brute force.")]

@@ -29,10 +29,12 @@ PLAIN = ("table", "jsonl", "csv")
     "--split-file mimic-cxr-2.0.0-split.csv.gz --radgraph graphs.json --out INDEX",
     "oracle build-index train.csv --encoder distilroberta-base --out INDEX",
     "oracle build-index all.parquet --shard-rows 1000000 --out SET",
+    "oracle build-index all.parquet --shard-rows 1000000 --runner ray --out SET",
     formats=("table", "jsonl"), panel="Search",
 )  # fmt: skip
 def build_index(
-    reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
+    reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
+    to: Destination,
     metric: o.Metrics = None, layer: o.Layer = None, states: o.States = None, bf16: o.Bf16 = False,
     rescale_table: o.Rescaling = None, max_memory: o.MaxMemory = None, shard_rows: o.ShardRows = None,
 ) -> None:  # fmt: skip
@@ -51,7 +53,7 @@ def build_index(
         index = api.build_index(
             reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
             rescale_table=rescale_table, max_memory=max_memory, shard_rows=shard_rows, tell=note, progress=step,
-            advance=partial(step, "encoding"), **given(reading),
+            advance=partial(step, "encoding"), **given(reading), **given(running),
         )  # fmt: skip
     _show_info(index, to)
 
@@ -64,8 +66,8 @@ def build_index(
     endings=ENDINGS, formats=PLAIN, panel="Search",
 )  # fmt: skip
 def retrieve(
-    index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
-    queries: o.QueriesOrNone = None, metric: o.Metric = o.BLEU, text: o.Text = None, k: o.TopK = 1,
+    index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
+    to: Destination, queries: o.QueriesOrNone = None, metric: o.Metric = o.BLEU, text: o.Text = None, k: o.TopK = 1,
     backend: o.Backend = "auto", threads: o.Threads = None, max_memory: o.MaxMemory = None, weights: o.Weights = None,
     part: o.Part = None, components: o.Components = False, with_text: o.WithText = True,
 ) -> None:  # fmt: skip
@@ -90,7 +92,7 @@ def retrieve(
     with bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
             opened, batch, name, k=k, backend=backend, threads=threads, text=with_text, progress=advance,
-            max_memory=max_memory, weights=weights, part=part, **given(bertscore),
+            max_memory=max_memory, weights=weights, part=part, **given(bertscore), **given(running),
         )  # fmt: skip
     if results.signature.get("truncated_queries"):
         note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")

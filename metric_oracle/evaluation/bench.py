@@ -262,7 +262,7 @@ def _process() -> None:
         "load_s": load_s,
         "compile_s": max(first - load_s - second, 0.0),
         "prepare_s": max(second - third, 0.0),
-        "peak_gb": _peak() / 1e9,
+        "peak_gb": peak() / 1e9,
     }
     torch = sys.modules.get("torch")
     if backend == "cuda" and torch is not None:
@@ -270,7 +270,7 @@ def _process() -> None:
     print(json.dumps(out))
 
 
-def _peak() -> int:
+def peak() -> int:
     """Return the peak memory of this process in bytes, mapped files included."""
     # VmHWM is ru_maxrss without what a forked process takes over from its parent.
     status = Path("/proc/self/status")

@@ -430,6 +430,11 @@ class TokenQueries(Encoded):
         """What the kernels take."""
         return TokenBatch(self.states, self.tokens.ptr, self.weights, self.baseline)
 
+    def portable(self) -> "TokenQueries":
+        """Return it with no more of the corpus than the weights of tokens."""
+        bare = Corpus(**{**dict.fromkeys(Corpus._fields), "weight_of_id": self.corpus.weight_of_id})
+        return replace(self, corpus=bare)
+
     def item(self, q: int) -> TokenItem:
         """Return a distinct query."""
         return TokenItem(self.batch.states_of(q).astype(np.float32), self.batch.weights_of(q), self.baseline)

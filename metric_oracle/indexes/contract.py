@@ -40,6 +40,10 @@ class EncodedQueries(Protocol):
         """Return a distinct query as the plain scorer takes it, as a candidate for itself."""
         return self.item(q)
 
+    def portable(self) -> Any:
+        """Return what a model made, without a corpus, for `encode_again` in another process; None: nothing was made."""
+        return None
+
 
 class Representation(Protocol):
     """The distinct documents of a corpus in one representation, and the corpus rows that each stands for.

@@ -77,6 +77,10 @@ class Encoded:
         """Return a distinct query as a candidate for itself."""
         return self.item(q)
 
+    def portable(self) -> Any:
+        """Return what a model made, without a corpus, for `encode_again` in another process; None: nothing was made."""
+        return None
+
 
 class FeatureUnits(Units):
     """Units described by features."""

@@ -7,11 +7,13 @@ written last, by whoever sees that all shards are there.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.cluster import Beat, Cluster, Runner, Task, Told
 from metric_oracle.corpora.unfinished import alone
 from metric_oracle.errors import InputError, InUseError
 from metric_oracle.indexes import manifest
@@ -32,14 +34,14 @@ class Slice:
     ----------
     ids, texts : sequences of str
     make : function
-        Returns the Inputs of these reports, when they are needed.
+        Returns the Inputs of these reports, when they are needed; gets what all shards have `beside` them.
     source, states, section
         See :func:`metric_oracle.indexes.build.build_index`.
     """
 
     ids: Sequence[str]
     texts: Sequence[str]
-    make: Callable[[], Inputs]
+    make: Callable[[Any], Inputs]
     source: str = ""
     states: dict[str, int] | None = None
     section: tuple[str | None, str] = (None, "")
@@ -57,8 +59,10 @@ def build_set(
     out: str | Path,
     plan: Any,
     *,
+    beside: Any = None,
     metrics: Sequence[str] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[..., None] | None = None,
+    runner: Runner | None = None,
 ) -> ShardSet:
     """Build a set of shards; a killed build resumes, and workers with the same plan share the work.
 
@@ -70,8 +74,13 @@ def build_set(
         New folder, or one where the same set is under way.
     plan : what JSON can hold
         Everything that the set depends on.
+    beside : object
+        What slices make Inputs with.
     metrics, progress
-        See :func:`metric_oracle.indexes.build.build_index`; the name of the shard stands before that of the part.
+        See :func:`metric_oracle.indexes.build.build_index`; the name of the shard stands before that of the part. With
+        a runner `progress` also gets the numbers of finished shards and of all, None while the latter is unknown.
+    runner : Runner or None
+        Where the shards are built, if not here.
 
     Raises
     ------
@@ -81,12 +90,10 @@ def build_set(
     out = Path(out)
     _begin(out, manifest.checksum(plan))
     while True:
-        busy, n_shards = [], 0
-        for piece in slices():
-            folder = out / shard_name(n_shards)
-            if not _has(folder, piece) and not _made(folder, piece, metrics, progress):
-                busy.append(folder)
-            n_shards += 1
+        if runner is None:
+            busy, n_shards = _make_all(slices(), out, beside, metrics, progress)
+        else:
+            busy, n_shards = _hand_out(slices(), out, beside, metrics, progress, runner)
         if not busy:
             break
         while not any(_is_free(folder) for folder in busy) and not all(map(_is_finished, busy)):
@@ -101,6 +108,64 @@ def build_set(
     for name in (PLAN, LOCK):
         (out / name).unlink(missing_ok=True)
     return ShardSet(out)
+
+
+def _make_all(
+    slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
+    progress: Callable[[str], None] | None,
+) -> tuple[list[Path], int]:  # fmt: skip
+    """Make the shards that are not there; return those that another process is making, and the number of all."""
+    busy, n_shards = [], 0
+    for piece in slices:
+        folder = out / shard_name(n_shards)
+        tell = None if progress is None else partial(_tell, progress, folder.name)
+        if not _has(folder, piece) and not _made(folder, piece, beside, metrics, tell):
+            busy.append(folder)
+        n_shards += 1
+    return busy, n_shards
+
+
+def _tell(progress: Callable[[str], None], name: str, part: str) -> None:
+    progress(f"{name}: {part}")
+
+
+def _hand_out(
+    slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
+    progress: Callable[..., None] | None, runner: Runner,
+) -> tuple[list[Path], int]:  # fmt: skip
+    """Do the same by the workers of a cluster."""
+    busy: list[Path] = []
+    n_there = n_shards = 0
+    total = None
+
+    def tasks() -> Iterator[Task]:
+        nonlocal n_there, n_shards, total
+        for piece in slices:
+            folder = out.resolve() / shard_name(n_shards)
+            n_shards += 1
+            if _has(folder, piece):
+                n_there += 1
+            else:
+                yield Task(folder.name, (str(folder), piece, metrics))
+        total = n_shards
+
+    def take(task: Task, is_made: bool) -> None:
+        if not is_made:
+            busy.append(out / task.name)
+
+    def look(finished: int, beats: dict[str, Beat]) -> None:
+        if progress is not None:
+            said = ", ".join(f"{name}: {beat.said}" for name, beat in sorted(beats.items()) if beat.said)
+            progress(said, n_there + finished, total)
+
+    with Cluster(runner, "build_index") as cluster:
+        cluster.run("metric_oracle.indexes.shard_build:make_one", beside, tasks(), take, look)
+    return busy, n_shards
+
+
+def make_one(beside: Any, told: Told, folder: str, piece: Slice, metrics: Sequence[str] | None) -> bool:
+    """Build a shard in a worker; see :func:`_made`."""
+    return _made(Path(folder), piece, beside, metrics, told.say)
 
 
 def _begin(out: Path, plan: str) -> None:
@@ -163,13 +228,14 @@ def _has(folder: Path, piece: Slice) -> bool:
     return True
 
 
-def _made(folder: Path, piece: Slice, metrics: Sequence[str] | None, progress: Callable[[str], None] | None) -> bool:
+def _made(
+    folder: Path, piece: Slice, beside: Any, metrics: Sequence[str] | None, progress: Callable[[str], None] | None
+) -> bool:
     """Build a shard; False where another worker is at it."""
-    tell = None if progress is None else (lambda part: progress(f"{folder.name}: {part}"))
     try:
         build_index(
-            piece.make(), folder, metrics=metrics, source=piece.source, states=piece.states, section=piece.section,
-            progress=tell,
+            piece.make(beside), folder, metrics=metrics, source=piece.source, states=piece.states,
+            section=piece.section, progress=progress,
         )  # fmt: skip
     except InUseError:
         return False

@@ -1,7 +1,7 @@
 """A composite's representation: no files of its own, those of its parts that an index holds, joined row by row."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -186,6 +186,11 @@ class CompositeQueries(Encoded):
     def batch(self) -> CompositeBatch:
         """What the kernels take."""
         return CompositeBatch({name: part.batch for name, part in self.parts.items()}, self.place)
+
+    def portable(self) -> "CompositeQueries | None":
+        """Return what a model made for the parts."""
+        parts = {name: part.portable() for name, part in self.parts.items()}
+        return replace(self, parts=parts) if any(part is not None for part in parts.values()) else None
 
     def item(self, q: int) -> dict[str, Any]:
         """Return what the reference scorers of the parts take, by representation."""

@@ -1,0 +1,40 @@
+"""Tasks for `test_cluster.py`, which workers import: each leaves a line in a folder for every attempt."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from metric_oracle.cluster import Told
+from metric_oracle.errors import InputError
+from support import SECRET
+
+
+def _begin(folder: str, name: str) -> int:
+    """Note an attempt with its process; return how many there were before."""
+    path = Path(folder) / name
+    n = len(path.read_text().split()) if path.exists() else 0
+    with path.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    return n
+
+
+def double(shared: dict, told: Told, folder: str, name: str, how: str, x: int) -> int:
+    """Return shared + 2 x, in one of several ways."""
+    n = _begin(folder, name)
+    if how == "dies once" and n == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "always dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stops once" and n == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if how == "refuses":
+        msg = f"open_index: {name} must be whole; got a damaged one. Build it again."
+        raise InputError(msg)
+    if how == "breaks":
+        raise ValueError(SECRET)
+    if how == "waits once" and n == 0:
+        while True:
+            time.sleep(0.1)
+    told.add(1)
+    return shared["base"] + 2 * x
