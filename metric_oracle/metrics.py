@@ -88,6 +88,9 @@ REPRESENTATIONS: dict[str, Representation] = {
             arguments=("radgraph",),
         ),
         Representation(
+            "radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", "representations", parts=("radgraph",)
+        ),
+        Representation(
             "chexbert",
             "metric_oracle.indexes.embeddings:EmbeddingIndex",
             "attachment",
@@ -256,11 +259,12 @@ def _bleu(order: int, coco: bool) -> Metric:
     return Metric(name, "ngrams", "bleu", f"Papineni et al., ACL 2002, as in {tool}", options, shown_in=shown)
 
 
-def _radgraph(variant: str, families: tuple[int, int], source: str) -> Metric:
+def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
     name = "radgraph" + variant
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
-    shown = {"": ("score", "study", "bench", "demo"), ":rg_er": ("score", "demo")}.get(variant, ("score",))
-    return Metric(name, "radgraph", "radgraph", source, options, fallback=True, shown_in=shown)
+    usual = {"": ("score", "study", "bench", "demo"), ":rg_er": ("score", "demo")}.get(variant, ("score",))
+    shown = usual if representation == "radgraph" else ()
+    return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown)
 
 
 def _bertscore(part: str) -> Metric:
@@ -276,6 +280,7 @@ _COCO = MappingProxyType({"coco": True})
 _CIDER = "Vedantam et al., CVPR 2015, as in pycocoevalcap (its Cider is CIDEr-D)"
 _METEOR = "Lavie and Agarwal, WMT 2007, as in nltk"
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
+_LOWER = _PACKAGE + " since July 2026 (b5ab8d0), tokens lower-cased"
 _AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
 METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -298,6 +303,9 @@ METRICS: dict[str, Metric] = {
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),
         _radgraph(":rg_er", (2, -1), _PACKAGE + ", reward level partial"),
         _radgraph(":rg_er-bar", (3, -1), _PACKAGE + ", reward level complete"),
+        _radgraph(":rg_e-lower", (0, -1), _LOWER + ", reward level simple", "radgraph_lower"),
+        _radgraph(":rg_er-lower", (2, -1), _LOWER + ", reward level partial", "radgraph_lower"),
+        _radgraph(":rg_er-bar-lower", (3, -1), _LOWER + ", reward level complete", "radgraph_lower"),
         Metric(
             "chexbert",
             "chexbert",

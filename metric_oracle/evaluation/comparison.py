@@ -8,8 +8,24 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import InputError, called
-from metric_oracle.evaluation.systems import Given, aligned, check_signatures, common_metrics, read_system
-from metric_oracle.evaluation.table_cells import CRG, Cell, Column, MetricCells, means_of
+from metric_oracle.evaluation.systems import (
+    Given,
+    aligned,
+    aligned_counts,
+    check_signatures,
+    common_metrics,
+    read_system,
+)
+from metric_oracle.evaluation.table_cells import (
+    CORPUS,
+    CRG,
+    Cell,
+    Column,
+    MetricCells,
+    corpus_means,
+    corpus_p,
+    means_of,
+)
 from metric_oracle.metrics import get_metric
 from metric_oracle.statistics import (
     FEW,
@@ -281,6 +297,17 @@ def compare(
             p_value = permutation_p(row[a] - row[b], n_resamples, seed)
             ends = [cells[name, metric].interval for name in (a, b)]
             tests.append((a, b, metric, *of_metric.difference(a, b), p_value, overlap(*ends)))
+        of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
+        if of_reports is not None:  # beside the mean of sentence scores what pycocoevalcap prints
+            columns.append(Column(f"{metric}{CORPUS}", is_higher, columns[-1].n))
+            means = corpus_means([*of_reports.values()], n_resamples, seed)
+            of_corpus = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
+            corpus_cells = of_corpus.cells(random, {}, perfect)
+            cells |= {(name, columns[-1].metric): cell for name, cell in corpus_cells.items()}
+            for a, b in paired:
+                p_value = corpus_p(of_reports[a], of_reports[b], n_resamples, seed)
+                apart = overlap(corpus_cells[a].interval, corpus_cells[b].interval)
+                tests.append((a, b, columns[-1].metric, *of_corpus.difference(a, b), p_value, apart))
     p_adjusted = adjusted([p_value for *_, p_value, _ in tests]) if tests else []
     first = scores[names[0]]
     foreign = {name: one.signature["foreign"] for name, one in scores.items() if "foreign" in one.signature}

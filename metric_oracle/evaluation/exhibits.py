@@ -86,7 +86,8 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
 
 def _radgraph(cases: Cases, metric: Metric, place: int, row: int, reference: str, text: str) -> Evidence | str:
     graphs, of_row = cases.queries.attached["radgraph"].both  # type: ignore[union-attr]
-    part = cases.index.part("radgraph")  # type: ignore[union-attr]
+    part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
+    graphs = part.as_compared(graphs)
     unit = int(part.unit_of_row[row]) if row < len(part.unit_of_row) else -1
     pair = (
         spell_graph(graphs, int(of_row[place])) if of_row[place] >= 0 else _NO_GRAPH,

@@ -11,6 +11,7 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.corpus_bleu import counts_in
 from metric_oracle.retrieval.pairs import MADE, SETTINGS
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
@@ -183,6 +184,28 @@ def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
 def _shown(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def aligned_counts(scores: Mapping[str, Scores], metric: str, complete: np.ndarray) -> dict[str, np.ndarray] | None:
+    """Return what corpus BLEU of each system is made of, float64[2 order + 2, n]; None where a file has no counts.
+
+    Parameters
+    ----------
+    scores : mapping
+        As :func:`aligned` has them joined.
+    metric : str
+    complete : bool[studies]
+        Studies that every system can score.
+    """
+    order = next(iter(scores.values())).table["query_id"].to_pylist()
+    found = {}
+    for name, one in scores.items():
+        counts = counts_in(one.table, metric)
+        if counts is None:
+            return None
+        place = {study: row for row, study in enumerate(one.table["query_id"].to_pylist())}
+        found[name] = counts[:, [place[study] for study in order]][:, complete]
+    return found
 
 
 def aligned(

@@ -4,15 +4,17 @@ All systems are resampled together. CRG is no mean: its cell is CRG of the whole
 and each resample of studies has its own prevalence, as the definition would on that test set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from metric_oracle.retrieval.corpus_bleu import corpus_bleu
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import LEGACY, LEVEL, Array, Interval, Resampled, interval, resample_means
 
 CRG = "crg"
+CORPUS = " (corpus)"  # behind the name of a metric: of the whole test set, and no mean
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,29 @@ def means_of(
     return resample_means(np.array(columns), resamples, seed).map(scored)
 
 
+def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resampled:
+    """Return each system's corpus BLEU from the counts of its reports, float64[2 order + 2, n] each."""
+    size, n = counts[0].shape
+
+    def scored(means: Array) -> Array:
+        return corpus_bleu(n * means.reshape(*means.shape[:-1], len(counts), size))
+
+    return resample_means(np.concatenate(counts), resamples, seed).map(scored)
+
+
+def corpus_p(a: Array, b: Array, resamples: int, seed: int) -> float:
+    """Return the two-sided p-value of the difference of two corpus BLEUs: the systems' counts of a study are swapped.
+
+    Approximate randomization, as :func:`metric_oracle.statistics.paired`; N resamples give none under 1 / (N + 1).
+    """
+    sums, between = a.sum(axis=1), (b - a).T
+    swapped = np.random.default_rng(seed).random((resamples, a.shape[1])) < 0.5
+    moved = swapped @ between
+    found = np.abs(corpus_bleu(sums + moved) - corpus_bleu(b.sum(axis=1) - moved))
+    observed = abs(float(corpus_bleu(sums) - corpus_bleu(b.sum(axis=1))))
+    return float((np.count_nonzero(found >= observed * (1 - 1e-12)) + 1) / (resamples + 1))
+
+
 def crg_of_means(means: Array, labels: float) -> Array:
     """Return CRG; `kernels.crg.score` has the equation and what an empty class means.
 
@@ -133,6 +158,15 @@ class MetricCells:
     ranges: Mapping[str, tuple[float | None, float | None] | None]
     unscorable: Mapping[str, int]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the column is of the whole test set, and no mean over reports."""
+        return self.column.metric == CRG or self._is_corpus
+
+    @property
+    def _is_corpus(self) -> bool:
+        return self.column.metric.endswith(CORPUS)
+
     def _place(self, name: str) -> int:
         return list(self.row).index(name)
 
@@ -140,7 +174,7 @@ class MetricCells:
         """Return the interval of a system's mean."""
         values, place = self.row[name], self._place(name)
         of_all = float(self.means.value[place])
-        if values.min() == values.max():
+        if not self._is_corpus and values.min() == values.max():
             return Interval(of_all, of_all, degenerate=True)
         if self.method == LEGACY:
             ends = interval(values, LEGACY, LEVEL, seed=self.seed)
@@ -153,7 +187,7 @@ class MetricCells:
         places = self._place(a), self._place(b)
         between = self.means.map(lambda means: means[..., places[0]] - means[..., places[1]])
         difference = float(between.value)
-        if np.ptp(self.row[a] - self.row[b]) == 0:
+        if not self._is_corpus and np.ptp(self.row[a] - self.row[b]) == 0:
             return difference, Interval(difference, difference, degenerate=True)
         return difference, between.interval("bca") or Interval(difference, difference, degenerate=True)
 
@@ -161,7 +195,7 @@ class MetricCells:
         """Return the cells: means beside each other, random and the oracle."""
         metric, sign = self.column.metric, 1 if self.column.higher_is_better else -1
         mean = {name: float(value) for name, value in zip(self.row, self.means.value, strict=True)}
-        if metric != CRG:  # to the last bit as a reader of the file has it
+        if not self.is_whole:  # to the last bit as a reader of the file has it
             mean = {name: float(values.mean()) for name, values in self.row.items()}
         rated = [name for name in self.row if name != perfect and name not in oracles.values()]
         if not set(rated) - {random}:
@@ -170,7 +204,7 @@ class MetricCells:
         found = {}
         for name, values in self.row.items():
             ends = self.ranges.get(name, (float(values.min()), float(values.max())))
-            if metric == CRG or ends is None:
+            if self.is_whole or ends is None:
                 ends = (None, None)
             change: tuple[float | None, Interval | None] = (None, None)
             share: tuple[float | None, Interval | None] = (None, None)

@@ -7,15 +7,18 @@ Four families of features, each a set of a graph:
 2. partial, (tokens, label, has a relation): RG_ER
 3. complete, (tokens, label) of an entity without relations, else (tokens, label, type, tokens of the target) with both
    token strings lower-cased: RG_ER-bar
+
+Tokens are compared as the model wrote them, as radgraph's tag 0.1.18 of June 2025 does; since its commit b5ab8d0,
+merged in July 2026 under the same version, the package lower-cases all: `LowerCaseIndex`.
 """
 
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -135,6 +138,7 @@ class GraphIndex(FeatureUnits):
     def encode(self, inputs: Inputs) -> "GraphQueries":
         """Look up the features of the queries' graphs; every query has one."""
         graphs, graph_of_row = inputs.attached["radgraph"].both
+        graphs = self.as_compared(graphs)
         queries = encode_graphs(graphs, graph_of_row, self)
         # Queries with the same known features and sizes have the same answers.
         bounds = queries.ptr[:: len(FAMILIES)]
@@ -153,6 +157,10 @@ class GraphIndex(FeatureUnits):
             np.concatenate([[0], np.cumsum(lengths)]), reorder(bounds, queries.id, example)[1], queries.sizes[example]
         )
         return GraphQueries(which, graphs, graph_of_row[example], distinct)
+
+    def as_compared(self, graphs: GraphTable) -> GraphTable:
+        """Return graphs with their tokens as they are compared: as the model wrote them."""
+        return graphs
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "GraphIndex":
@@ -330,17 +338,92 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     row_graph = np.full(len(graph_of_row), -1, np.int64)
     row_graph[graph_of_row >= 0] = which
     tokens = sorted(set(graphs.tokens) | {t.lower() for t in graphs.tokens})
-    labels, types = sorted(graphs.labels), sorted(graphs.relation_types)
+    strings = Strings(tokens), sorted(graphs.labels), sorted(graphs.relation_types)
+    pairs = _pairs(graphs, used, *(_numbered(some) for some in (tokens, *strings[1:])))
+    return _indexed(GraphIndex, pairs, len(used), row_graph, strings, graphs.schema, graphs.n_dangling)
+
+
+class LowerCaseIndex(GraphIndex):
+    """The same graphs with all tokens lower-cased, as the radgraph package compares them since July 2026.
+
+    It has no files of its own: the stored features follow from the tokens' lower-cased forms, which an index has.
+    """
+
+    @classmethod
+    def join(cls, parts: dict[str, Any]) -> "LowerCaseIndex":
+        """Lower-case the tokens of every feature and merge what is equal then."""
+        index: GraphIndex = parts["radgraph"]
+        number, _, _ = index.numbers
+        lower = np.array([number[token.lower()] for token in index.tokens], np.int64)
+        fwd_ptr, fwd_id = index.features.fwd_ptr, index.features.fwd_id
+        units = np.repeat(np.arange(len(fwd_ptr) - 1), np.diff(fwd_ptr))
+        pairs = []
+        for f, (begin, end) in enumerate(pairwise(index.family_ptr.tolist())):
+            keys = _lowered(f, np.asarray(index.keys[begin:end]), lower)
+            inside = (fwd_id >= begin) & (fwd_id < end)
+            pairs.append(_distinct(units[inside], keys[fwd_id[inside] - begin]))
+        strings = index.tokens, index.labels, index.relation_types
+        found = _indexed(cls, pairs, len(fwd_ptr) - 1, index.unit_of_row, strings, index.schema)
+        for array in found.features:
+            array.flags.writeable = False  # as in a mapped file: else the search is compiled once more
+        return found
+
+    def as_compared(self, graphs: GraphTable) -> GraphTable:
+        """Return graphs with their tokens as they are compared: lower-cased."""
+        return replace(graphs, tokens=[token.lower() for token in graphs.tokens])
+
+
+def _lowered(family: int, keys: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """Return the keys of a family, packed as in :func:`_pairs`, with every token lower-cased."""
+
+    def entity(packed: np.ndarray) -> np.ndarray:
+        return lower[packed >> 5] << 5 | packed & 31
+
+    if family == 0:
+        return entity(keys)
+    if family == 1:
+        return (entity(keys >> 33) << 29 | entity(keys >> 4 & (1 << 29) - 1)) << 4 | keys & 15
+    if family == 2:
+        return entity(keys >> 1) << 1 | keys & 1
+    is_plain = keys & 1 == 0
+    return np.where(is_plain, entity(np.where(is_plain, keys >> 1, 0)) << 1, keys)  # relations are lower-cased already
+
+
+Graphs = TypeVar("Graphs", bound=GraphIndex)
+
+
+def _indexed(
+    kind: type[Graphs],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    n_graphs: int,
+    row_graph: np.ndarray,
+    strings: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    schema: str,
+    n_dangling: int = 0,
+) -> Graphs:
+    """Index graphs by the (graph, key) pairs of each family.
+
+    Parameters
+    ----------
+    kind : class
+    pairs : of int64[...] and int64[...], a pair of arrays for each family
+    n_graphs : int
+    row_graph : int64[N]
+        Graph of each row, -1 for none.
+    strings : tokens, labels and relation types
+    schema : str
+    n_dangling : int
+    """
     keys, units, features = [], [], []
     family_ptr = np.zeros(len(FAMILIES) + 1, np.int64)
-    for f, (graph, key) in enumerate(_pairs(graphs, used, *map(_numbered, (tokens, labels, types)))):
+    for f, (graph, key) in enumerate(pairs):
         distinct, feature = np.unique(key, return_inverse=True)
         keys.append(distinct)
         units.append(graph)
         features.append(feature + family_ptr[f])
         family_ptr[f + 1] = family_ptr[f] + len(distinct)
     check_features(int(family_ptr[-1]))
-    fwd_ptr, fwd_id, sizes = pack(np.concatenate(units), np.concatenate(features), len(used), family_ptr)
+    fwd_ptr, fwd_id, sizes = pack(np.concatenate(units), np.concatenate(features), n_graphs, family_ptr)
 
     unit, example = distinct_lists(fwd_ptr, fwd_id)
     sizes = sizes[:, example]
@@ -350,16 +433,8 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     rank[order] = np.arange(len(order))
     fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
     unit_of_row = np.where(row_graph >= 0, rank[unit[row_graph]] if len(unit) else -1, -1)
-    return GraphIndex(
-        invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), unit_of_row, int(family_ptr[-1])),
-        Strings(tokens),
-        labels,
-        types,
-        np.concatenate(keys),
-        family_ptr,
-        graphs.schema,
-        graphs.n_dangling,
-    )
+    found = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), unit_of_row, int(family_ptr[-1]))
+    return kind(found, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
 
 
 def encode_graphs(graphs: GraphTable, chosen: np.ndarray, index: GraphIndex) -> Queries:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import Comparison
-from metric_oracle.evaluation.table_cells import CRG, Column
+from metric_oracle.evaluation.table_cells import CORPUS, CRG, Column
 from metric_oracle.presentation import paper_table
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
 from metric_oracle.retrieval.results import check_out, replacing
@@ -19,6 +19,7 @@ from metric_oracle.statistics import LEGACY, LEVEL, Interval
 
 LABELS = {
     **{f"bleu-{order}": f"BLEU-{order}" for order in (1, 2, 3, 4)},
+    **{f"bleu-{order}:coco{CORPUS}": f"BLEU-{order} of the corpus (pycocoevalcap)" for order in (1, 2, 3, 4)},
     "rouge-l": "ROUGE-L",
     "radgraph": "RadGraph F1",
     "chexbert": "CheXbert vector similarity",
@@ -27,6 +28,7 @@ LABELS = {
     "radcliq:v0": "RadCliQ-v0 (predicted errors)",
     "radcliq:preprint": "RadCliQ of the preprint (predicted errors)",
 }
+RADCLIQS = ("radcliq", "radcliq:v0")
 ENDINGS = (".md", ".tex", ".csv", ".jsonl")
 
 
@@ -52,6 +54,15 @@ def _with_ends(value: float | None, ends: Interval | None, shown: Callable[[floa
     return Entry((shown(value),) if ends is None else (shown(value), f"[{shown(ends.low)}, {shown(ends.high)}]"))
 
 
+def _inverse(mean: float, ends: Interval) -> tuple[str, ...]:
+    """Return 1/RadCliQ as ReXrank prints it: of the mean, and only where that is a positive number of errors."""
+    if mean <= 0:
+        return (f"1/mean {NOTHING}‡",)
+    if ends.low <= 0:
+        return (f"1/mean {_number(1 / mean)}‡",)
+    return f"1/mean {_number(1 / mean)}", f"[{_number(1 / ends.high)} {_number(1 / ends.low)}]"
+
+
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
@@ -70,7 +81,8 @@ def layout(comparison: Comparison) -> list[PaperTable]:
         cell = comparison.cells[system, column.metric]
         ends = [_number(end) for end in (cell.minimum, cell.maximum) if end is not None]
         spread = f"Range [{', '.join(ends)}]" if ends else f"Range {NOTHING}"
-        return Entry((_number(cell.mean), _ends(cell.interval, legacy), spread), cell.best)
+        inverse = _inverse(cell.mean, cell.interval) if column.metric in RADCLIQS else ()
+        return Entry((_number(cell.mean), _ends(cell.interval, legacy), spread, *inverse), cell.best)
 
     def change(system: str, column: Column) -> Entry:
         cell = comparison.cells[system, column.metric]
@@ -162,6 +174,16 @@ def _notes(comparison: Comparison) -> list[str]:
                 "RadCliQ is centred: 0 is the average of ReXVal and not a report without errors, so its percentages "
                 "are not percentages of errors."
             )
+    if {column.metric for column in columns} & {*RADCLIQS}:
+        notes.append(
+            "1/mean: 1/RadCliQ as ReXrank prints it, of the mean and no mean of 1/RadCliQ, larger is better. ‡ None "
+            "where the mean, or an end of its interval, is not above 0: predicted errors are centred and may lie below."
+        )
+    if any(column.metric.endswith(CORPUS) for column in columns):
+        notes.append(
+            "BLEU of the corpus: counts added over the reports, as pycocoevalcap and papers after R2Gen print it; each "
+            "resample adds its own. A report has none, so there is no range; p: the systems' counts of a study swapped."
+        )
     if CRG in {column.metric for column in columns}:
         notes.append(
             "CRG: of the whole test set, 1 / (2 - average contribution of a report); each resample of studies has its "

@@ -16,6 +16,7 @@ from metric_oracle.evaluation.f1_chexbert import AVERAGES, F1, LABEL_SETS, POLIC
 from metric_oracle.evaluation.fit_composite import Composite
 from metric_oracle.presentation.paper_table import Entry, PaperTable, entry, plain
 from metric_oracle.presentation.short_signature import short_signature
+from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.statistics import RESAMPLES
@@ -138,6 +139,10 @@ def scores_table(scores: Scores) -> Group:
         mean_text = "" if mean is None else f"{mean:z.4f}"
         cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, record["direction"]]
         rows.append((name, [entry(cell) for cell in cells]))
+        whole = corpus_bleu.of_scores(scores.table, name)
+        if whole is not None:  # of the added counts, which have no interval here: table has
+            cells = [f"{len(column):,}", f"{n_scored:,}", f"{whole:.4f}", "", record["direction"]]
+            rows.append((f"{name} of the corpus", [entry(cell) for cell in cells]))
     left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
     lines = [f"left out: {left_out}"] if left_out else []
     if any(scores.table[name].null_count for name in signature["metrics"]):

@@ -21,6 +21,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched, get_metric, shown_in
+from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
@@ -229,7 +230,10 @@ def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair
             part = ("precision", "recall", "f1")[int(str(record.options["part"]))]
             found.append((components[part], components))
         else:
-            found.append(load_reference(record)(candidate, reference))
+            score, components = load_reference(record)(candidate, reference)
+            if corpus_bleu.order_of(record.name):
+                components = {**components, **corpus_bleu.counts_of(record.name, candidate, reference, components)}
+            found.append((score, components))
     return found
 
 

@@ -16,10 +16,12 @@ from rich.console import Console
 
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.evaluation.comparison import compare
+from metric_oracle.presentation import comparison_layout
 from metric_oracle.presentation.comparison_layout import csv_text, jsonl, latex, layout, markdown, write
 from metric_oracle.presentation.comparison_plot import draw, write_plot
 from metric_oracle.presentation.paper_table import plain
 from metric_oracle.retrieval.results import Results, Scores, read_scores
+from metric_oracle.statistics import Interval
 
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "rouge-l", "radcliq")
 DANGEROUS = [
@@ -65,7 +67,8 @@ def test_markdown_is_what_it_says(comparison):
     cell = comparison.cells["a|b", "radcliq"]
     assert rows[1][6].content == (
         f"{cell.mean:.3f} [95% CI {cell.interval.low:.3f} {cell.interval.high:.3f}] "
-        f"Range [{cell.minimum:.3f}, {cell.maximum:.3f}]"
+        f"Range [{cell.minimum:.3f}, {cell.maximum:.3f}] "
+        f"1/mean {1 / cell.mean:.3f} [{1 / cell.interval.high:.3f} {1 / cell.interval.low:.3f}]"
     )
 
 
@@ -102,7 +105,7 @@ def test_latex_is_what_it_says(comparison):
     for name in (r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}", r"\end{table}"):
         assert body.count(name) == 4
     known = (
-        r"\\(?:(?:textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|textdagger)\{\}"
+        r"\\(?:(?:textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|textdagger(?:dbl)?)\{\}"
         r"|(?:begin|end)\{(?:table|tabular)\}|(?:toprule|midrule|bottomrule|addlinespace|caption|centering|footnotesize"
         r"|textbf|par|smallskip|raggedright|uparrow|downarrow)(?![a-zA-Z])|[{}$&#%_\\])"
     )
@@ -336,3 +339,14 @@ def test_command_errors(oracle, files, tmp_path, arguments, match):
     assert err.count("\n") == 1
     assert re.match("error: " + match, err), err
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_inverse_of_radcliq():
+    """As ReXrank prints it: of the mean, marked where that or an end of its interval is no positive number."""
+    for mean, ends, expected in (
+        (2.0, (1.0, 4.0), ("1/mean 0.500", "[0.250 1.000]")),
+        (0.5, (-0.1, 1.0), ("1/mean 2.000‡",)),
+        (-0.2, (-0.5, 0.1), ("1/mean –‡",)),
+        (0.0, (-0.5, 0.5), ("1/mean –‡",)),
+    ):
+        assert comparison_layout._inverse(mean, Interval(*ends)) == expected

@@ -1,0 +1,63 @@
+"""BLEU of a whole test set from the counts of its reports: pycocoevalcap's form, what papers after R2Gen print.
+
+Matches, n-grams and lengths are added over the reports before anything is divided, so it is no mean of sentence scores.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.metrics import METRICS
+
+LENGTHS = ("length", "reference_length")
+
+
+def order_of(metric: str) -> int:
+    """Return the order of a metric whose scores carry the counts, 0 where they do not."""
+    record = METRICS.get(metric)
+    return int(str(record.options["order"])) if record and record.kernel == "bleu" and record.options["coco"] else 0
+
+
+def names_of(order: int) -> list[str]:
+    """Return the names of the counts of a report: matches and n-grams of each order, lengths of both sides."""
+    return [f"{what}_{n}" for what in ("matches", "ngrams") for n in range(1, order + 1)] + [*LENGTHS]
+
+
+def counts_in(table: Any, metric: str) -> np.ndarray | None:
+    """Return the counts of all reports float64[2 order + 2, n] of a table of scores, NaN where a pair has none."""
+    columns = [f"{metric}.{name}" for name in names_of(order_of(metric))] if order_of(metric) else []
+    if not columns or not set(columns) <= set(table.column_names):
+        return None
+    return np.array([table[name].to_numpy() for name in columns], np.float64)
+
+
+def corpus_bleu(sums: np.ndarray) -> np.ndarray:
+    """Return BLEU of the highest order from counts that were added over reports, float64[..., 2 order + 2].
+
+    As pycocoevalcap's ``Bleu.compute_score`` with one reference a report. Where no unigram matches it is 0.
+    """
+    order = (sums.shape[-1] - len(LENGTHS)) // 2
+    matches, totals = sums[..., :order], sums[..., order : 2 * order]
+    length, reference_length = sums[..., -2], sums[..., -1]
+    precisions = (matches + 1e-15) / (totals + 1e-9)
+    ratio = (length + 1e-15) / (reference_length + 1e-9)
+    penalty = np.exp(np.minimum(1 - 1 / ratio, 0))
+    return np.where(matches[..., 0] > 0, penalty * precisions.prod(axis=-1) ** (1 / order), 0.0)
+
+
+def of_scores(table: Any, metric: str) -> float | None:
+    """Return corpus BLEU of a table of scores; None where it has no counts, or for no report."""
+    counts = counts_in(table, metric)
+    known = None if counts is None else counts[:, ~np.isnan(counts[0])]
+    return None if known is None or not known.size else float(corpus_bleu(known.sum(axis=1)))
+
+
+def counts_of(
+    metric: str, candidate: Sequence[str], truth: Sequence[str], components: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the counts of a pair of token sequences by name, from the precisions that it was scored by."""
+    order = order_of(metric)
+    totals = [max(len(candidate) - n + 1, 0) for n in range(1, order + 1)]
+    matches = [round(components[f"precision_{n}"] * total) for n, total in enumerate(totals, start=1)]
+    return dict(zip(names_of(order), map(float, (*matches, *totals, len(candidate), len(truth))), strict=True))
