@@ -388,7 +388,7 @@ class Explorer:
         best = api.retrieve(self.cases.index, batch, name).table.to_pylist()[0]  # type: ignore[arg-type]
         ties = [f"{best['n_ties']:,} rows tie"] if best["n_ties"] > 1 else []
         return {
-            "names": [f"{name} {best['score']:.4f}"],
+            "names": [name],
             "row": best["row"],
             "candidate_id": best["candidate_id"],
             "text": best["text"],
