@@ -159,6 +159,15 @@ def test_counts_stand_at_their_candidate(rated_cases):
     assert "as rated" not in client.get("/case/12").text
 
 
+def test_rated_test_reports_are_found(rated_cases, nasty):
+    client = client_of(rated_cases)
+    page = client.get("/?rated=1&sort=1").text
+    assert ">12 of 120 test reports<" in page
+    assert len(re.findall(r"<td>[^<]*rated</td>", page)) == 12
+    assert 'name="rated" value="1" checked' in page
+    assert 'name="rated"' not in client_of(nasty).get("/").text
+
+
 def test_ratings_are_taken_home(rated_cases):
     record = client_of(rated_cases).get("/case/7.json").json()
     (one,) = record["candidates"][-1]["rated"]
