@@ -350,10 +350,10 @@ class Explorer:
 
     @cached_property
     def _live_metrics(self) -> list[str]:
-        """Metrics of the index that read nothing but the text."""
+        """Metrics of the index that read nothing but the text of a pair; weights of one reference alone are all 0."""
         kinds = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
         held = self.cases.index.metrics if self.cases.index is not None else []
-        return [name for name in held if set(METRICS[name].representations) <= kinds]
+        return [name for name in held if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
 
     def _live_page(self, text: str, asked: Sequence[str], groups: list[dict[str, Any]] | None, took: str) -> Response:
         index = self.cases.index
