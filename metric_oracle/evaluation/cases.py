@@ -86,7 +86,7 @@ class Chosen:
     is_disagreement : bool
         Sort by the number of different reports that the oracles chose.
     is_reversed : bool
-    only_fallback, only_inexact : bool
+    only_fallback, only_inexact, only_rated : bool
     ties_over : int or None
         Only where a best score is shared by more corpus rows.
     column, low, high
@@ -103,6 +103,7 @@ class Chosen:
     is_reversed: bool = False
     only_fallback: bool = False
     only_inexact: bool = False
+    only_rated: bool = False
     ties_over: int | None = None
     column: int | None = None
     low: float | None = None
@@ -239,6 +240,11 @@ class Cases:
         return 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
 
     @cached_property
+    def is_rated(self) -> np.ndarray:
+        """Whether radiologists rated a candidate for each test report, bool[Q]."""
+        return np.zeros(len(self.ids), bool) if self.rated is None else self.rated.has(self.ids)
+
+    @cached_property
     def positive(self) -> np.ndarray | None:
         """Whether each CheXbert label of each test report is positive, bool[14, Q]; None without labels of them."""
         held = None if self.queries is None else self.queries.attached.get("labels")
@@ -254,7 +260,7 @@ class Cases:
 
     def prepare(self) -> None:
         """Compute what sorting and filtering read."""
-        for name in ("ties", "is_fallback", "is_inexact", "disagreement", "positive"):
+        for name in ("ties", "is_fallback", "is_inexact", "disagreement", "is_rated", "positive"):
             getattr(self, name)
 
     def choose(self, chosen: Chosen) -> np.ndarray:
@@ -264,6 +270,8 @@ class Cases:
             kept &= self.is_fallback.any(axis=0)
         if chosen.only_inexact:
             kept &= self.is_inexact.any(axis=0)
+        if chosen.only_rated:
+            kept &= self.is_rated
         if chosen.ties_over is not None:
             kept &= (self.ties > chosen.ties_over).any(axis=0)
         if chosen.column is not None:

@@ -379,8 +379,8 @@ def bertscore(
     Returns
     -------
     Evidence
-        Counts: ``precision``, ``recall`` and ``f1``, before rescaling. Rows: each token of the candidate with its best
-        partner and the cosine, the lowest first.
+        Counts: ``precision``, ``recall`` and ``f1``, before rescaling. Rows: each word piece of the candidate with its
+        best partner and the cosine, the lowest first.
     """
     asked, found = items
     plain = precision_recall(found.states, found.weights, asked.states, asked.weights)
@@ -410,7 +410,9 @@ def bertscore(
         if e > b
     ]
     rows.sort(key=lambda row: row[2])
-    return Evidence(sides[0], sides[1], values[part], counts, list(rows), ("candidate", "reference", "cosine"))
+    return Evidence(
+        sides[0], sides[1], values[part], counts, list(rows), ("word", "best partner in the test report", "cosine")
+    )
 
 
 def _directions(states: np.ndarray) -> np.ndarray:

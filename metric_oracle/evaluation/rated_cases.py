@@ -71,6 +71,10 @@ class RatedCases:
             )
             raise InputError(msg)
 
+    def has(self, ids: Sequence[str]) -> np.ndarray:
+        """Return whether a candidate for each test report was rated: bool[Q]."""
+        return np.array([study in self._pairs for study in _ids(ids)], bool)
+
     def of(self, study: str) -> list[Counted]:
         """Return what was counted in the candidates for a test report."""
         rated = self.ratings

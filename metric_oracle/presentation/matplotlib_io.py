@@ -31,6 +31,11 @@ def new_figure(function: str, width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def literal(text: str) -> str:
+    """Return a name as Matplotlib shows it to the letter: what stands between dollars would be a formula."""
+    return text.replace("$", r"\$")
+
+
 def write_figure(path: Path, figure: Any, function: str) -> None:
     """Write a figure by the ending of `path`; equal figures are equal bytes."""
     check_plot(path, function)

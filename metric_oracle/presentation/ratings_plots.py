@@ -13,7 +13,7 @@ from metric_oracle.evaluation.alignment import MEAN, Alignment, fit
 from metric_oracle.evaluation.failure_modes import FailureModes
 from metric_oracle.evaluation.metric_comparison import AGREEMENT, CEILING, RADIOLOGISTS, MetricComparison
 from metric_oracle.evaluation.rank_agreement import TAU
-from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
+from metric_oracle.presentation.matplotlib_io import literal, new_figure, write_figure
 from metric_oracle.presentation.paper_table import plain
 from metric_oracle.presentation.ratings_layout import KIND_NAMES, agreement_entry, candidate_name, category_title
 from metric_oracle.statistics import Array
@@ -67,7 +67,7 @@ def _scatter(
         room = max(y.max() - least, 1)
         panel.set_ylim(bottom=least - 0.03 * room, top=least + 1.25 * room)
         if row == 0:
-            panel.set_title(name, fontsize=10)
+            panel.set_title(literal(name), fontsize=10)
         if row == len(errors) - 1:
             panel.set_xlabel("score (lower is better)" if corner < 0.5 else "score", fontsize=9)
         if column == 0:
@@ -135,7 +135,7 @@ def draw_failure_modes(found: FailureModes) -> Any:
         means = found.means[kind]
         places = np.arange(len(found.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
         for candidate, x, heights in zip(found.candidates, places, means, strict=True):
-            panel.bar(x, heights, width * 0.92, label=candidate_name(candidate))
+            panel.bar(x, heights, width * 0.92, label=literal(candidate_name(candidate)))
         step = 0.06 * max(means.max(), 1e-9)
         for place, category in enumerate(found.categories):
             top = means[:, place].max()
@@ -148,7 +148,7 @@ def draw_failure_modes(found: FailureModes) -> Any:
         panel.set_ylabel(f"{_KIND_LABELS[kind]} of a report, mean", fontsize=9)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=n, fontsize=9)
-    labels = [fill(category_title(category), 22) for category in found.categories]
+    labels = [fill(literal(category_title(category)), 22) for category in found.categories]
     panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
     panels[-1].set_xlabel(f"* significant difference, Benjamini-Hochberg at {found.signature['rate']:g}", fontsize=8)
     return figure

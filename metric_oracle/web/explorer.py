@@ -36,7 +36,10 @@ from metric_oracle.web.server import posted
 
 ROWS = 50  # of a page
 BARS = 20  # of a histogram
-_FLAGS = {"disagree": "is_disagreement", "turn": "is_reversed", "fallback": "only_fallback", "inexact": "only_inexact"}
+_FLAGS = {
+    "disagree": "is_disagreement", "turn": "is_reversed", "fallback": "only_fallback", "inexact": "only_inexact",
+    "rated": "only_rated",
+}  # fmt: skip
 _COUNTS = {"ties": "ties_over"}
 _PLACES = {"sort": "sort", "minus": "minus", "column": "column"}
 _NUMBERS = {"low": "low", "high": "high"}
@@ -155,6 +158,7 @@ class Explorer:
             kept=hidden,
             all_kept=list(filters.items()),
             chosen=chosen,
+            has_ratings=self.cases.rated is not None,
             labels=[] if self.cases.positive is None else LABELS,
             columns=[self._heading(i, chosen, filters) for i in range(len(self.cases.columns))],
             histograms=[self._histogram(i, order, filters) for i in range(len(self.cases.columns))],
@@ -183,7 +187,7 @@ class Explorer:
         cases = self.cases
         notes = ["fallback"] * bool(cases.is_fallback[:, q].any()) + ["not proven"] * bool(cases.is_inexact[:, q].any())
         most = int(cases.ties[:, q].max(initial=0))
-        notes += [f"{most:,} ties"] * (most > 1)
+        notes += [f"{most:,} ties"] * (most > 1) + ["rated"] * bool(cases.is_rated[q])
         return {
             "place": q + 1,
             "id": cases.ids[q],
@@ -346,10 +350,10 @@ class Explorer:
 
     @cached_property
     def _live_metrics(self) -> list[str]:
-        """Metrics of the index that read nothing but the text."""
+        """Metrics of the index that read nothing but the text of a pair; weights of one reference alone are all 0."""
         kinds = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
         held = self.cases.index.metrics if self.cases.index is not None else []
-        return [name for name in held if set(METRICS[name].representations) <= kinds]
+        return [name for name in held if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
 
     def _live_page(self, text: str, asked: Sequence[str], groups: list[dict[str, Any]] | None, took: str) -> Response:
         index = self.cases.index
@@ -388,7 +392,7 @@ class Explorer:
         best = api.retrieve(self.cases.index, batch, name).table.to_pylist()[0]  # type: ignore[arg-type]
         ties = [f"{best['n_ties']:,} rows tie"] if best["n_ties"] > 1 else []
         return {
-            "names": [f"{name} {best['score']:.4f}"],
+            "names": [name],
             "row": best["row"],
             "candidate_id": best["candidate_id"],
             "text": best["text"],

@@ -199,7 +199,8 @@ def test_a_live_query_by_keyboard(driver, whole_home, every):
     press(driver, "\ue007")  # Enter
     wait(driver, "document.querySelector('h1').textContent === 'Oracles of your report'")
     headings = [e.text for e in driver.find_elements("css selector", "section h2")]
-    assert headings == ["bleu-2 1.0000", "rouge-l 1.0000"]
+    assert headings == ["bleu-2", "rouge-l"]
+    assert [e.text for e in driver.find_elements("css selector", "section td.best")] == ["1.0000\n(chosen by this)"] * 2
     assert driver.execute_script("return document.activeElement.tagName") == "H1"
     assert problems(driver) == []
     assert driver.current_url == f"{whole_home}/live"
@@ -222,6 +223,8 @@ def test_many_metrics_do_not_widen_a_page(driver, whole_home):
     look(driver, 320)
     for path in ("/", "/case/1?show=0", "/figures"):
         driver.get(whole_home + path)
+        heights = driver.execute_script("return [...document.querySelectorAll('.id')].map((e) => e.offsetHeight)")
+        assert all(height < 70 for height in heights)  # an id has two lines, not a letter a line
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 320, path
     look(driver, 1280)
 

@@ -277,12 +277,13 @@ def test_a_live_query(real, prepared):
     answer = real.post("/live", data={"text": text, "metric:rouge-l": "1"}, headers=POST)
     assert answer.status_code == 200
     assert "rouge-l 1.0000" in answer.text
-    asked = [f"metric:{name}" for name in ("bleu-2", "rouge-l", "temporal", "cider-d", "meteor:nltk-stems")]
+    asked = [f"metric:{name}" for name in ("bleu-2", "rouge-l", "temporal", "cider-d:corpus", "meteor:nltk-stems")]
     assert set(asked) <= set(re.findall(r'name="(metric:[^"]+)"', page.text))
     each = real.post("/live", data={"text": text, **dict.fromkeys(asked, "1")}, headers=POST)
     assert each.status_code == 200
     assert each.text.count('class="paper"') == len(asked)
-    assert "cider-d has no evidence in words here." in each.text
+    assert 'name="metric:cider-d"' not in page.text
+    assert "cider-d:corpus has no evidence in words here." in each.text
     record = real.post("/live.json", data={"text": text, "metric:rouge-l": "1"}, headers=POST).json()
     assert (record["query"], record["candidates"][0]["scores"]) == (text, {"rouge-l": 1.0})
     assert real.get("/live.json").status_code == 405

@@ -3,6 +3,7 @@
 import html
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -140,6 +141,17 @@ def test_figures_of_ratings(rated_cases):
     assert "Radiologist evaluation in terms of total number of errors" in page
 
 
+def test_names_are_no_formulas(nasty):
+    """What Matplotlib would take for one, and could not read, is drawn to the letter."""
+    rated = counted(nasty).ratings
+    odd = {"bleu": "$_{", "radgraph": "a$^$"}
+    names = [odd[kind] for kind in rated.candidates]
+    given = replace(rated, candidates=names, categories=["$_{$", *rated.categories[1:]])
+    figures = {one.key: one for one in sections(read_cases(nasty.files, rated=RatedCases(given)))}
+    assert figures["failure-modes"].svg
+    assert figures["align"].svg
+
+
 def test_counts_stand_at_their_candidate(rated_cases):
     client = client_of(rated_cases)
     ratings = rated_cases.rated.ratings
@@ -157,6 +169,15 @@ def test_counts_stand_at_their_candidate(rated_cases):
             expected = [*counts.transpose(1, 2, 0).reshape(-1, 3), *counts.sum(axis=1).T]
             assert [(f"{one.mean():.2f}", ", ".join(map(str, one))) for one in expected] == cells
     assert "as rated" not in client.get("/case/12").text
+
+
+def test_rated_test_reports_are_found(rated_cases, nasty):
+    client = client_of(rated_cases)
+    page = client.get("/?rated=1&sort=1").text
+    assert ">12 of 120 test reports<" in page
+    assert len(re.findall(r"<td>[^<]*rated</td>", page)) == 12
+    assert 'name="rated" value="1" checked' in page
+    assert 'name="rated"' not in client_of(nasty).get("/").text
 
 
 def test_ratings_are_taken_home(rated_cases):
