@@ -322,9 +322,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
     assert bars.stat().st_size > 10_000
     assert b"<svg" in scatter.read_bytes()[:500]
     code, printed, _ = oracle(*given, "-m", "bleu", "--format", "jsonl")
-    header, *records = map(json.loads, printed.splitlines())
-    assert header["signature"]["sets"]["ReXVal"]["ratings"]["file"] == rated.long.name
-    assert {record["what"] for record in records} == {AGREEMENT, CHANGE, CEILING}
+    assert {record["what"] for record in map(json.loads, printed.splitlines())} == {AGREEMENT, CHANGE, CEILING}
 
 
 @pytest.mark.parametrize(
