@@ -68,7 +68,7 @@ def draw_failure_modes(found: FailureModes) -> Any:
         means = found.means[kind]
         places = np.arange(len(found.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
         for candidate, x, heights in zip(found.candidates, places, means, strict=True):
-            panel.bar(x, heights, width * 0.92, label=candidate_name(candidate))
+            panel.bar(x, heights, width * 0.92, label=_literal(candidate_name(candidate)))
         step = 0.06 * max(means.max(), 1e-9)
         for place, category in enumerate(found.categories):
             top = means[:, place].max()
@@ -81,7 +81,7 @@ def draw_failure_modes(found: FailureModes) -> Any:
         panel.set_ylabel(f"{_KIND_LABELS[kind]} of a report, mean", fontsize=9)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=n, fontsize=9)
-    labels = [fill(category_title(category), 22) for category in found.categories]
+    labels = [fill(_literal(category_title(category)), 22) for category in found.categories]
     panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
     panels[-1].set_xlabel(f"* significant difference, Benjamini-Hochberg at {found.signature['rate']:g}", fontsize=8)
     return figure
@@ -90,3 +90,8 @@ def draw_failure_modes(found: FailureModes) -> Any:
 def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
     """Write the figure of failure modes as PNG, SVG or PDF by the ending of `path`."""
     write_figure(Path(path), draw_failure_modes(found), "failure_modes")
+
+
+def _literal(text: str) -> str:
+    """Return a name as Matplotlib shows it to the letter: what stands between dollars would be a formula."""
+    return text.replace("$", r"\$")

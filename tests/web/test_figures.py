@@ -3,6 +3,7 @@
 import html
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,6 +139,17 @@ def test_figures_of_ratings(rated_cases):
         assert "<svg" in client.get(f"/figures/{key}.svg").text
     assert "Kendall tau-b of metric scores and counted errors" in page
     assert "Radiologist evaluation in terms of total number of errors" in page
+
+
+def test_names_are_no_formulas(nasty):
+    """What Matplotlib would take for one, and could not read, is drawn to the letter."""
+    rated = counted(nasty).ratings
+    odd = {"bleu": "$_{", "radgraph": "a$^$"}
+    names = [odd[kind] for kind in rated.candidates]
+    given = replace(rated, candidates=names, categories=["$_{$", *rated.categories[1:]])
+    figures = {one.key: one for one in sections(read_cases(nasty.files, rated=RatedCases(given)))}
+    assert figures["failure-modes"].svg
+    assert figures["align"].svg
 
 
 def test_counts_stand_at_their_candidate(rated_cases):
