@@ -250,6 +250,16 @@ def test_after_impression_and_columns(oracle, tmp_path):
         assert json.loads(out.splitlines()[0])["rouge-l"] == expected
 
 
+def test_the_section_of_predictions_can_be_said(oracle, fails, tmp_path):
+    references = tmp_path / "r.csv"
+    references.write_text("study_id,impression\n1,b c\n")
+    (tmp_path / "p.csv").write_text("study_id,findings\n1,b c\n")
+    given = ["score", references, tmp_path / "p.csv"]
+    fails(*given, match=r"score: .* Pass --section findings, or --predicted-section impression where that is what the")
+    code, out, _ = oracle(*given, "--predicted-section", "impression")
+    assert (code, json.loads(out)["rouge-l"]) == (0, 1.0)
+
+
 # Lines
 
 

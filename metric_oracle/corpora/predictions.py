@@ -50,8 +50,8 @@ _KNOWN = (
 # R2Gen and WCL write one column without header. Yu et al. compare these models with both sections (table S7).
 _NO_HEADER = "CSV of one column without header"
 _JOINTLY = ("CvT2DistilGPT2", _NO_HEADER)
-# A text that holds both sections under their names.
-_HEADERS = re.compile(r"\bfindings\s*:.*\bimpression\s*:", re.IGNORECASE | re.DOTALL)
+# A text that holds both sections under their names, which no reference has.
+_HEADERS = re.compile(r"\bfindings\s*:\s*(.*?)\s*\bimpression\s*:\s*", re.IGNORECASE | re.DOTALL)
 _LINES = (".txt", ".tok")
 # A line of M2 Trans: id, score, and the text, which may be empty.
 _SAMPLE = re.compile(r"(\S+)[ \t]+(?:[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|[-+]?inf)(?:[ \t]+(.*?))?[ \t]*")
@@ -200,13 +200,17 @@ def _assembled(
     texts = [_after_impression(text) for text in rows.texts] if after_impression else rows.texts
     if after_impression:
         what += ", what follows Impression:"
+    said = _section(rows, after_impression, section)
+    if said[0] == JOINED:
+        bare = [text and _HEADERS.sub(r"\1 ", text, count=1).strip() for text in texts]
+        what += ", without Findings: and Impression:" * (bare != [text and text.strip() for text in texts])
+        texts = bare
     if metadata is not None:
         first = _collapse(keys, texts, Path(metadata), seed, path)
         what += f", one image a study by view (seed {seed})"
     else:
         first = _one_each(keys, texts, path)
     counts = {"rows": len(texts), "duplicate": len(texts) - len(first)}
-    said = _section(rows, after_impression, section)
     return sort_out(first, f"{what}, id {keys.name}", counts, path, _NAME, keep_empty=True, section=said)
 
 

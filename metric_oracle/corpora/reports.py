@@ -304,11 +304,13 @@ def check_sections(references: Reports, predictions: Reports, function: str = "s
             f"the references are of section {one}, but Yu et al. (2023) compare such predictions with {other}: pass "
             f"--section {other}, or say by --predicted-section what the model writes"
         )
-    step = "--after-impression, " if (one, other) == ("impression", JOINED) else ""
+    step = f"Pass --section {other}"
+    if function == "score":
+        step += ", --after-impression" if (one, other) == ("impression", JOINED) else ""
+        step += f", or --predicted-section {one} where that is what the model writes"
     msg = (
         f"{function}: references and predictions must be of one section; got {one} (by {references.section_by}) and "
-        f"{other} (by {predictions.section_by}). Pass --section {other}, {step}or --predicted-section {one} where that "
-        "is what the model writes."
+        f"{other} (by {predictions.section_by}). {step}."
     )
     raise InputError(msg)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from metric_oracle.api import score
 from metric_oracle.corpora.predictions import as_predictions, read_predictions
 from metric_oracle.corpora.reports import Reports, as_reports, check_sections, read_reports
 from metric_oracle.errors import InputError
@@ -288,6 +289,22 @@ def test_predictions_know_their_section(tmp_path, monkeypatch, name, content, op
     assert (found.section, found.section_by) == section
 
 
+def test_headers_of_both_sections_are_no_words_of_a_prediction(tmp_path):
+    texts = [JOINTLY, "FINDINGS : Heart normal. IMPRESSION:\nNormal.", "", "Impression: alone.", None]
+    records = [{"id": str(i), "model_prediction": text} for i, text in enumerate([*texts, JOINTLY])]
+    (tmp_path / "p.json").write_text(json.dumps(records))
+    found = read_predictions(tmp_path / "p.json")
+    assert found.texts == [*["Heart normal. Normal."] * 2, "", "Impression: alone.", "Heart normal. Normal."]
+    assert ", without Findings: and Impression:, " in found.source
+    references = as_reports(
+        {i: {"findings": "Heart normal.", "impression": "Normal."} for i in ("0", "1")}, section="findings+impression"
+    )
+    scored = score(references, found, ["bleu", "rouge-l"], inner=True)
+    assert scored.table["bleu-2"].to_pylist() == scored.table["rouge-l"].to_pylist() == [1.0, 1.0]
+    as_findings = read_predictions(tmp_path / "p.json", section="findings")
+    assert as_findings.texts[0] == JOINTLY
+
+
 def of(section, by):
     return Reports(["1"], ["A."], "test", {}, {}, section, by)
 
@@ -303,10 +320,8 @@ def test_sections_of_two_sides():
     )
     with pytest.raises(InputError, match=match):
         check_sections(impression, both)
-    with pytest.raises(
-        InputError, match=r"^study: .* Pass --section findings, or --predicted-section impression where"
-    ):
-        check_sections(impression, of("findings", "caller"), "study")
+    with pytest.raises(InputError, match=r"^create_survey: .* Pass --section findings\.$"):
+        check_sections(impression, of("findings", "caller"), "create_survey")
     assert check_sections(impression, of("findings+impression", "paper")) == (
         "the references are of section impression, but Yu et al. (2023) compare such predictions with "
         "findings+impression: pass --section findings+impression, or say by --predicted-section what the model writes"
