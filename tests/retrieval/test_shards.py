@@ -74,7 +74,9 @@ def test_parts_are_the_whole(made, tmp_path, n, k, ending):
         merged = mo.merge(some)
         assert merged.table.to_pydict() == whole.table.to_pydict()
         assert merged.signature.keys() == whole.signature.keys()
-        assert {name for name in whole.signature if merged.signature[name] != whole.signature[name]} <= {"stages"}
+        # Thresholds travel within a part alone, so that more is bounded and scored.
+        differ = {name for name in whole.signature if merged.signature[name] != whole.signature[name]}
+        assert differ <= {"stages", "closest_call"}
     assert any(whole.table["fallback"].to_pylist())
     assert mo.verify(made[1], merged, made[2])["queries"] == 12
 
