@@ -708,19 +708,19 @@ def test_report_wants_its_marks(rows, tmp_path, capsys, text):
         broken.write_text(report.BEGIN + report.END, encoding="utf-8")
 
 
-def test_headline_names_the_fastest_other_way_and_a_gpu_where_one_was_measured(rows):
+def test_headline_compares_with_the_fastest_other_way_and_a_gpu_where_one_was_measured(rows):
     cpu, peer = rows[0] | {"value": 0.25, "pairs_per_s": 5e8}, rows[1]
     slow, fast = (
         peer | {"title": cpu["title"], "peer": "slow one", "value": 900.0},
         peer | {"title": cpu["title"], "peer": "fast one", "value": 7.0},
     )
     text = report.headline([cpu, slow, fast])
-    assert f"| {cpu['title']} | 0.25 s | 500 million | fast one | 7 |" in text
+    assert f"| {cpu['title']} | 0.25 s | 7 |" in text
     assert "no GPU was measured." in text
     gpu = cpu | {"name": cpu["name"].replace("oracle-", "cuda-"), "title": f"{cpu['title']}, GPU", "value": 0.01}
     gpu["machine"] = cpu["machine"] | {"gpu": "Some GPU"}
     text = report.headline([cpu, gpu, slow])
-    assert f"| {cpu['title']} | 0.25 s | 0.01 s | 500 million | slow one | 900 |" in text
+    assert f"| {cpu['title']} | 0.25 s | 0.01 s | 900 |" in text
     assert "; GPU: Some GPU." in text
 
 
