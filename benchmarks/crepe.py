@@ -50,7 +50,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks.crepe", description=__doc__)
     parser.add_argument("--pairs", type=int, default=4000, help="to train on (%(default)s)")
     parser.add_argument("--tests", type=int, default=400, help="held-out pairs (%(default)s)")
-    parser.add_argument("--epochs", type=int, default=8, help="(%(default)s)")
+    parser.add_argument("--epochs", type=int, default=6, help="(%(default)s)")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="the highest (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/crepe-<time>-<commit>.jsonl)")

@@ -43,14 +43,16 @@ def check_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel]
 
 def score_pairs(
     model: PairModel, pairs: Sequence[tuple[str, str]], progress: Callable[[int], None] | None = None
-) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
+) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
     """Return score and components of pairs of texts, and what the signature records of the run.
 
     The score is the sum of the components.
     """
     counts, n_cut = model.count_errors(pairs, progress=progress)
     rows = zip(totals(counts).tolist(), counts.tolist(), strict=True)
-    found = [(total, dict(zip(COMPONENTS, row, strict=True))) for total, row in rows]
+    found: list[tuple[float, dict[str, float]] | None] = [
+        (total, dict(zip(COMPONENTS, row, strict=True))) for total, row in rows
+    ]
     return found, {"truncated_pairs": n_cut} if n_cut else {}
 
 

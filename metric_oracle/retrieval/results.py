@@ -20,7 +20,8 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.statistics import LEVEL, Interval, intervals
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
-AFTER = ("n_ties", "fallback", "exact", "pool", "certified")  # the last two of a reranking
+AFTER = ("n_ties", "fallback", "exact")
+OF_POOL = ("pool", "certified")  # of a reranking, after these
 SIGNATURE = b"metric_oracle.signature"
 ENDINGS = (".parquet", ".csv", ".jsonl")
 # What only a signature file has: the table's checksum, and between the renames of a write the
@@ -144,7 +145,7 @@ class Results(_Frames):
     @property
     def components(self) -> list[str]:
         """Names of the component columns."""
-        return [name for name in self.table.column_names if name not in (*FIXED, *AFTER, "text")]
+        return [name for name in self.table.column_names if name not in (*FIXED, *AFTER, *OF_POOL, "text")]
 
     def mean(self) -> float:
         """Return the mean score of the best answers."""
