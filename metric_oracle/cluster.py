@@ -124,7 +124,7 @@ class Board:
 
     def beat(self, key: tuple[str, str], *said: Any) -> None:
         """Note one, of a task of a run."""
-        self._beats[key] = said, time.monotonic()  # type: ignore[assignment]
+        self._beats[key] = said, time.monotonic()
 
     def read(self, run: str, names: set[str]) -> dict[str, Beat]:
         """Return those of some tasks of a run, with their ages in seconds, and forget its others."""
@@ -225,6 +225,7 @@ class Cluster:
             os.environ.setdefault(name, "0")
         import ray
 
+        self._board: Any
         self._handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
         if not ray.is_initialized():
             self._is_own = True
