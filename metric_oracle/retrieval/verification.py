@@ -366,7 +366,7 @@ class _Check:
             if self.record.fallback:
                 fall_back(found, fallback, self.most_frequent)
             for place, q in enumerate(some):
-                lines = [array[place].tolist() for array in (*found, fallback)]
+                lines = [array[place].tolist() for array in (*found[:3], fallback)]
                 right = list(zip(range(1, self.k + 1), *lines, strict=True))
                 for i in chosen[which == q].tolist():
                     if sorted(listed[self.queries.ids[i]]) != right:
