@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +38,8 @@ COMMAND = str(Path(sys.executable).with_name("oracle"))  # that of this environm
 
 def options(corpus, side):
     """Return the options that name the files of one side."""
-    chexbert = ["--chexbert", corpus[f"{side}_embeddings"]] if find_spec("faiss") else []
     labels = ["--chexbert-labels", corpus[f"{side}_labels"], "--uncertain", "positive"]
-    return ["--radgraph", corpus[f"{side}_graphs"], *labels, *chexbert]
+    return ["--radgraph", corpus[f"{side}_graphs"], *labels, "--chexbert", corpus[f"{side}_embeddings"]]
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +70,6 @@ def small(tmp_path_factory):
 
 @pytest.mark.parametrize("metric", COMPONENTS)
 def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
-    if metric == "chexbert":
-        pytest.importorskip("faiss")
     given = [index, corpus["test"], "--metric", metric, *options(corpus, "test")]
     code, out, err = oracle("retrieve", *given, "-k", 5)
     assert (code, err) == (0, "")
@@ -487,14 +483,12 @@ def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, mo
     fails(*asked, "-m", "bluu", match=r"retrieve: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?")
     fails(*asked, "--out", tmp_path / "r.txt", match=r"retrieve: out must end with \.parquet, \.csv or \.jsonl; got")
     fails(*asked, "--weights", tmp_path / "w.json", match=r"retrieve: weights must be left out for metric 'bleu'; got")
-    missing = {"torch": "-m bertscore", "faiss": "-m chexbert", "transformers": "--radgraph r.tar.gz"}
+    missing = {"torch": "-m bertscore", "transformers": "--radgraph r.tar.gz"}
     for library, options in missing.items():
         monkeypatch.setattr(
             "metric_oracle.commands.inputs.find_spec", lambda name, lacking=library: None if name == lacking else True
         )
-        match = (
-            rf"retrieve: .* must have (?:FAISS|PyTorch and transformers) installed; got no module {library}\. Install"
-        )
+        match = rf"retrieve: .* must have PyTorch and transformers installed; got no module {library}\. Install"
         fails(*asked, *options.split(), match=match)
     build = ["build-index", corpus["train"], "--out", index]
     monkeypatch.setattr("metric_oracle.api.read_reports", lambda *a, **o: pytest.fail("read"))

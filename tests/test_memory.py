@@ -58,7 +58,6 @@ BOTH = {**MODELS, **{f"predicted_{name}": model for name, model in MODELS.items(
 
 @pytest.mark.parametrize("metric", SEARCHED)
 def test_pairwise_is_the_reference(metric):
-    pytest.importorskip("faiss")
     found = mo.pairwise(HYPOTHESES, REFERENCES, metric, encoder="bert", **BOTH)
     assert found.shape == (6, 4)
     assert found.dtype == np.float64
@@ -98,7 +97,6 @@ def test_compute():
 
 
 def test_rewards():
-    pytest.importorskip("faiss")
     asked = []
 
     def counted(texts):
@@ -236,7 +234,6 @@ def test_shown_without_texts(tmp_path):
 
 
 def test_a_mean_of_nothing_is_no_number():
-    pytest.importorskip("faiss")
     some = {"0": graphs(["a"])["0"]}
     other = {"5": some["0"], "1": {**some["0"], "text": "b"}}
     scores = mo.score(["a", "b"], ["a", "b"], "rouge-l, radgraph", radgraph=some, predicted_radgraph=other)

