@@ -166,7 +166,7 @@ def test_bleu_needs_no_model(oracle, pair):
     code, out, err = oracle("score", *pair)
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0
-    assert list(records[0]) == ["query_id", "bleu-2", "bleu-4", "rouge-l"]
+    assert [name for name in records[0] if "." not in name] == ["query_id", "bleu-2", "bleu-4", "rouge-l"]
     assert [record["query_id"] for record in records] == list(TEXTS)
     assert [record["rouge-l"] for record in records][::3] == [1.0, 0.0]
     assert err.splitlines() == [
@@ -293,7 +293,7 @@ def test_an_empty_generated_report_counts_the_same_in_every_file(oracle, pair, t
             parquet.write_table(pa.table({"study_id": list(reports), "report": list(reports.values())}), path)
         code, printed, _ = oracle("score", pair[0], path, "--metrics", "bleu")
         assert code == 0
-        _, *records = map(json.loads, printed.splitlines())
+        records = map(json.loads, printed.splitlines())
         found[name] = [record["bleu-2"] for record in records]
     assert found["p.csv"] == found["p.json"] == found["p.parquet"]
     assert found["p.csv"][list(TEXTS).index("50000002")] == 0.0

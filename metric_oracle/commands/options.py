@@ -289,7 +289,7 @@ class Predicted:
     ids: Annotated[Path | None, _file("--ids", PREDICTED, "Their order: annotation.json, ...")] = None
     metadata: Annotated[Path | None, _file("--metadata", PREDICTED, "MIMIC-CXR's, to choose images.")] = None
     predicted_section: Annotated[
-        str | None, _choice("--predicted-section", SECTIONS, PREDICTED, ": what it writes"), OneOf(SECTIONS)
+        str | None, _word("--predicted-section", PREDICTED, "What it writes: as --section."), OneOf(SECTIONS)
     ] = None
     after_impression: Annotated[
         bool, _flag("--after-impression", panel=PREDICTED, text='Only what follows "Impression:".')

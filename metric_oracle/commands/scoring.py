@@ -23,8 +23,7 @@ PANEL = "Scores and tables"
     app, "score",
     "oracle score test.csv generated.csv",
     "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
-    "--radgraph radgraph.tar.gz --chexbert chexbert.pth \\\n"
-    "--out report_scores.csv --published-names",
+    "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
     "oracle score annotation.json res.csv --split test --ids annotation.json",
     endings=ENDINGS, formats=PLAIN, panel=PANEL,
 )  # fmt: skip

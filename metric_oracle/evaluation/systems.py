@@ -12,10 +12,11 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.corpus_bleu import counts_in
+from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import MADE, SETTINGS
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
-Given = str | Path | Scores | Results
+Given = str | Path | Scores | Results | Expectation
 
 
 def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
@@ -25,7 +26,7 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
     ----------
     name : str
         Of the row.
-    given : path, Scores, Results, or a sequence of these
+    given : path, Scores, Results, Expectation, or a sequence of these
         Scores of pairs; answers of ``retrieve``, of which the best of each test report counts; or a baseline's. Of
         several random draws a test report has their mean, and the signature's ``averaged`` says so and keeps the range
         of the single scores. Several files are of different metrics.
@@ -40,10 +41,8 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
         try:
             given = read_scores(path, "compare")
         except InputError as error:
-            try:
-                given = read_results(path)
-            except InputError:
-                raise error from None
+            given = _of_a_search(path, error)
+    given = given.as_results if isinstance(given, Expectation) else given
     return scores_of_results(given) if isinstance(given, Results) else given
 
 
@@ -52,17 +51,34 @@ def is_oracle(signature: Mapping[str, Any]) -> bool:
     return signature.get("baseline") is None and signature.get("pool", {"size": "all"})["size"] == "all"
 
 
+def _of_a_search(path: Path, error: InputError) -> Results | Expectation:
+    """Read what retrieve or a baseline wrote; raise the error of another reader where it is none of these."""
+    for read in (read_results, read_expectation):
+        try:
+            return read(path)
+        except InputError:
+            continue
+    if path.is_file():
+        step = "A table with columns of its own, such as one of --published-names, goes with --foreign NAME=FILE."
+        error.args = (f"{error} {step}",)
+    raise error
+
+
 def scores_of_results(results: Results) -> Scores:
-    """Return ranked answers of one metric as scores: the best answer's, or the mean of random draws."""
+    """Return answers of one metric as scores: the best one's, the mean of random draws, or the exact expectation."""
     signature, table = results.signature, results.table
     record = get_metric(str(signature.get("metric")), "compare")
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
-    ranks = table["rank"].to_numpy()
-    first = np.flatnonzero(ranks == 1)
+    is_expected = signature.get("baseline") == "expectation"
+    first = np.arange(table.num_rows) if is_expected else np.flatnonzero(table["rank"].to_numpy() == 1)
     columns: dict[str, Any] = {"query_id": table["query_id"].take(pa.array(first))}
-    scores = table["score"].to_numpy()
+    scores = table["mean" if is_expected else "score"].to_numpy()
     averaged = None
-    if draws > 1:
+    if is_expected:
+        columns[record.name] = scores
+        ends = [table["min"].to_numpy().min(), table["max"].to_numpy().max()]
+        averaged = {"over": "all reports of the corpus", "ranges": {record.name: ends}}
+    elif draws > 1:
         by_query = scores.reshape(-1, draws)
         columns[record.name] = by_query.mean(axis=1)
         averaged = {"over": f"{draws:,} random reports", "ranges": {record.name: [by_query.min(), by_query.max()]}}

@@ -13,6 +13,7 @@ from metric_oracle.evaluation.comparison import compare
 from metric_oracle.evaluation.crg import score_crg
 from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.presentation.comparison_layout import layout
+from metric_oracle.retrieval.expectation import read_expectation
 from metric_oracle.retrieval.results import Scores, read_results
 
 N_LABELS = 13
@@ -31,6 +32,7 @@ def files(corpus, tmp_path_factory):
         "identity": api.baseline(index, queries, "identity", "bleu"),
         "oracle": api.retrieve(index, queries, "bleu", k=3),
         "model": api.score(corpus["test"], corpus["test"], ["bleu", "rouge-l"], system="model"),
+        "chance": api.expectation(index, queries, "bleu"),
     }
     paths = {}
     for place, (name, result) in enumerate(made.items()):
@@ -58,6 +60,32 @@ def test_files_of_every_command_are_rows(files):
     assert "random: the score of a study is its mean over 4 random reports; the range is that of the single" in notes
     assert "one: the score" not in notes
     assert cell["oracle"].share == 1
+
+
+def test_the_exact_expectation_is_a_row(files):
+    table = compare({"oracle": files["oracle"], "chance": files["chance"]}, random="chance", resamples=200)
+    found = read_expectation(files["chance"]).table
+    cell = table.cells["chance", "bleu-2"]
+    assert cell.mean == pytest.approx(found["mean"].to_numpy().mean(), rel=1e-14)
+    assert (cell.minimum, cell.maximum) == (found["min"].to_numpy().min(), found["max"].to_numpy().max())
+    assert table.averaged == {"chance": "all reports of the corpus"}
+    assert table.cells["oracle", "bleu-2"].percent_change > 0
+
+
+def test_published_names_go_with_foreign(oracle, corpus, files, tmp_path):
+    path = tmp_path / "report_scores.csv"
+    scores = api.score(corpus["test"], corpus["test"], ["bleu"], system="x", text=True)
+    scores.write(path, published_names=True)
+    match = (
+        r"Write it again\. A table with columns of its own, such as one of --published-names, goes with --foreign NAME"
+    )
+    with pytest.raises(InputError, match=match):
+        compare({"x": path})
+    code, out, err = oracle(
+        "table", f"x={files['model']}", "--foreign", f"x={path}", "--resamples", 100, "--format", "csv"
+    )
+    assert code == 0, err
+    assert "bleu_score" in out
 
 
 def test_several_files_make_one_row(files):

@@ -242,7 +242,10 @@ def test_the_corpus_is_as_awkward_as_promised(world):
         encoded = representation.encode(asked(world.queries, metric.name))
         few = {"labels", "temporal"} & set(metric.representations)
         assert few or encoded.which.max() >= 64
-        assert metric.name == "temporal" or len(getattr(representation, "features", representation).row_ptr) > 40
+        assert (
+            metric.name in ("temporal", "chexbert:agreement-5")
+            or len(getattr(representation, "features", representation).row_ptr) > 40
+        )
 
 
 @every_backend
