@@ -7,7 +7,8 @@ errors. A count is not negative; the score is their sum. The layout is that of g
 ``config.json`` with ``num_error_categories`` and ``use_poisson_loss``, by which softplus makes counts of what the heads
 give. The published package pads to 512 pieces in float32: its scores differ from these by about 1e-6.
 
-Written from the paper and the behaviour that is documented; no code of its authors, which has no licence.
+Written from the paper; the names of tensors and configuration keys, and the form of the loss, were read in the authors'
+public code, which has no licence: none of it is copied.
 """
 
 import hashlib

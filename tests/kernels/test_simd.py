@@ -274,7 +274,7 @@ asked = Tokens(tokens.ids[: ptr[3]], ptr[:4], 0)
 queries = TokenQueries(
     np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index._corpus_off, None, {}
 )
-found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64))
+found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64), np.full(3, -np.inf))
 work = {}
 cpu.Backend().search(queries.corpus, queries.batch, 0, 3, 4, found, work)
 print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
