@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.systems import Given, aligned, check_signatures, common_metrics, read_system
 from metric_oracle.evaluation.table_cells import CRG, Cell, Column, MetricCells, means_of
@@ -52,8 +53,8 @@ class Difference:
     overlap: bool
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(OneLine):
     """A table of systems and metrics.
 
     Attributes
