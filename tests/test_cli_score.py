@@ -206,6 +206,7 @@ def test_a_terminal_gets_the_means(pair, tmp_path):
     shown = run_on_a_terminal([COMMAND, "score", str(pair[0]), str(extra), "--inner"])
     assert re.search(r"bleu-2\s+4\s+4\s+0\.\d{4}\s+\[0\.\d{4} 0\.\d{4}\]\s+higher", shown)
     assert "left out: 2 without a reference" in shown
+    assert "fewer than 20 pairs scored (4): the intervals are too short" in " ".join(shown.split())
     assert "more" in shown
 
 
@@ -239,6 +240,31 @@ def test_r2gen_and_images(oracle, tmp_path):
     code, out, _ = oracle("score", references, tmp_path / "p.csv", "--metadata", tmp_path / "m.csv", "--seed", 4)
     assert code == 0
     assert json.loads(out.splitlines()[0])["rouge-l"] == 1.0
+
+
+def test_the_sections_table_of_mimic_cxr_and_a_models_images(oracle, tmp_path):
+    """As the README has it: all studies on one side, the images of the test split on the other."""
+    studies = ["50000001", "50000002", "50000003"]
+    rows = [[f"s{study}", f"Imp {study}.", f"Find {study}.", "", ""] for study in studies]
+    header = ("study", "impression", "findings", "last_paragraph", "comparison")
+    references = write(tmp_path / "mimic_cxr_sectioned.csv", rows, header)
+    images = [[f"d{study}{view}", study, view] for study in studies for view in ("PA", "LL")]
+    metadata = write(tmp_path / "metadata.csv", images, ("dicom_id", "study_id", "ViewPosition"))
+    splits = [[image, study, "1", "train" if study == "50000002" else "test"] for image, study, _ in images]
+    split_file = write(tmp_path / "split.csv", splits, ("dicom_id", "study_id", "subject_id", "split"))
+    written = [
+        [f"Find {study}. Imp {study}." if view == "PA" else "x", i] for i, study, view in images if "2" not in study
+    ]
+    predictions = write(tmp_path / "test_reports.csv", written, ("report", "dicom_id"))
+    given = ["score", references, predictions, "--section", "findings+impression", "--metadata", metadata]
+    code, out, err = oracle(*given, "--split", "test", "--split-file", split_file)
+    assert code == 0, err
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [record["query_id"] for record in found] == ["50000001", "50000003"]
+    assert [record["rouge-l"] for record in found] == [1.0, 1.0]
+    assert "pass --section" not in err
+    code, _, err = oracle(*given)
+    assert (code, "score: 3 references and 2 predictions must have the same ids" in err) == (2, True)
 
 
 def test_after_impression_and_columns(oracle, tmp_path):

@@ -69,7 +69,8 @@ def score(
     reading : mapping
         Keyword arguments of ``read_reports`` for the references, such as ``{"section": "findings"}``.
     ids, metadata, seed, after_impression, id_column, text_column, predicted_section
-        How the predictions are read, see :func:`metric_oracle.read_predictions`; the last one is its `section`.
+        How the predictions are read, see :func:`metric_oracle.read_predictions`; the last one is its `section`, and
+        its `split` is that of `reading`.
     tell, advance, progress
         Called with lines for people, with finished and all items of a model's work, and with the name of each step.
 
@@ -110,10 +111,11 @@ def score(
         "score",
         split(
             {
-                "ids": ids, "metadata": metadata, "seed": seed, "after_impression": after_impression or None,
-                "id_column": id_column, "text_column": text_column, "section": predicted_section,
+                "ids": ids, "split": (reading or {}).get("split") if ids is not None else None, "metadata": metadata,
+                "seed": seed, "after_impression": after_impression or None, "id_column": id_column,
+                "text_column": text_column, "section": predicted_section,
             },
-            ("ids", "metadata", "seed", "after_impression", "id_column", "text_column", "section"),
+            ("ids", "split", "metadata", "seed", "after_impression", "id_column", "text_column", "section"),
         ),
         predictions=True,
     )  # fmt: skip

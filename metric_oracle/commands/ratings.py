@@ -197,10 +197,13 @@ def fit_composite(
     With --scores or --samples, TABLE is the counted errors, as for align.
     """
     from metric_oracle.evaluation.fit_composite import fit_composite as fit
+    from metric_oracle.presentation.paper_table import plain
     from metric_oracle.presentation.terminal import composite_table
 
     names = None if metric is None else split_names(metric)
     with progress("fit"):
         fitted = fit(table, scores or (), samples=samples, metrics=names, errors=errors, study=study, name=name)
+    if fitted.content["source"].get("unused"):
+        note(f"not used, as no composite takes them: {', '.join(map(plain, fitted.content['source']['unused']))}")
     texts = {"jsonl": lambda: [json.dumps(fitted.content)]}
     to.deliver(lambda: [composite_table(fitted)], texts, fitted.summary(), fitted.write)

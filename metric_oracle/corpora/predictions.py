@@ -79,7 +79,7 @@ class _Rows:
 
 
 # Options of `read_predictions` that make no sense for texts without columns.
-_OF_FILES = ("ids", "metadata", "id_column", "text_column")
+_OF_FILES = ("ids", "split", "metadata", "id_column", "text_column")
 _OPTIONS = (*_OF_FILES, "seed", "after_impression", "section")
 
 
@@ -126,6 +126,7 @@ def read_predictions(
     path: str | Path,
     *,
     ids: str | Path | None = None,
+    split: str | None = None,
     metadata: str | Path | None = None,
     seed: int = 0,
     after_impression: bool = False,
@@ -141,7 +142,9 @@ def read_predictions(
         CSV, TSV, Parquet, JSON, JSON Lines, or text with one report a line; see the module for the models.
     ids : path
         Where the predictions have only an order: the file with an id a row in that order, such as R2Gen's
-        annotation.json (its split "test") or CXR-RePaiR's bootstrap_test/reports.csv.
+        annotation.json or CXR-RePaiR's bootstrap_test/reports.csv.
+    split : str
+        Of that file's rows, where it says their split: "test" (the default), "val", or several with +.
     metadata : path
         mimic-cxr-2.0.0-metadata.csv.gz, which makes studies of images as Yu et al. do: the report of an AP or PA image,
         of several a random one, else that of a random other image.
@@ -164,7 +167,14 @@ def read_predictions(
     path = existing_file(Path(path), _NAME, "predictions")
     rows = _read_rows(path, id_column, text_column)
     return _assembled(
-        rows, path, ids=ids, metadata=metadata, seed=seed, after_impression=after_impression, section=section
+        rows,
+        path,
+        ids=ids,
+        split=split,
+        metadata=metadata,
+        seed=seed,
+        after_impression=after_impression,
+        section=section,
     )
 
 
@@ -173,6 +183,7 @@ def _assembled(
     path: str | Path,
     *,
     ids: str | Path | None = None,
+    split: str | None = None,
     metadata: str | Path | None = None,
     seed: int = 0,
     after_impression: bool = False,
@@ -188,7 +199,7 @@ def _assembled(
         msg = f"{_NAME}: ids must be {rule}; got {ids} for {path} ({what}). {step}."
         raise InputError(msg)
     if keys is None:
-        keys = _read_keys(existing_file(Path(str(ids)), _NAME, "ids"))
+        keys = _read_keys(existing_file(Path(str(ids)), _NAME, "ids"), split or "test")
         n_ids = len(keys.studies or keys.images or [])
         if n_ids != len(rows.texts):
             msg = (
@@ -362,7 +373,7 @@ def _keys(table: Table, id_column: str | None = None) -> _Keys | None:
     return _Keys(ids, images, name)
 
 
-def _read_keys(path: Path) -> _Keys:
+def _read_keys(path: Path, wanted: str) -> _Keys:
     """Read the ids of predictions that have only an order."""
     if file_ending(path) in _LINES:
         text, _ = read_text(path, _NAME)
@@ -374,10 +385,13 @@ def _read_keys(path: Path) -> _Keys:
         raise InputError(msg)
     if "split" not in table.names:
         return keys
-    split = table.column("split", _NAME, "ids")
-    rows = [row for row, name in enumerate(split) if name == "test"]
+    splits = table.column("split", _NAME, "ids")
+    rows = [row for row, name in enumerate(splits) if name in wanted.split("+")]
     if not rows:
-        msg = f'{_NAME}: ids must have rows of split "test" where it has a column split; got none in {path}. Add them.'
+        msg = (
+            f"{_NAME}: ids must have rows of split {wanted!r} where it has a column split; got none in {path}, whose "
+            f"splits are {shown_names(sorted(map(str, set(splits))))}. Name another with --split."
+        )
         raise InputError(msg)
     studies, images = ([of[row] for row in rows] if of else None for of in (keys.studies, keys.images))
     return _Keys(studies, images, keys.name)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.raters import KINDS, Ratings, read_ratings
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.alignment import RESAMPLES
 from metric_oracle.evaluation.alignment import agreement as record_of
@@ -37,8 +38,8 @@ _SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Agreement:
+@dataclass(frozen=True, repr=False)
+class Agreement(OneLine):
     """Agreement of raters.
 
     Attributes

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.raters import Rated
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.rank_agreement import SPEARMAN, STATISTICS, TAU, Resamples, draw, side, sum_of
 from metric_oracle.evaluation.rated_scores import drop_identical, lower_is_better, read_rated
@@ -40,8 +41,8 @@ _NUMBERS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Alignment:
+@dataclass(frozen=True, repr=False)
+class Alignment(OneLine):
     """Agreement of every metric with the radiologists.
 
     Attributes

@@ -438,7 +438,7 @@ def _compare(
                 units = len(part.index.representation(record).row_ptr) - 1
                 pairs = _STATE_PAIRS if "bertscore" in record.representations else _PAIRS
                 step(f"comparing the answers under {metric} with the reference's")
-                check_answers(part.index, part.queries, metric, usable, sample=min(_SAMPLE, pairs // units))
+                check_answers(part.index, part.queries, metric, usable, sample=max(1, min(_SAMPLE, pairs // units)))
             planned += [(part, metric, backend) for backend in usable]
     return planned, problems
 

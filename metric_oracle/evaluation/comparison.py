@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.systems import (
     Given,
@@ -68,8 +69,8 @@ class Difference:
     overlap: bool
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(OneLine):
     """A table of systems and metrics.
 
     Attributes

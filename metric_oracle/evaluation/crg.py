@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
 from metric_oracle.errors import InputError, called
@@ -56,8 +57,8 @@ class Level:
         return crg(missed, invented, matched + missed, int(self.counts.sum()))
 
 
-@dataclass(frozen=True)
-class CRG:
+@dataclass(frozen=True, repr=False)
+class CRG(OneLine):
     """CRG of a test set.
 
     Attributes

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
 from metric_oracle.errors import InputError
@@ -29,8 +30,8 @@ POLICIES = {
 HEADS = ("labels", "uncertain", "average", "f1", "low", "high")
 
 
-@dataclass(frozen=True)
-class F1:
+@dataclass(frozen=True, repr=False)
+class F1(OneLine):
     """F1-CheXbert of a test set.
 
     Attributes

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.raters import KINDS, Ratings, read_ratings
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
@@ -30,8 +31,8 @@ from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hoch
 DIRECTIONS = {"more": ">", "less": "<"}
 
 
-@dataclass(frozen=True)
-class FailureModes:
+@dataclass(frozen=True, repr=False)
+class FailureModes(OneLine):
     """Errors by candidate type and category, and the tests between candidate types.
 
     Attributes

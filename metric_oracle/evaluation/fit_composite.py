@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.raters import Rated
+from metric_oracle.corpora.score_names import direction_of
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.alignment import RESAMPLES, agreement
@@ -31,14 +33,15 @@ _SEED = 0
 _NO_WEIGHT = 1e-10  # relative size of an eigenvalue under which a column says nothing that others do not
 
 
-@dataclass(frozen=True)
-class Composite:
+@dataclass(frozen=True, repr=False)
+class Composite(OneLine):
     """A fitted composite.
 
     Attributes
     ----------
     content : dict
-        What :meth:`write` writes: format, version, name, direction, terms, intercept, statistics of the fit, source.
+        What :meth:`write` writes: format, version, name, direction, terms, intercept, statistics of the fit, and
+        source, with the columns of scores that are no metric of a composite ("unused").
     """
 
     content: dict[str, Any]
@@ -135,6 +138,7 @@ def fit_composite(
         columns = {metric: found[column] for metric, column in _columns(list(found), metrics, where).items()}
         studies, y = rated.studies, rated.by_rater(kind).mean(axis=0)
         source = {**source, "errors": kind}
+        unused = [column for column in found if column not in _columns(list(found), metrics, where).values()]
         title = name or "composite"
     else:
         path = existing_file(Path(table), "fit_composite", "table")
@@ -144,8 +148,11 @@ def fit_composite(
         studies = [_text(cell, place, path) for place, cell in enumerate(cells, start=1)]
         columns = {metric: _numbers(read, column, path) for metric, column in named.items()}
         y = _numbers(read, errors, path)
+        unused = [column for column in read.names if direction_of(column) and column not in named.values()]
         source = {"table": path.name, "sha256": sha256(path), "errors": errors, "study": study}
         title = name or path.stem
+    if unused and metrics is None:
+        source["unused"] = unused
     x = np.stack([*columns.values()], axis=1)
     _check(x, y, studies, list(columns), where)
     mean, scale, intercept = x.mean(axis=0), x.std(axis=0), float(y.mean())

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.raters import Rated
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.alignment import (
@@ -88,8 +89,8 @@ class View:
     raters: int
 
 
-@dataclass(frozen=True)
-class MetricComparison:
+@dataclass(frozen=True, repr=False)
+class MetricComparison(OneLine):
     """A comparison of metrics.
 
     Attributes

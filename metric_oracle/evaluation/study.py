@@ -79,7 +79,11 @@ class Model:
         """Read the predictions."""
         index = self.index
         if index is None:
-            return as_predictions(self.predictions, function="study", **self.reading)
+            try:
+                return as_predictions(self.predictions, function="study", **self.reading)
+            except InputError as error:
+                error.args = (str(error).replace("--ids FILE", "--model-ids NAME=FILE"),)
+                raise
         texts = {name: index.reports[name].to_pylist() for name in ("study_id", "text")}
         return Reports(texts["study_id"], texts["text"], str(self.predictions), {}, {})
 

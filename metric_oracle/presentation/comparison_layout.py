@@ -29,6 +29,7 @@ LABELS = {
     "radcliq:preprint": "RadCliQ of the preprint (predicted errors)",
 }
 RADCLIQS = ("radcliq", "radcliq:v0")
+COSINES = ("bertscore", "chexbert", "embedding")  # and bertscore:recall, ..., but not chexbert:labels
 ENDINGS = (".md", ".tex", ".csv", ".jsonl")
 
 
@@ -169,10 +170,20 @@ def _notes(comparison: Comparison) -> list[str]:
                 "Intervals of changes and shares: the same resamples, all rows together; none for rows that are fixed "
                 "at 0 or 100 %, and where some resample has no such number."
             )
-        if any(column.metric == "radcliq" for column in columns):
+        if any(column.metric.startswith("radcliq") for column in columns):
             notes.append(
-                "RadCliQ is centred: 0 is the average of ReXVal and not a report without errors, so its percentages "
-                "are not percentages of errors."
+                "RadCliQ is centred: 0 is not a report without errors (of v1 it is the average of ReXVal), so its "
+                "percentages are not percentages of errors."
+            )
+        cosines = [
+            label(column)[:-2]
+            for column in columns
+            if column.metric.startswith(COSINES) and "chexbert:" not in column.metric
+        ]
+        if cosines:
+            notes.append(
+                f"{', '.join(cosines)}: the cosine of unrelated reports is far from 0, so its percentages are not "
+                "percentages of what reports share."
             )
     if {column.metric for column in columns} & {*RADCLIQS}:
         notes.append(

@@ -19,7 +19,7 @@ from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores
-from metric_oracle.statistics import RESAMPLES
+from metric_oracle.statistics import FEW, RESAMPLES
 
 if TYPE_CHECKING:
     from metric_oracle.evaluation.demo import DemoOutcome
@@ -148,6 +148,9 @@ def scores_table(scores: Scores) -> Group:
     if any(scores.table[name].null_count for name in signature["metrics"]):
         lines.append("pairs not scored lack a graph, an embedding or labels on a side; the mean is over the others")
     lines.append(f"95 % BCa intervals of the mean over studies, {RESAMPLES:,} resamples, seed 0")
+    fewest = min(len(column) - column.null_count for column in map(scores.table.column, signature["metrics"]))
+    if fewest < FEW:
+        lines.append(f"fewer than {FEW} pairs scored ({fewest}): the intervals are too short")
     if any(ends.degenerate for ends in intervals.values()):
         lines.append("† all values are equal, or nearly, or fewer than two: the interval says nothing")
     heads = ["pairs", "scored", "mean", "95 % CI", "better"]

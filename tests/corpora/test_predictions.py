@@ -276,7 +276,7 @@ def test_ids_that_lack_or_are_too_many(write, annotation):
         ids=write("ids.csv", "a,b\n1,2\n"),
     )
     fails(
-        'ids must have rows of split "test" where it has a column split; got none in .*ids.csv. Add them.',
+        r"ids must have rows of split 'test' where .* in .*ids.csv, whose splits are 'train'\. Name another with",
         path,
         ids=write("ids.csv", "id,split\n1,train\n"),
     )

@@ -52,6 +52,14 @@ def no_processes(monkeypatch):
     monkeypatch.setattr(bench, "run_alone", lambda *task, **loading: dict(paid))
 
 
+def test_a_query_at_least_is_compared(corpus, index, no_gpu, no_processes, monkeypatch):
+    asked = []
+    monkeypatch.setattr(bench, "_PAIRS", 1)
+    monkeypatch.setattr(bench, "check_answers", lambda *given, sample: asked.append(sample))
+    bench.run_bench(index.folder, corpus["test"], metrics=["bleu"], backends=["cpu"], repetitions=1)
+    assert asked == [1]
+
+
 @pytest.fixture
 def gpu(monkeypatch):
     """Let the CPU kernel of ROUGE-L stand in for one on a GPU; return it."""

@@ -1,5 +1,6 @@
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from scipy import stats
 
 import metric_oracle as mo
+from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.metrics import get_metric
@@ -32,6 +34,9 @@ PUBLISHED = json.loads((Path(__file__).parents[1] / "golden/published_tables.jso
 class Made:
     table: pa.Table
     signature: dict[str, Any]
+
+
+MODULES = ("agreement", "alignment", "comparison", "crg", "f1_chexbert", "failure_modes", "fit_composite")
 
 
 def made(ids=None, **changes):
@@ -152,7 +157,28 @@ def test_percentage_change_as_in_figure_5():
     assert blocks[1].title == "Percentage change from random; where lower is better, percentage decrease"
     assert [entry.lines[0] for entry in blocks[1].rows[1][1]] == ["+1079.2 %", "+5.5 %", "–"]
     assert "No percentage of an average that is not above 0: BERTScore." in notes
-    assert any(note.startswith("RadCliQ is centred: 0 is the average of ReXVal") for note in notes)
+    assert any(note.startswith("RadCliQ is centred: 0 is not a report without errors") for note in notes)
+    assert any(note.startswith("BERTScore: the cosine of unrelated reports is far from 0") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [("radcliq:v0", ["RadCliQ"]), ("bertscore:recall", ["bertscore:recall"]), ("bleu-2", []), ("chexbert:labels", [])],
+)
+def test_what_a_percentage_is_not(metric, said):
+    systems = {name: made(**{metric: around(middle)}) for name, middle in (("a", 0.4), ("b", 0.5))}
+    notes = [note for note in layout(compare(systems, random="a", resamples=100))[1] if "not percentages of" in note]
+    assert [note.split(":")[0].split(" is")[0] for note in notes] == [name.split(":")[0] for name in said]
+
+
+def test_shown_in_one_line():
+    table = compare({"a": made(bleu_2=around(0.4)), "b": made(bleu_2=around(0.5))}, resamples=100)
+    assert repr(table) == "<Comparison: 2 systems, 8 studies: bleu-2>"
+    for module in MODULES:
+        kinds = vars(import_module(f"metric_oracle.evaluation.{module}")).values()
+        shown = [kind for kind in kinds if isinstance(kind, type) and hasattr(kind, "summary") and kind is not OneLine]
+        assert shown
+        assert all(kind.__repr__ is OneLine.__repr__ for kind in shown), shown
 
 
 def test_share_of_the_way():

@@ -178,6 +178,9 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     code, captured = run(path)
     assert (code, captured.err) == (0, "")
     assert json.loads(captured.out) == fit_composite(path).content
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"{lines[0]},rougeL,site", *(f"{line},{i},0" for i, line in enumerate(lines[1:]))]))
+    assert run(path)[1].err == "not used, as no composite takes them: rougeL\n"
     code, captured = run(path, "--out", tmp_path / "w.json", "--metrics", "bertscore, radgraph", "--name", "x")
     assert (code, captured.out) == (0, "")
     assert captured.err.startswith(f"{tmp_path / 'w.json'}: 2 metrics, 200 pairs, R2 ")
@@ -341,7 +344,9 @@ def test_ratings_and_scores_are_the_table_that_a_script_would_make(rated, tmp_pa
     assert fitted["fit"]["standard_errors"] == pytest.approx(by_script["fit"]["standard_errors"], rel=1e-9)
     assert fitted["source"]["errors"] == "significant"
     assert [one["file"] for one in fitted["source"]["scores"]] == ["scores.csv"]
+    assert fitted["source"]["unused"] == ["RadCliQ-v1", "crepe"]
     chosen = fit_composite(rated.long, renamed, metrics=["chexbert"]).content
+    assert "unused" not in chosen["source"]
     assert list(chosen["terms"]) == ["chexbert"]
     with pytest.raises(
         InputError, match=r"^fit_composite: errors must be one of total, significant of ratings; got 'x'"

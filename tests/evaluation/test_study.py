@@ -132,6 +132,30 @@ def fails(match, world, models, **options):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
+    index, queries, _, paths = world
+    items = [{"id": study, "report": "x"} for study in queries.ids]
+    other = [{"id": "other", "report": "x"}]
+    (tmp_path / "annotation.json").write_text(json.dumps({"val": items, "test": other}))
+    (tmp_path / "res.csv").write_text("".join(f'"{text}"\n' for text in queries.texts))
+    given = ["study", index.folder, paths["test"], "-m", "bleu", "--model", f"R2Gen={tmp_path / 'res.csv'}"]
+    code, _, err = oracle(*given)
+    assert code == 2
+    assert "got None for" in err
+    assert "Pass --model-ids NAME=FILE with an id a row, in the same order." in err
+    match = r"ids must be as many as the predictions, 40 in .*; got 1 in"
+    fails(
+        match, world, {"m": Model(tmp_path / "res.csv", {}, {"ids": tmp_path / "annotation.json"})}, metrics=("bleu",)
+    )
+    reading = {"ids": tmp_path / "annotation.json", "split": "val"}
+    assert Model(tmp_path / "res.csv", {}, reading).read().ids == list(queries.ids)
+    found = api.score(
+        tmp_path / "annotation.json", tmp_path / "res.csv", ["bleu"], reading={"split": "val"},
+        ids=tmp_path / "annotation.json",
+    )  # fmt: skip
+    assert found.table["query_id"].to_pylist() == list(queries.ids)
+
+
 def test_models_that_cannot_be(world, tmp_path):
     short = tmp_path / "short.csv"
     short.write_text("study_id,report\n50000300,No effusion.\n")
