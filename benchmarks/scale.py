@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -163,7 +164,7 @@ def _search(options: argparse.Namespace) -> Row:
     begin = time.process_time()
     for _ in range(options.repetitions):
         for index, seconds in zip(both, (of_set, of_single), strict=False):
-            seconds.append(timed(lambda index=index: _once(index, queries, options.metric)))
+            seconds.append(timed(partial(_once, index, queries, options.metric)))
     p20, p80 = spread(of_set)
     row: Row = {
         "metric": options.metric, "tests": len(queries.ids), "shards": many.n_shards, "value": median(of_set),

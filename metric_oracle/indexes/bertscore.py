@@ -432,8 +432,8 @@ class TokenQueries(Encoded):
 
     def portable(self) -> "TokenQueries":
         """Return it with no more of the corpus than the weights of tokens."""
-        bare = Corpus(**{**dict.fromkeys(Corpus._fields), "weight_of_id": self.corpus.weight_of_id})
-        return replace(self, corpus=bare)
+        nothing: dict[str, Any] = dict.fromkeys(Corpus._fields)
+        return replace(self, corpus=Corpus(**{**nothing, "weight_of_id": self.corpus.weight_of_id}))
 
     def item(self, q: int) -> TokenItem:
         """Return a distinct query."""

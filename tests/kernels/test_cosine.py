@@ -168,7 +168,7 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
         assert min(closest.values()) >= 0
         assert closest["float32"] <= 2 * cpu.screen_error(width)
         for q, query in enumerate(encoded.vectors):
-            got = [a[q].tolist() for a in answers]
+            got = [a[q].tolist() for a in answers[:3]]
             assert got == list(expected(index, query, 900, k))
 
 
