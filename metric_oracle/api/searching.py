@@ -113,6 +113,8 @@ def build_index(
             Path(reports), out, shard_rows, reading, split(given, ARGUMENTS), models, encoding, names, progress
         )
     corpus, prepared = reports_of(reports, "build_index", reading)
+    if "tell" in given:
+        given["tell"](f"reports: {corpus.source}")
     if encoder is not None:
         encoding = load_encoding(encoder, "build_index", **asked, **split(models, ("device", "tell", "advance")))
     inputs = load_inputs(
@@ -163,7 +165,7 @@ def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
     return _with_prepared(inputs.completed(), prepared)
 
 
-def _loaded(queries: Given, given: Loading, function: str) -> Inputs:
+def loaded(queries: Given, given: Loading, function: str) -> Inputs:
     """Return queries that are loaded, or load them."""
     check_options(given, LOADING, function)
     if not isinstance(queries, Inputs):
@@ -217,7 +219,7 @@ def retrieve(
     held = opened(index)
     held.check_holds(record)
     check_backend(backend, record, "retrieve")
-    batch = _loaded(queries, loading, "retrieve")
+    batch = loaded(queries, loading, "retrieve")
     settings = _settings(idf, rescale)
     if prevalence is not None:
         settings["prevalence"] = prevalence
@@ -289,7 +291,7 @@ def baseline(
     if kind == "nearest":
         options |= _image_vectors(vectors, "baseline")
     get_metric(metric, "baseline")
-    batch = _loaded(queries, loading, "baseline")
+    batch = loaded(queries, loading, "baseline")
     return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **_settings(idf, rescale))
 
 
@@ -328,7 +330,7 @@ def expectation(
         See :func:`metric_oracle.retrieval.expectation.expectation`.
     """
     get_metric(metric, "expectation")
-    batch = _loaded(queries, loading, "expectation")
+    batch = loaded(queries, loading, "expectation")
     return _expectation.expectation(
         opened(index), batch, metric, quantiles=quantiles, bins=bins, progress=progress, **_settings(idf, rescale)
     )
@@ -373,7 +375,7 @@ def verify(
     dict
         ``pairs`` scored again and ``queries`` searched; a difference raises ExactnessError.
     """
-    batch = _loaded(queries, loading, "verify")
+    batch = loaded(queries, loading, "verify")
     found = results if isinstance(results, Results) else read_results(results)
     given = {
         "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
