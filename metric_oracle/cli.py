@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 import typer
 
 from metric_oracle.commands import baselines, output, pages, ratings, scoring, search, survey, tools, training
+from metric_oracle.commands.command import Group
 from metric_oracle.errors import ExactnessError, MetricOracleError
 
 app = typer.Typer(
     name="oracle",
+    cls=Group,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -23,8 +25,8 @@ app = typer.Typer(
 )
 for family in (tools, search, scoring, ratings, pages, training):
     app.add_typer(family.app)
-app.add_typer(baselines.app, name="baseline", rich_help_panel="Search")
-app.add_typer(survey.app, name="survey", rich_help_panel=ratings.PANEL)
+app.add_typer(baselines.app, name="baseline", cls=Group, rich_help_panel="Search")
+app.add_typer(survey.app, name="survey", cls=Group, rich_help_panel=ratings.PANEL)
 
 # Typer's errors; which library owns them depends on its version.
 _UsageError = typer.BadParameter.__mro__[1]

@@ -145,9 +145,12 @@ def oracle(monkeypatch, capsys):
 
 @pytest.fixture
 def fails(oracle):
-    """Return a function that runs a command which must end in one line and exit code 2, see `assert_refused`."""
+    """Return a function that runs a command which must end in one line and exit code 2, see `assert_refused`.
 
-    def run(*arguments, match, notes=r"(?!)"):
+    What was recognised of its reports may stand before that line.
+    """
+
+    def run(*arguments, match, notes=r"(test )?reports: "):
         assert_refused(oracle(*arguments), match, notes)
 
     return run

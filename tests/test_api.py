@@ -167,6 +167,8 @@ def test_every_argument_of_the_registry_is_typed():
     assert {f"predicted_{name}" for name in arguments - {"encoder"}} <= given.Sides.__annotations__.keys()
     assert set(given.LOADING) <= given.Loading.__annotations__.keys()
     assert set(given.SIDES) <= given.Sides.__annotations__.keys()
+    own = inspect.signature(mo.score).parameters.keys() - {"references", "predictions", "metrics", "given"}
+    assert own == given.Scoring.__annotations__.keys() - given.Sides.__annotations__.keys()
 
 
 def test_loaded_queries_take_no_keywords(index, prepared):
@@ -188,7 +190,7 @@ def test_empty_reports_mean_the_same_in_memory(index):
     for call in (mo.baseline, mo.expectation):
         with pytest.warns(UserWarning, match=re.escape(line)):
             call(index, given, *(["identity"] if call is mo.baseline else []), "bleu")
-    with pytest.raises(InputError, match=r"^retrieve: path must hold at least one report to keep; got none"):
+    with pytest.raises(InputError, match=r"^retrieve: reports must hold at least one report to keep; got none"):
         mo.retrieve(index, ["", "  "], "bleu")
 
 

@@ -4,15 +4,18 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import polars
 import pytest
 from pyarrow import csv, parquet
 from rich.console import Console
@@ -20,6 +23,7 @@ from rich.console import Console
 from metric_oracle import api, cli
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.evaluation.demo import COMMANDS
 from metric_oracle.presentation.terminal import answers_table, info_table
 from metric_oracle.retrieval.results import Results, read_results
 from support import SECRET
@@ -33,6 +37,7 @@ COMPONENTS = {
 }
 FIRST = ["query_id", "rank", "row", "candidate_id", "score"]
 LAST = ["n_ties", "fallback", "exact", "text"]
+READ = "test reports: CXR-Report-Metric CSV, id study_id, column report, 12 of 12 rows\n"
 COMMAND = str(Path(sys.executable).with_name("oracle"))  # that of this environment, active or not
 
 
@@ -48,7 +53,7 @@ def index(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("index") / "I"
     command = [COMMAND, "build-index", corpus["train"], "--out", out, *options(corpus, "train")]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, READ.replace("test ", "").replace("12", "120"))
     assert json.loads(done.stdout)["fingerprint"] == api.open_index(out).fingerprint
     return out
 
@@ -72,7 +77,7 @@ def small(tmp_path_factory):
 def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
     given = [index, corpus["test"], "--metric", metric, *options(corpus, "test")]
     code, out, err = oracle("retrieve", *given, "-k", 5)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, READ)
     answers = [json.loads(line) for line in out.splitlines()]
     assert len(answers) == 12 * 5
     names = list(answers[0])
@@ -86,14 +91,15 @@ def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
         code, out, err = oracle("retrieve", *given, "-k", 5, "--out", path)
         assert (code, out) == (0, "")
         mean = sum(answer["score"] for answer in answers) / 60
-        assert err == f"{path}: 60 answers, mean score {mean:.4f}\n"
+        assert err == f"{READ}{path}: 60 answers, mean score {mean:.4f}\n"
         again = read_results(path)
         assert again.table.to_pylist() == answers
+        assert ending != "jsonl" or polars.read_ndjson(path).rows(named=True) == answers  # records alone
         assert again.signature["index"] == api.open_index(index).fingerprint
         assert again.signature["metric"] == {"bleu": "bleu-2"}.get(metric, metric)
         assert again.signature["k"] == 5
         code, out, err = oracle("verify", index, path, corpus["test"], *options(corpus, "test"))
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, READ)
         assert out == "right: 60 pairs scored again, 12 queries searched by brute force\n"
 
 
@@ -101,6 +107,18 @@ def test_info(oracle, index):
     code, out, err = oracle("info", index, "--check")
     assert (code, err) == (0, "")
     assert json.loads(out)["content"]["counts"]["reports"] == 120
+
+
+def test_what_was_recognised_is_said(oracle, tmp_path):
+    reports = tmp_path / "two.csv"
+    reports.write_text("study_id,report,impression\n1,Lungs clear. Normal.,Normal.\n2,Small heart. Edema.,Edema.\n")
+    read = "CXR-Report-Metric CSV, id study_id, column impression, 2 of 2 rows\n"
+    assert oracle("build-index", reports, "--out", tmp_path / "I")[2] == f"reports: {read}"
+    assert oracle("baseline", "identity", tmp_path / "I", reports)[2] == f"test reports: {read}"
+    found = oracle("retrieve", tmp_path / "I", reports, "--text-column", "report")[2]
+    assert found == "test reports: CXR-Report-Metric CSV, id study_id, column report, 2 of 2 rows\n"
+    assert oracle("retrieve", tmp_path / "I", reports, "--quiet")[2] == ""
+    assert oracle("retrieve", tmp_path / "I", "--text", "Normal.")[2] == ""
 
 
 def test_checks_end_with_1_where_an_index_is_damaged(oracle, corpus, index, tmp_path):
@@ -118,7 +136,8 @@ def test_checks_end_with_1_where_an_index_is_damaged(oracle, corpus, index, tmp_
         ended = [oracle(*command) for command in [*checks, ["info", where]]]
         path.write_bytes(before)
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-        assert all(err.startswith("error: open_index: ") and err.count("\n") == 1 for code, _, err in ended if code)
+        lines = [err.removeprefix(READ) for code, _, err in ended if code]
+        assert all(line.startswith("error: open_index: ") and line.count("\n") == 1 for line in lines)
         return [code for code, _, _ in ended]
 
     assert codes("words/features.arrow", lambda raw: raw) == [0, 0, 0]
@@ -138,7 +157,7 @@ def test_a_broken_bound_ends_with_1(oracle, corpus, index, monkeypatch):
     assert oracle("retrieve", index, corpus["test"]) == (
         1,
         "",
-        "error: retrieve: bounds must hold; got a broken one. Report it.\n",
+        f"{READ}error: retrieve: bounds must hold; got a broken one. Report it.\n",
     )
 
 
@@ -176,11 +195,23 @@ def test_demo(oracle):
     assert "rouge-l" in out
 
 
+def test_a_demo_leaves_its_folder_and_the_next_commands(oracle, fails, tmp_path, monkeypatch):
+    code, out, err = oracle("demo", tmp_path / "try", "--reports", 60, "--tests", 3)
+    assert code == 0, err
+    lines = out.splitlines()[-len(COMMANDS) :]
+    assert lines == list(COMMANDS)
+    fails("demo", tmp_path / "try", match=r"demo: folder must be a new or empty folder; got .*try\. Name another")
+    monkeypatch.chdir(tmp_path / "try")
+    for line in lines:
+        code, out, err = oracle(*shlex.split(line)[1:])
+        assert code == 0, err
+
+
 def test_pipe_closed_early(corpus, index):
     command = f"{COMMAND} retrieve {index} {corpus['train']} -k 60 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith('{"query_id"')
-    assert done.stderr == ""
+    assert done.stderr == READ.replace("12", "120")
 
 
 def test_json_is_utf_8_in_every_locale(tmp_path):
@@ -190,7 +221,7 @@ def test_json_is_utf_8_in_every_locale(tmp_path):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [COMMAND, "retrieve", str(tmp_path / "I"), str(reports)]
     done = subprocess.run(command, capture_output=True, env=environment)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, READ.replace("12", "1").encode())
     assert json.loads(done.stdout.decode())["text"] == "Größe normal"
 
 
@@ -220,12 +251,14 @@ def test_from_raw_text_to_bertscore_oracles(oracle, corpus, encoder, tmp_path):
     build = ["build-index", corpus["train"], "--out", tmp_path / "I", "--metrics", "bertscore", "--encoder", encoder]
     code, out, err = oracle(*build, "--layer", 5, "--states", "float16")
     assert code == 0
-    assert re.match(r"token states: \d+ distinct reports, [\d,]+ tokens x 16 float16; 0\.00 GB on disk", err)
+    assert re.match(
+        r"reports: .*\ntoken states: \d+ distinct reports, [\d,]+ tokens x 16 float16; 0\.00 GB on disk", err
+    )
     record = json.loads(out)["content"]["representations"]["bertscore"]
     assert (record["encoder"]["layer"], record["storage"]) == (5, "float16")
     assert record["encoder"]["model"] == str(encoder.resolve())
     assert sorted(os.listdir(tmp_path)) == ["I"]
-    cut_off = "cut off at the encoder's longest input: 5 test reports\n"
+    cut_off = f"{READ}cut off at the encoder's longest input: 5 test reports\n"
     for metric in ("bertscore", "bertscore:precision", "bertscore:recall"):
         retrieve = ["retrieve", tmp_path / "I", corpus["test"], "--metric", metric, "-k", 3]
         code, out, err = oracle(*retrieve)
@@ -241,7 +274,7 @@ def test_from_raw_text_to_bertscore_oracles(oracle, corpus, encoder, tmp_path):
         assert read_results(path).signature["idf"] == "corpus"
         assert read_results(path).table.to_pylist() != answers
         code, out, err = oracle("verify", tmp_path / "I", path, corpus["test"])
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, READ)
         assert out == "right: 36 pairs scored again, 12 queries searched by brute force\n"
 
 
@@ -327,7 +360,7 @@ def without_style(shown):
 def test_answers_on_a_terminal(small):
     index, reports = small
     code, shown, err = on_terminal(COMMAND, "retrieve", index, reports, "-k", 2, "--metric", "rouge-l")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "test reports: CXR-Report-Metric JSON, id study_id, column report, 4 of 4 rows\n")
     plain = without_style(shown)
     assert "rouge-l oracle" in plain
     assert "Heart [red]normal[/red]." in plain
@@ -483,6 +516,24 @@ def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, mo
     fails(*asked, "-m", "bluu", match=r"retrieve: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?")
     fails(*asked, "--out", tmp_path / "r.txt", match=r"retrieve: out must end with \.parquet, \.csv or \.jsonl; got")
     fails(*asked, "--weights", tmp_path / "w.json", match=r"retrieve: weights must be left out for metric 'bleu'; got")
+    fails(
+        *asked, "--max-memory", "-3", match=r"retrieve: max_memory must be a number of GB above 0; got -3\.0\. Choose"
+    )
+    fails(*asked, "--idf", "corpus", match=r"retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it")
+    fails(
+        "baseline", "random", *asked[1:], "--no-rescale",
+        match=r"baseline: rescale must be left out for metric 'bleu-2'; got a value\. Drop it",
+    )  # fmt: skip
+    if find_spec("torch"):
+        import torch
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        (tmp_path / "graphs.tar.gz").write_bytes(b"")
+        model = ["--radgraph", tmp_path / "graphs.tar.gz", "--device", "cuda"]
+        match = r'{}: device "cuda" is not usable: no CUDA device found\. Use "cpu" or "auto"\.'
+        fails("build-index", tmp_path / "no.csv", "--out", tmp_path / "J", *model, match=match.format("build_index"))
+        fails("score", tmp_path / "no.csv", tmp_path / "no.csv", *model, match=match.format("score"))
+        fails("retrieve", index, tmp_path / "no.csv", *model, match=match.format("retrieve"))
     missing = {"torch": "-m bertscore", "transformers": "--radgraph r.tar.gz"}
     for library, options in missing.items():
         monkeypatch.setattr(
@@ -517,7 +568,9 @@ def test_verify_ends_with_1_where_a_score_differs(oracle, fails, corpus, index, 
     Results(found.table.from_pylist(altered, found.table.schema), found.signature).write(path)
     code, out, err = oracle("verify", index, path, corpus["test"])
     assert (code, out) == (1, "")
-    assert re.match(r"error: verify: the score of query '\d+' and row \d+ must be [\d.]+; got 0\.123\.", err)
+    assert re.match(
+        r"error: verify: the score of query '\d+' and row \d+ must be [\d.]+; got 0\.123\.", err.removeprefix(READ)
+    )
     path.write_text(path.read_text().replace("0.123", "0.124"))
     fails("verify", index, path, corpus["test"], match=r"verify: results must be the table that its signature")
 
@@ -557,7 +610,7 @@ def test_formats_and_quiet(oracle, corpus, index, tmp_path):
     assert oracle(*given, "--out", path, "--quiet") == (0, "", "")
     code, out, err = oracle(*given, "--out", path, "--format", "jsonl")
     assert out.splitlines() == lines
-    assert err.startswith(f"{path}: 12 answers, mean score ")
+    assert err.startswith(f"{READ}{path}: 12 answers, mean score ")
 
 
 def test_as_a_module():

@@ -48,11 +48,18 @@ def help_of(oracle, monkeypatch):
     return shown
 
 
+@pytest.mark.parametrize("path", ["", "baseline", "survey"])
+def test_help_of_groups_names_no_types(help_of, path):
+    assert "--help" in help_of(path)
+    assert "<bool>" not in help_of(path)
+
+
 @pytest.mark.parametrize("path", COMMANDS)
 def test_help_fits_two_screens_and_cuts_no_name(help_of, path):
     shown = help_of(path)
     assert len(shown.splitlines()) <= 2 * SCREEN
     assert max(map(len, shown.splitlines())) <= 80
+    assert "<bool>" not in shown
     words = set(re.split(r"[\s,]+", shown))
     for parameter in COMMANDS[path].params:
         assert {name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")} <= words

@@ -77,6 +77,28 @@ class Sides(Beside, Predicted, Models, total=False):
     """What is given beside references and predictions."""
 
 
+class Scoring(Sides, total=False):
+    """Keywords of :func:`metric_oracle.score` beside the sides and the metrics."""
+
+    system: str | None
+    inner: bool
+    encoder: str | Path | None
+    layer: int | None
+    rescale_table: str | Path | None
+    idf: str | Path | None
+    rescale: bool | None
+    text: bool
+    reading: Mapping[str, Any] | None
+    ids: str | Path | None
+    metadata: str | Path | None
+    seed: int
+    after_impression: bool
+    id_column: str | None
+    text_column: str | None
+    predicted_section: str | None
+    progress: Callable[[str], None] | None
+
+
 READING = tuple(Reading.__annotations__)
 MODELS = tuple(Models.__annotations__)
 LOADING = (*READING, *ARGUMENTS, *MODELS, "encoder")

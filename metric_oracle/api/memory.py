@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, predicted, reports_of, split
+from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Scoring, Sides, predicted, reports_of, split
 from metric_oracle.api.scoring import score
 from metric_oracle.corpora.reports import Reports, check_options
 from metric_oracle.errors import InputError, called
@@ -67,7 +67,7 @@ def pairwise(
 
 @called("compute")
 def compute(
-    *, predictions: Given, references: Given, metrics: str | Sequence[str] | None = None, **given: Any
+    *, predictions: Given, references: Given, metrics: str | Sequence[str] | None = None, **given: Unpack[Scoring]
 ) -> dict[str, float]:
     """Return the mean score of predictions under each metric, as the `evaluate` library's metrics do.
 

@@ -128,6 +128,8 @@ def build_index(
         raise InputError(msg)
     encoding = None
     corpus, prepared = reports_of(reports, "build_index", reading)
+    if "tell" in given:
+        given["tell"](f"reports: {corpus.source}")
     if encoder is not None:
         encoding = load_encoding(function="build_index", **opening)
     inputs = load_inputs(

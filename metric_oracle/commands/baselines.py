@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, one_metric
+from metric_oracle.commands.command import command, given, one_metric, used
 from metric_oracle.commands.inputs import load_tests
 from metric_oracle.commands.output import Destination, bar, deliver_results, note
 from metric_oracle.commands.search import ENDINGS, PLAIN, check_search, show_answers
@@ -32,7 +32,7 @@ class Asked:
     def load(self) -> dict[str, Any]:
         """Check, open and read; return what the functions of all baselines take."""
         name = one_metric(self.metric, "baseline")
-        opened = check_search(self.index, name, self.files)
+        opened = check_search(self.index, name, self.files, settings=used(self.bertscore))
         batch = load_tests(self.queries, self.files, self.models, self.reading)
         return {"index": opened, "queries": batch, "metric": name, **given(self.bertscore)}
 

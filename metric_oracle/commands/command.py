@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from metric_oracle.commands import options
 from metric_oracle.commands.options import OneOf
@@ -18,6 +19,26 @@ from metric_oracle.metrics import COMPOSITE, get_metric
 REPORTS = ("queries", "reports", "references", "predictions")  # arguments where a text may be typed by mistake
 OUTPUTS = ("out", "plot", "format", "quiet", "folder", "text")
 _ENDING = re.compile(r"\.(csv|tsv|parquet|jsonl?|zip|gz|tgz|npy|npz|pt|pth|txt|md|tex)$", re.IGNORECASE)
+
+
+class _WithoutTypes:
+    """Shows flags without <bool>, those of Typer itself, too."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, with nothing where the value of a flag would be."""
+        found = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in found:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = " "
+        return found
+
+
+class Command(_WithoutTypes, TyperCommand):
+    """A command."""
+
+
+class Group(_WithoutTypes, TyperGroup):
+    """A command of commands."""
 
 
 def command(
@@ -73,7 +94,7 @@ def command(
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__doc__, run.__name__ = _paragraphs(body.__doc__ or ""), body.__name__
-        app.command(name, epilog=_epilog(examples), rich_help_panel=panel or None)(run)
+        app.command(name, cls=Command, epilog=_epilog(examples), rich_help_panel=panel or None)(run)
         return body
 
     return register

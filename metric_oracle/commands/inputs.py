@@ -32,6 +32,15 @@ def check_installed(function: str, files: Any, records: Iterable[Metric] = ()) -
         raise BackendError(msg)
 
 
+def check_device(function: str, files: Any, models: Models) -> None:
+    """Raise where a GPU is named for a model and there is none; what loads PyTorch, for nothing else."""
+    given_files = [path for path in given(files).values() if path is not None]
+    if models.device == "cuda" and (models.encoder is not None or any(map(is_model, given_files))):
+        from metric_oracle.encoders.libraries import choose_device
+
+        choose_device(models.device, function)
+
+
 def check_web(function: str) -> None:
     """Raise where the libraries of the pages are lacking."""
     lacking = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
@@ -48,6 +57,7 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
     from metric_oracle import api
     from metric_oracle.corpora.reports import read_reports
 
+    check_device("retrieve", files, models)
     read: Any = queries
     options = {**used(files), **used(models)}
     if isinstance(queries, str):
@@ -56,6 +66,8 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
         options |= used(reading, Reading())
     else:
         read = read_reports(queries, **given(reading))
+        if not read.left_out:  # that line says it, too
+            note(f"test reports: {read.source}")
     if not any(is_model(path) for path in given(files).values() if path is not None):
         return api.load_queries(read, **options, tell=note)
     with progress("test reports") as step:

@@ -109,7 +109,9 @@ ReferenceLabels = Annotated[
     Path, typer.Argument(metavar="REFERENCE", help="Labels of the references: an id and a column a label.")
 ]
 PredictedLabels = Annotated[Path, typer.Argument(metavar="PREDICTED", help="Labels of the predictions, by the ids.")]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New or empty folder.")]
+_FOLDER = typer.Argument(metavar="FOLDER", help="New or empty folder.")
+Folder = Annotated[Path, _FOLDER]
+FolderOrNone = Annotated[Path | None, _FOLDER]
 
 # What is searched, and how
 _METRIC = _option(

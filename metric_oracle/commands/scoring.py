@@ -9,7 +9,7 @@ import typer
 
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, used
-from metric_oracle.commands.inputs import check_installed, load_tests
+from metric_oracle.commands.inputs import check_device, check_installed, load_tests
 from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
 from metric_oracle.commands.search import ENDINGS, PLAIN
 from metric_oracle.errors import InputError
@@ -44,6 +44,7 @@ def score(
         to.check((".csv",), PLAIN)
     names = metric_names(metric, "score")
     check_installed("score", files, map(get_metric, names or ()))
+    check_device("score", files, models)
     of_predictions = given(predicted)
     of_predictions |= given(of_predictions.pop("predicted_files"))
     of_predictions["id_column"] = of_predictions.pop("predicted_id_column")
@@ -177,6 +178,8 @@ def study(
             kind = "reading" if option in ("ids", "metadata", "section") else "files"
             value = path if option == "section" else Path(path)
             of_model.setdefault(name, {}).setdefault(kind, {})[called.get(option, option)] = value
+            if option == "ids" and reading.split is not None:
+                of_model[name][kind]["split"] = reading.split
     rows = {name: studies.Model(Path(path), **of_model.get(name, {})) for name, path in written.items()}
     opened = api.open_index(index)
     batch = load_tests(queries, files, models, reading)

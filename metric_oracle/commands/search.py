@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
-from metric_oracle.commands.inputs import check_installed, load_tests
+from metric_oracle.commands.inputs import check_device, check_installed, load_tests
 from metric_oracle.commands.output import Destination, bar, checking, deliver_results, note, progress
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, get_metric
@@ -46,6 +47,7 @@ def build_index(
 
     names = metric_names(metric, "build_index")
     check_installed("build_index", files, map(get_metric, names or ()))
+    check_device("build_index", files, models)
     if out.exists() and shard_rows is None:
         msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another folder."
         raise InputError(msg)
@@ -73,6 +75,7 @@ def retrieve(
 ) -> None:  # fmt: skip
     """Find, for every test report, the k corpus reports that score best."""
     from metric_oracle import api
+    from metric_oracle.indexes.inputs import check_max_memory
 
     if (queries is None) == (text is None):
         got = "neither" if queries is None else "both"
@@ -87,7 +90,8 @@ def retrieve(
     if part is not None and to.out is None:
         msg = "retrieve: out must be given with part; got none. Add --out FILE, which oracle merge takes."
         raise InputError(msg)
-    opened = check_search(index, name, files, backend, weights)
+    check_max_memory(max_memory, "retrieve")
+    opened = check_search(index, name, files, backend, weights, used(bertscore))
     batch = load_tests(queries or str(text), files, models, reading)
     with bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
@@ -148,15 +152,20 @@ def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> 
     show_answers(to, api.merge(parts), None, components)
 
 
-def check_search(index: Path, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None) -> Any:
+def check_search(
+    index: Path, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None,
+    settings: Iterable[str] = (),
+) -> Any:  # fmt: skip
     """Open an index, after all checks of a search that need no test report."""
     from metric_oracle import api
+    from metric_oracle.corpora.reports import check_left_out
     from metric_oracle.retrieval.composite.weights import weighed
     from metric_oracle.retrieval.kernels import check_backend
 
     record = weighed(metric, weights)
     check_installed("retrieve", files, [record])
     check_backend(backend, record, "retrieve")
+    check_left_out(settings, record.settings, "retrieve", f"metric {record.name!r}")
     opened = api.open_index(index)
     opened.check_holds(record)
     return opened

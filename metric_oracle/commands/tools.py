@@ -11,15 +11,21 @@ app = typer.Typer(rich_markup_mode="rich")
 PANEL = "Begin here"
 
 
-@command(app, "demo", "oracle demo", "oracle demo --reports 2000 --tests 100", panel=PANEL)
-def demo(reports: o.NReports = 20000, tests: o.NTests = 500, seed: o.Seed = 0) -> None:
-    """Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute."""
-    from metric_oracle.evaluation.demo import run_demo
+@command(app, "demo", "oracle demo", "oracle demo try --reports 2000 --tests 100", panel=PANEL)
+def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NTests = 500, seed: o.Seed = 0) -> None:
+    """Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute or two.
+
+    With FOLDER corpus and index stay there.
+    """
+    from metric_oracle.evaluation.demo import COMMANDS, run_demo
     from metric_oracle.presentation.terminal import demo_tables
 
     with progress("demo") as step:
-        outcome = run_demo(reports, tests, seed=seed, progress=step)
+        outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step)
     show(demo_tables(outcome))
+    if folder is not None:
+        print(f"\n{folder}: the corpus and its index. Try, in this folder:\n")
+        print("\n".join(COMMANDS))
 
 
 @command(app, "example", "oracle example try && cd try", panel=PANEL)

@@ -363,10 +363,8 @@ def sort_out(
     counts |= {state: len(found) for state, found in states.items()} | {"kept": len(kept_ids)}
     if not kept_ids:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-        msg = (
-            f"{function}: path must hold at least one report to keep; got none in {path} ({listed}). "
-            "Check section and split."
-        )
+        name, step = ("path", "section and split") if isinstance(path, Path) else ("reports", "what they hold")
+        msg = f"{function}: {name} must hold at least one report to keep; got none in {path} ({listed}). Check {step}."
         raise InputError(msg)
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
     return Reports(kept_ids, kept_texts, source, counts, states, *section)

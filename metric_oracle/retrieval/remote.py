@@ -34,7 +34,8 @@ def search_one(
         _opened(folder, fingerprint), queries, record, places=[place], limit=limit, encoded=encoded, progress=told.add,
         **options, **settings,
     )  # fmt: skip
-    stages: dict[str, Any] = {
+    signature = found.signature
+    stages: dict[str, Any] = {name: signature[name] for name in ("stages", "closest_call") if name in signature}
         name: found.signature[name] for name in ("stages", "closest_call") if name in found.signature
     }
     return found.answer, found.exact, (found.documents, stages)

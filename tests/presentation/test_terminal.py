@@ -9,19 +9,27 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import api
+from metric_oracle.commands.search import metric_record
+from metric_oracle.evaluation.agreement import agreement
 from metric_oracle.evaluation.alignment import align
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.evaluation.crg import score_crg
 from metric_oracle.evaluation.demo import DemoOutcome, MetricOutcome
+from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
 from metric_oracle.evaluation.failure_modes import failure_modes
 from metric_oracle.evaluation.fit_composite import fit_composite
+from metric_oracle.metrics import METRICS
 from metric_oracle.presentation.comparison_layout import layout
+from metric_oracle.presentation.metrics_view import metrics_view
 from metric_oracle.presentation.ratings_layout import (
+    agreement_entry,
+    agreement_tables,
     alignment_tables,
     failure_mode_tables,
     found_table,
     mean_tables,
     scientific,
+    status_table,
 )
 from metric_oracle.presentation.terminal import (
     answers_table,
@@ -30,6 +38,7 @@ from metric_oracle.presentation.terminal import (
     crg_table,
     demo_tables,
     expectation_table,
+    f1_table,
     info_table,
     scores_table,
 )
@@ -169,6 +178,39 @@ def test_crg_and_composite(rated, tmp_path, width):
     text = shown(width, composite_table(fitted))
     for record in fitted.records():
         whole(text, [record["metric"], *(f"{record[name]:z.4f}" for name in ("mean", "scale", "weight"))])
+
+
+@WIDTHS
+def test_metrics_f1_agreement_and_survey(rated, corpus, width):
+    records = [metric_record(name) for name in METRICS]
+    text = shown(width, *metrics_view(records))
+    assert [line.split()[0] for line in text.splitlines() if line[:1].strip()][:3] == list(METRICS)[:3]
+    whole(text, METRICS)
+
+    scored = score_f1_chexbert(corpus["test_labels"], corpus["test_labels"], resamples=100)
+    text = shown(width, f1_table(scored))
+    whole(text, [f"{value:.4f}" for value, _ in scored.values.values()])
+
+    found = agreement(rated.long, resamples=100)
+    text = shown(width, *agreement_tables(found))
+    whole(text, [agreement_entry(record).lines[0] for record in found.records()])
+
+    raters = [("anna", 4, 0, "2026-11-22T05:01:02Z"), ("ben-of-the-long-name", 0, 96_000, None)]
+    status = [
+        {
+            "rater": rater,
+            "studies": n,
+            "of_studies": 4,
+            "open_cells": cells,
+            "saves": 7,
+            "last_save": at,
+            "torn_bytes": 3,
+        }
+        for rater, n, cells, at in raters
+    ]
+    text = shown(width, status_table(status))
+    whole(text, ["anna", "4 of 4", "0 of 4", "96,000", "2026-11-22"])
+    assert "05:01" in text
 
 
 @WIDTHS

@@ -553,7 +553,7 @@ def test_what_every_search_refuses(world):
     calls.append(lambda q, m, **o: api.expectation(index, q, m, **o))
     for call in calls:
         check_refused(
-            r"^(baseline|expectation): path must hold at least one report to keep; got none", call, [], "bleu"
+            r"^(baseline|expectation): (path|reports) must hold at least one report to keep; got none", call, [], "bleu"
         )
         check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
         check_refused(
