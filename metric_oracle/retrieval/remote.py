@@ -36,8 +36,6 @@ def search_one(
     )  # fmt: skip
     signature = found.signature
     stages: dict[str, Any] = {name: signature[name] for name in ("stages", "closest_call") if name in signature}
-        name: found.signature[name] for name in ("stages", "closest_call") if name in found.signature
-    }
     return found.answer, found.exact, (found.documents, stages)
 
 
