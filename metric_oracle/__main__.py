@@ -1,6 +1,18 @@
-"""``python -m metric_oracle``: the command line."""
+"""The command line as a program: ``oracle``, or ``python -m metric_oracle``."""
 
-from metric_oracle.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; an interruption while its modules are imported is one line too."""
+    try:
+        from metric_oracle import cli
+    except KeyboardInterrupt:
+        line = "oracle: the command must run to its end; got an interruption. Run it again: a build resumes."
+        print(f"error: {line}", file=sys.stderr)
+        raise SystemExit(130) from None
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

@@ -10,6 +10,7 @@ files and no command line, and the plain scorers import no fast module.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import metric_oracle
+from metric_oracle.metrics import METRICS
 
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
@@ -186,6 +188,49 @@ def test_the_checker_rejects(path, source):
 )
 def test_the_checker_accepts(path, source):
     assert broken_rules(source, Path(path)) == []
+
+
+# Until they are cut; and the intrinsics, whose arguments are registers of one loop.
+LONG = {"corpora/synthetic.py", "corpora/synthetic_grammar.py", "indexes/bertscore.py", "kernels/cider_d/cpu.py"}
+MANY_ARGUMENTS = {("kernels/_simd.py", "bounds"), ("kernels/bertscore/segment_maxima.py", "_segment_maxima")}
+
+
+def test_modules_and_kernels_stay_small():
+    for path in modules():
+        source = (PACKAGE / path).read_text("utf-8")
+        assert len(source.splitlines()) <= 500 or path.as_posix() in LONG, path
+        for node in ast.walk(ast.parse(source)) if path.parts[0] == "kernels" else ():
+            if isinstance(node, ast.FunctionDef):
+                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                n = len([name for name in names if name != "self"])
+                assert n <= 10 or (path.as_posix(), node.name) in MANY_ARGUMENTS, (path, node.name, n)
+
+
+def test_each_metric_has_its_row_in_the_table_of_tests():
+    table = (Path(__file__).parent / "README.md").read_text("utf-8")
+    first = {line.split("|")[1] for line in table.splitlines() if line.startswith("| `")}
+    named = {name for cell in first for name in re.findall(r"`([^`]+)`", cell)}
+    spans = {"bleu-2": "bleu-4", "bleu-3": "bleu-4", "bleu-2:coco": "bleu-4:coco", "bleu-3:coco": "bleu-4:coco"}
+    for name in METRICS:
+        family, _, variant = name.partition(":")
+        is_variant = family in named and f":{variant}" in named
+        assert name in named or is_variant or spans.get(name) in named, name
+
+
+def test_an_interruption_during_imports_is_one_line():
+    code = """
+import builtins, runpy, sys
+real = builtins.__import__
+def stop(name, *rest, **more):
+    if name == "typer":
+        raise KeyboardInterrupt
+    return real(name, *rest, **more)
+builtins.__import__ = stop
+runpy.run_module("metric_oracle", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    line = "error: oracle: the command must run to its end; got an interruption. Run it again: a build resumes.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", line)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes import idf as idf_weights
 from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.inputs import Attachment, Encoding, Inputs
-from metric_oracle.indexes.store import map_file, read_arrays, release, write_arrays
+from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
 from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
@@ -386,6 +386,9 @@ class TokenStateIndex(Units):
         del columns["special_ids"], columns["baseline"]  # the description has them too
         description = json.loads(columns.pop("description")[0])
         check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)), "open_index")
+        check_offsets(columns["ptr"], columns["ids"])
+        check_ids(columns["ids"], len(columns["frequency"]))
+        check_ids(columns["cell"], len(columns["centers"]))
         return cls(description=description, **columns)
 
 

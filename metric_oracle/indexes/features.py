@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.store import check_offsets, gathered
+from metric_oracle.indexes.store import check_ids, check_offsets, gathered
 from metric_oracle.kernels._build import invert_lists, note_cells, posting_offsets
 from metric_oracle.kernels._overlap import Features, Queries
 
@@ -163,7 +163,7 @@ def most_features(before: int) -> int:
 
 
 def load_features(columns: dict[str, np.ndarray]) -> Features:
-    """Take the features out of the columns of a file, once no offset leads out of its array."""
+    """Take the features out of the columns of a file, once no offset or id leads out of its array."""
     features = Features(**{name: columns.pop(name) for name in Features._fields})
     check_offsets(features.post_ptr, features.post_unit)
     check_offsets(features.fwd_ptr, features.fwd_id)
@@ -173,6 +173,19 @@ def load_features(columns: dict[str, np.ndarray]) -> Features:
     if counts != (n_units, n_units, n_features, len(features.fwd_id)):
         msg = "arrays of unlike lengths"
         raise ValueError(msg)
+    check_ids(features.post_unit, n_units)
+    check_ids(features.fwd_id, n_features)
+    check_ids(features.skip_slot, len(features.skip), -1)
+    is_long = features.skip_slot >= 0
+    longest = np.diff(features.post_ptr)[is_long]
+    check_ids(features.sizes, 1 << 31)
+    of_units = features.sizes.sum(axis=0, dtype=np.int64)
+    if np.any(of_units != np.diff(features.fwd_ptr)) or np.any(
+        features.skip[features.skip_slot[is_long]] > longest[:, None]
+    ):
+        msg = "sizes of lists that are others"
+        raise ValueError(msg)
+    check_ids(features.skip, 1 << 31)
     return features
 
 

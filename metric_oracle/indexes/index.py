@@ -12,7 +12,7 @@ from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.manifest import Files
-from metric_oracle.indexes.store import DISTINCT, REPORTS, read_table
+from metric_oracle.indexes.store import DISTINCT, REPORTS, check_ids, check_offsets, read_table
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched
 
 # What reading damaged bytes may raise.
@@ -129,9 +129,34 @@ class Index:
             if record.parts:
                 self._opened[kind] = record.load_class().join({name: self.part(name) for name in record.parts})
             else:
-                load = partial(record.load_class().load, kind, self._files.of(kind))
-                self._opened[kind] = self._read(kind, load)
+                self._opened[kind] = self._read(kind, partial(self._load, kind))
         return self._opened[kind]
+
+    def _load(self, kind: str) -> Any:
+        """Open a representation, whose units stand for rows of this corpus."""
+        opened = REPRESENTATIONS[kind].load_class().load(kind, self._files.of(kind))
+        check_offsets(opened.row_ptr, opened.row_id)
+        check_ids(opened.row_id, self.n_reports)
+        return opened
+
+    def faiss(self, name: str) -> Any:
+        """Return a faiss.IndexFlatIP over the vectors of a representation, such as "chexbert"; number i is its unit i.
+
+        Raises
+        ------
+        InputError
+            If the index has no vectors of that name; a BackendError if FAISS is not installed.
+        """
+        held = [
+            kind for kind in self.content["representations"] if hasattr(REPRESENTATIONS[kind].load_class(), "faiss")
+        ]
+        if name not in held:
+            msg = (
+                f"Index.faiss: name must be one of {', '.join(held) or 'none'} (the vectors that {self.folder} holds); "
+                f"got {name!r}. Build an index with --chexbert, --chexbert-labels or --embeddings."
+            )
+            raise InputError(msg)
+        return self.part(name).faiss()
 
     def verify_files(self) -> None:
         """Read every file and compare it with its checksum."""

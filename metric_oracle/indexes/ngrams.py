@@ -29,7 +29,7 @@ from metric_oracle.indexes.features import (
     pack_queries,
 )
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.store import BATCH, Strings, check_offsets, read_arrays, release, write_arrays
+from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import (
     distinct_lists,
     number_grams,
@@ -145,6 +145,18 @@ class NgramIndex(FeatureUnits):
         check_offsets(opened.gram_ptr, opened.gram_key)
         check_offsets(opened.repeat_ptr, opened.repeat_key)
         check_offsets(opened.family_ptr, range(len(opened.features.post_ptr) - 1))
+        n_words = len(opened.vocabulary)
+        check_ids(opened.sequence, n_words)
+        if np.any(np.diff(opened.sequence_ptr) != opened.features.sizes[0]):
+            msg = "sizes of sequences that are others"
+            raise ValueError(msg)
+        before = n_words
+        for order, n_features in enumerate(np.diff(opened.family_ptr).tolist()):
+            grams = opened.gram_key[opened.gram_ptr[order] : opened.gram_ptr[order + 1]]
+            repeats = opened.repeat_key[opened.repeat_ptr[order] : opened.repeat_ptr[order + 1]]
+            check_ids(grams, before * n_words)
+            before = n_features - len(repeats)
+            check_ids(repeats, before << 32)
         return opened
 
 

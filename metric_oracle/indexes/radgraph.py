@@ -36,7 +36,7 @@ from metric_oracle.indexes.features import (
     pack_queries,
 )
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.store import Strings, check_offsets, read_arrays, write_arrays
+from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
 from metric_oracle.metrics import Metric
@@ -185,7 +185,20 @@ class GraphIndex(FeatureUnits):
         columns = read_arrays(files["graphs.arrow"]) | read_arrays(files["postings.arrow"])
         opened = cls(features=load_features(columns), schema=columns.pop("schema")[0], **columns)
         check_offsets(opened.family_ptr, opened.keys)
+        opened._check_keys()
         return opened
+
+    def _check_keys(self) -> None:
+        """Raise ValueError where a key, packed by :func:`_pairs`, names a string that is not there."""
+        entity, relation, partial, complete = np.split(self.keys, self.family_ptr[1:-1])
+        related = complete[complete & 1 == 1] >> 1
+        plain = complete[complete & 1 == 0] >> 1
+        for key in (entity, relation >> 33, relation >> 4 & (1 << 29) - 1, partial >> 1, plain, related >> 28):
+            check_ids(key >> 5, len(self.tokens))
+            check_ids(key & 31, len(self.labels))
+        check_ids(related & (1 << 24) - 1, len(self.tokens))
+        for kind in (relation & 15, related >> 24 & 15):
+            check_ids(kind, len(self.relation_types))
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,7 @@ def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
         shape = field.metadata[b"shape"].decode()
         if shape == "strings":
             check_offsets(*_string_parts(column.values))
+            column.values.validate(full=True)  # UTF-8, of vocabularies and settings
             columns[field.name] = Strings(column.values)
         else:
             columns[field.name] = column.values.to_numpy().reshape([int(n) for n in shape.split(",")])
@@ -218,6 +219,26 @@ def check_offsets(offsets: np.ndarray, values: Any) -> None:
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(values) or np.any(offsets[1:] < offsets[:-1]):
         msg = "offsets that lead out of their array"
         raise ValueError(msg)
+
+
+def check_ids(ids: np.ndarray, end: int, first: int = 0) -> None:
+    """Raise ValueError unless all integers lie from `first` to `end` - 1, so that what they number is there.
+
+    One pass at the speed of memory; of large arrays the pages go back, piece by piece.
+    """
+    flat = ids.reshape(-1)
+    at_once = PIECE // ids.itemsize
+    for start in range(0, len(flat), at_once):
+        some = flat[start : start + at_once]
+        if first == 0:  # what is negative is very large: one pass is enough
+            is_outside = some.view(f"u{some.itemsize}").max() >= end
+        else:
+            is_outside = some.min() < first or some.max() >= end
+        if is_outside:
+            msg = "numbers of what is not there"
+            raise ValueError(msg)
+        if len(flat) > at_once:
+            release()
 
 
 def _string_parts(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,9 @@ n_ties
     Corpus rows that the metric cannot tell from the chosen one: those of its unit.
 row, candidate_id
     -1 and the query's own id for "identity", whose candidate is no row of the corpus; its n_ties are 0.
+exact
+    True: nothing is searched for under the metric, and each row was scored as a pair. Which rows the nearest vectors
+    are is proven by the bound of the cosines' screen, which is compared with them.
 signature
     ``baseline`` names the kind.
 """
@@ -26,6 +29,7 @@ from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Attachment, Inputs
+from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric, get_metric
 from metric_oracle.retrieval.answers import most_frequent_row
@@ -234,6 +238,7 @@ def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
             finalists = np.flatnonzero(screened >= screened.max() - 4 * error)
             exact = np.empty(len(finalists))
             cosines.score_documents(finalists, asked.vectors[q], space.vectors, exact)
+            check_bounds({"float32": error - np.abs(screened[finalists] - exact).max()})
             rows[q] = lowest[finalists[exact == exact.max()]].min()
     return rows
 

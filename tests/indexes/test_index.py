@@ -22,7 +22,7 @@ from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes import features, manifest
 from metric_oracle.indexes.inputs import Attachment, Inputs, load_inputs
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
-from metric_oracle.indexes.store import Strings, read_arrays
+from metric_oracle.indexes.store import Strings, check_ids, read_arrays
 from metric_oracle.metrics import get_metric
 from support.inputs import changed
 
@@ -192,6 +192,68 @@ def test_offsets_that_lead_out_of_their_arrays(copied):
     assert {"post_ptr", "fwd_ptr", "row_ptr", "sequence_ptr", "family_ptr"} <= seen
 
 
+DAMAGED = """
+import os, sys
+import numpy as np
+from metric_oracle import api
+from metric_oracle.errors import ExactnessError, IndexFormatError
+from metric_oracle.indexes.store import map_file, read_arrays
+folder, name, metric, corpus, graphs = sys.argv[1:]
+path = f"{folder}/{name}"
+stat, whole = os.stat(path), open(path, "rb").read()
+queries = api.load_queries(corpus, radgraph=graphs)
+arrays = read_arrays(mapped := map_file(__import__("pathlib").Path(path)))
+start = np.frombuffer(mapped, np.uint8).ctypes.data
+rng = np.random.default_rng(0)
+for column, values in arrays.items():
+    if not isinstance(values, np.ndarray) or not values.size:
+        continue
+    first, lines = values.ctypes.data - start, 0
+    for place in rng.integers(values.nbytes, size=8):
+        damaged = bytearray(whole)
+        damaged[first + place] ^= 1 << rng.integers(8)
+        with open(path, "wb") as file:
+            file.write(damaged)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        try:
+            api.retrieve(folder, queries, metric, k=5)
+        except IndexFormatError as error:
+            assert "must hold the arrays that were written; got damaged ones" in str(error)
+            lines += 1
+        except ExactnessError:  # a line too: the search's own checks saw it
+            lines += 1
+    print(column, lines)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("words/features.arrow", "rouge-l"),
+        ("radgraph/graphs.arrow", "radgraph"),
+        ("radgraph/postings.arrow", "radgraph"),
+        ("ngrams/features.arrow", "cider-d"),
+    ],
+)
+def test_bits_of_arrays_are_an_answer_or_a_line(copied, corpus, name, metric):
+    # In a process of its own, which must not crash: compiled code trusts ids.
+    given = [copied, name, metric, corpus["test"], corpus["test_graphs"]]
+    done = subprocess.run([sys.executable, "-c", DAMAGED, *map(str, given)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = dict(line.split() for line in done.stdout.splitlines())
+    assert {column for column, n in lines.items() if int(n) >= 4} & {"sequence", "row_id", "fwd_id", "post_unit"}
+
+
+def test_ids_out_of_range():
+    ids = np.array([[0, 3], [2, 1]], np.int32)
+    check_ids(ids, 4)
+    check_ids(ids - 1, 3, -1)
+    check_ids(np.empty(0, np.int64), 0)
+    for wrong, end, first in ((ids, 3, 0), (ids - 1, 4, 0), (ids - 2, 4, -1), (ids, 3, -1), (ids.astype("u2"), 3, 0)):
+        with pytest.raises(ValueError, match=r"^numbers of what is not there$"):
+            check_ids(wrong, end, first)
+
+
 def test_features_of_unlike_lengths(built):
     whole = built.representation(get_metric("rouge-l")).features._asdict()
     features.load_features(dict(whole))
@@ -306,7 +368,19 @@ def test_faiss_is_needed_by_those_alone_who_ask_for_it(inputs, tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "faiss", None)
     index = index_module.build_index(given, tmp_path / "I", metrics=["chexbert"])
     with pytest.raises(BackendError, match=r"^Index\.faiss: FAISS must be installed; got no module faiss\. "):
-        index.part("chexbert").faiss()
+        index.faiss("chexbert")
+
+
+def test_faiss_of_a_representation(inputs, built):
+    faiss = pytest.importorskip("faiss")
+    whole = built.faiss("chexbert")
+    assert isinstance(whole, faiss.IndexFlatIP)
+    np.testing.assert_array_equal(whole.reconstruct_n(0, whole.ntotal), built.part("chexbert").vectors)
+    match = (
+        r"^Index\.faiss: name must be one of chexbert, labels \(the vectors that .*I holds\); got 'ngrams'\. Build an"
+    )
+    with pytest.raises(InputError, match=match):
+        built.faiss("ngrams")
 
 
 # Refusals

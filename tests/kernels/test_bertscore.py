@@ -6,14 +6,13 @@ components, near-ties below float32, stored in both formats, in many widths and 
 is held against the plain scorer, and the search against the plain scorer on every pair.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
@@ -27,16 +26,12 @@ from metric_oracle.kernels.bertscore.reference import precision_recall, score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
+from support import examples
 
 PARTS = (PRECISION, RECALL, F1)
 BASELINES = (None, (0.8, 0.75, 0.78), (-0.3, -0.9, -0.5))
 # Compiled code is made for read-only arrays, as those of an opened index are.
 READ_ONLY = ("states", "ids", "ptr", "row_ptr", "row_id", "cell", "radius", "codes", "terms", "mean_along", "mean_off")
-
-
-def examples(n: int) -> Callable[[Any], Any]:
-    """Run a property on n drawn examples, the same ones every time."""
-    return settings(max_examples=n, deadline=None, derandomize=True, database=None)
 
 
 # ---- formulas --------------------------------------------------------------------------------------------------------

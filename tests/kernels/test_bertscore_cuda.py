@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
@@ -28,6 +28,7 @@ from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
+from support import examples
 
 torch = pytest.importorskip("torch")
 REQUIRED = os.environ.get("ORACLE_REQUIRE_GPU") == "1"
@@ -306,11 +307,6 @@ def test_the_components_are_those_of_the_cpu():
 
 
 # ---- the bound -------------------------------------------------------------------------------------------------------
-
-
-def examples(n: int):
-    """Run a property on n drawn examples, the same ones every time."""
-    return settings(max_examples=n, deadline=None, derandomize=True, database=None)
 
 
 def products_of_codes(states: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.corpora.radgraph_json import GraphTable
@@ -36,15 +36,11 @@ from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.kernels.topk.cpu import expand, insert, new_best, reset, threshold
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
+from support import examples
 
 BLEUS = [(order, coco) for order in (1, 2, 3, 4) for coco in (False, True)]
 GRAPH_METRICS = [(0, 1), (0, -1), (2, -1), (3, -1)]
 KS = (1, 2, 3, 7, 40)
-
-
-def examples(n: int) -> Callable[[Any], Any]:
-    """Run a property on n drawn examples, the same ones every time."""
-    return settings(max_examples=n, deadline=None, derandomize=True, database=None)
 
 
 RADGRAPH = {(m.options["family_a"], m.options["family_b"]): m.name for m in METRICS.values() if m.kernel == "radgraph"}

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.kernels._distribution import BINS, new_room, summarise
+from support import examples
 
 LEVELS = (0.0, 0.01, 0.05, 0.25, 1 / 3, 0.5, 0.75, 0.95, 0.999, 1.0)
 
@@ -35,7 +36,7 @@ TIED = st.sampled_from([0.0, 1.0, 0.5, 0.25, 1 / 3, 2 / 3, 0.4, -1.0, -0.125, 1e
 SCORES = st.one_of(TIED, st.floats(-3, 3), st.floats(-1e12, 1e12)).map(lambda x: x if abs(x) >= 1e-290 else 0.0)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(SCORES, st.integers(1, 40)), min_size=1, max_size=60))
 def test_any_scores(pairs):
     check(*zip(*pairs, strict=True))

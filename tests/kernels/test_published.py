@@ -111,7 +111,7 @@ def test_rouge_l_equals_rouge_score(pairs):
 
 def test_coco_rouge_l_equals_pycocoevalcap(tokens):
     """On BLEU's tokens joined by blanks, which is what a caller of pycocoevalcap hands over in this field."""
-    scorer = pytest.importorskip("pycocoevalcap.rouge.rouge").Rouge()
+    scorer = published("pycocoevalcap.rouge.rouge").Rouge()
     for candidate, reference in tokens:
         expected = scorer.calc_score([" ".join(candidate)], [" ".join(reference)])
         ours, components = rouge_l(candidate, reference, coco=True)

@@ -323,7 +323,7 @@ def test_command_plots(oracle, files, tmp_path):
         (["A={dir}/none.csv"], "table: scores must be an existing file; got .*none.csv. Write"),
         (
             ["A={dir}/bad.jsonl"],
-            "table: scores must be a file that score --out wrote, .*FileNotFoundError.*Write it again\.",
+            "table: scores must be a file that score --out wrote, .*FileNotFoundError.*Write it again",
         ),
         (
             ["A={0}", "--interval", "normal"],
