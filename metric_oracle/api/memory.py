@@ -13,6 +13,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.inputs import Encoding, is_model, load_encoding, open_model
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.retrieval import pairs as _pairs
+from metric_oracle.retrieval.matrix import score_matrix
 
 
 @called("pairwise")
@@ -62,7 +63,7 @@ def pairwise(
         models=split(given, MODELS),
         encoding=encoding,
     )
-    return _pairs.score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}, ("idf", "rescale")))
+    return score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}, ("idf", "rescale")))
 
 
 @called("compute")

@@ -20,19 +20,19 @@ from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched, get_metric, shown_in
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.kernels import load_kernel, load_reference
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.pair_models import PairModel, check_pair_models, reads_pairs, score_pairs
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
 
 DEFAULT_METRICS = shown_in("score")
 # What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.
-_EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
+EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # What of the settings of a search the signature of a metric records.
@@ -165,11 +165,11 @@ def _chosen(
     return [
         METRICS[name]
         for name in DEFAULT_METRICS
-        if name in held and all(_places(queries, kind) is not None for kind in METRICS[name].representations)
+        if name in held and all(places_of(queries, kind) is not None for kind in METRICS[name].representations)
     ]
 
 
-def _places(inputs: Inputs, kind: str) -> np.ndarray | None:
+def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
     """Return the place of each report's graph, embedding or label; what is made from the texts has none."""
     if REPRESENTATIONS[kind].source != "attachment":
         return np.zeros(len(inputs.ids), np.int64)
@@ -187,7 +187,7 @@ def _score_kind(
     """Add the pairs under the metrics of one representation; return the settings that the signature records."""
     kind = records[0].representations[0]
     representation = representation_of(index, records[0])
-    places = _places(queries, kind)
+    places = places_of(queries, kind)
     complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
     some = queries.take(complete)
     which = np.full(len(queries.ids), -1, np.int64)
@@ -199,7 +199,7 @@ def _score_kind(
         which[complete] = encoded.which
     unit_of_row = np.full(index.n_reports, -1, np.int64)
     unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
-    empty = _EMPTY.get(kind)
+    empty = EMPTY.get(kind)
     predictions = index.take("text", rows).to_pylist()
     scored: dict[tuple[int, int], list[_Pair]] = {}
     nothing: list[_Pair] = [None] * len(records)
@@ -374,63 +374,6 @@ def load_sides(
         kept = {} if stored is None else stored.take(np.array(chosen, np.int64)).attached
         found.append(replace(loaded, attached={**made, **kept, **loaded.attached}))
     return found[0], found[1]
-
-
-def score_matrix(queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapping[str, Any]) -> np.ndarray:
-    """Return the exact scores of all candidates with all references: float64[candidates, references].
-
-    Parameters
-    ----------
-    queries, corpus : Inputs
-        References and candidates.
-    metric : Metric
-    settings : mapping
-        Those of BERTScore that were given, `idf` and `rescale`.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        check_searched(metric, "pairwise")
-        index = build_index(corpus, Path(folder) / "candidates", metrics=[metric.name])
-        return _matrix(index, queries, metric, settings)
-
-
-def _matrix(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> np.ndarray:
-    if record.terms:
-        parts = [_matrix(index, queries, term.metric, settings) for term in record.terms.values()]
-        return np.asarray(composite(parts, record.terms.values(), record.options["intercept"]))
-    kind = record.representations[0]
-    representation = representation_of(index, record)
-    places, texts = _places(queries, kind), index.reports["text"].to_pylist()
-    unit_of_row = np.full(index.n_reports, -1, np.int64)
-    unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
-    rows = np.flatnonzero(unit_of_row >= 0)
-    complete = np.flatnonzero(places >= 0) if places is not None else np.arange(0)
-    empty = _EMPTY.get(kind)
-    lacking = [(queries.texts[q], queries.ids[q]) for q in np.setdiff1d(np.arange(len(queries.ids)), complete)]
-    lacking += [(texts[row], index.reports["study_id"][int(row)].as_py()) for row in np.flatnonzero(unit_of_row < 0)]
-    unusable = [study for text, study in lacking if empty is None or text.strip()]
-    if unusable:
-        msg = (
-            f"pairwise: every report must have {REPRESENTATIONS[kind].what} for metric {record.name!r}; got "
-            f"{len(unusable)} without ({shown_names(unusable[:3])}). Give them, or leave these reports out."
-        )
-        raise InputError(msg)
-    # A blank report without a graph has no entity, and shares none.
-    matrix = np.zeros((index.n_reports, len(queries.ids)))
-    if not len(rows) or not len(complete):
-        return matrix
-    some = queries.take(complete)
-    check_queries(some, record, index)
-    given = {name: value for name, value in settings.items() if name in record.settings}
-    if REPRESENTATIONS[kind].source == "encoder":
-        given["wordless"] = True
-    encoded = representation.encode(some, **given)
-    n_units, n_queries = len(representation.row_ptr) - 1, int(encoded.which.max()) + 1
-    query, unit = np.repeat(np.arange(n_queries), n_units), np.tile(np.arange(n_units), n_queries)
-    kernel = load_kernel(record, "cpu")
-    scores, _ = kernel.score_pairs(representation.corpus(record, encoded), encoded.batch, query, unit)
-    found = np.asarray(scores).reshape(n_queries, n_units)[np.ix_(encoded.which, unit_of_row[rows])]
-    matrix[np.ix_(rows, complete)] = found.T
-    return matrix
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:
