@@ -81,7 +81,9 @@ def test_published_names_go_with_foreign(oracle, corpus, files, tmp_path):
     )
     with pytest.raises(InputError, match=match):
         compare({"x": path})
-    code, out, err = oracle("table", f"x={files['model']}", "--foreign", f"x={path}", "--resamples", 100, "--format", "csv")
+    code, out, err = oracle(
+        "table", f"x={files['model']}", "--foreign", f"x={path}", "--resamples", 100, "--format", "csv"
+    )
     assert code == 0, err
     assert "bleu_score" in out
 
