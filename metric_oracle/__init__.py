@@ -6,6 +6,18 @@
 >>> scores = mo.score("test.csv", "generated.csv")      # doctest: +SKIP
 >>> mo.compute(predictions=["a b"], references=["a c"], metrics="rouge-l")  # doctest: +SKIP
 
+A study: every oracle, chance, the most frequent report and models under every metric, in a table and a folder.
+
+>>> index = mo.build_index("train.csv", "INDEX", radgraph="train_graphs.json")  # doctest: +SKIP
+>>> models = {                                          # doctest: +SKIP
+...     "strong": mo.Model("strong.csv", {"radgraph": "strong_graphs.json"}),
+...     "weak": mo.Model("weak.csv", {"radgraph": "weak_graphs.json"}),
+... }
+>>> tests = mo.load_queries("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
+>>> systems = mo.study(index, tests, models, metrics="bleu,radgraph", out="study")  # doctest: +SKIP
+>>> table = mo.compare_study(systems)                   # doctest: +SKIP
+>>> mo.write_study(systems, table, "study")             # doctest: +SKIP
+
 The names below are loaded when first used, so that importing the package costs nothing.
 """
 
@@ -42,6 +54,7 @@ if TYPE_CHECKING:
     from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
     from metric_oracle.evaluation.failure_modes import failure_modes
     from metric_oracle.evaluation.fit_composite import fit_composite
+    from metric_oracle.evaluation.study import Model, compare_study
     from metric_oracle.evaluation.study import run_study as study
     from metric_oracle.evaluation.survey import create_survey
     from metric_oracle.evaluation.survey_export import export_survey, survey_status
@@ -49,6 +62,7 @@ if TYPE_CHECKING:
     from metric_oracle.presentation.comparison_plot import write_plot
     from metric_oracle.presentation.expectation_plot import plot_histogram
     from metric_oracle.presentation.ratings_plots import plot_alignment, plot_failure_modes
+    from metric_oracle.presentation.study_folder import write_study
     from metric_oracle.statistics import interval
 
 _HOMES = {
@@ -61,10 +75,12 @@ _HOMES = {
         "metric_oracle.api",
     ),
     "MetricOracleError": "metric_oracle.errors",
+    "Model": "metric_oracle.evaluation.study",
     "Reports": "metric_oracle.corpora.reports",
     "agreement": "metric_oracle.evaluation.agreement",
     "align": "metric_oracle.evaluation.alignment",
     "compare": "metric_oracle.evaluation.comparison",
+    "compare_study": "metric_oracle.evaluation.study",
     "create_survey": "metric_oracle.evaluation.survey",
     "export_survey": "metric_oracle.evaluation.survey_export",
     "failure_modes": "metric_oracle.evaluation.failure_modes",
@@ -81,16 +97,19 @@ _HOMES = {
     "study": "metric_oracle.evaluation.study:run_study",
     "survey_status": "metric_oracle.evaluation.survey_export",
     "write_plot": "metric_oracle.presentation.comparison_plot",
+    "write_study": "metric_oracle.presentation.study_folder",
     "write_table": "metric_oracle.presentation.comparison_layout:write",
 }
 __all__ = [
     "MetricOracleError",
+    "Model",
     "Reports",
     "agreement",
     "align",
     "baseline",
     "build_index",
     "compare",
+    "compare_study",
     "compute",
     "create_survey",
     "expectation",
@@ -121,6 +140,7 @@ __all__ = [
     "survey_status",
     "verify",
     "write_plot",
+    "write_study",
     "write_table",
 ]
 

@@ -1,5 +1,6 @@
 """`oracle example` and `oracle annotate`: what they write, the other commands read."""
 
+import doctest
 import hashlib
 import importlib.util
 import json
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.vectors import read_embeddings, read_labels
@@ -17,6 +19,20 @@ from support import write
 
 TESTS = Path(__file__).parent
 TEXTS = {"7": "No acute process.", "3": "Edema of the left lung.", "5": "Edema of the left lung."}
+
+
+def test_the_study_of_the_docstring_runs_on_an_example(tmp_path, monkeypatch):
+    write_example(tmp_path / "try")
+    monkeypatch.chdir(tmp_path / "try")
+    _, study = mo.__doc__.split("A study: ")
+    lines = "".join(example.source for example in doctest.DocTestParser().get_examples(study))
+    names = {"mo": mo}
+    exec(lines, names)
+    assert {"strong", "weak", "bleu-2 oracle", "radgraph oracle", "identity"} <= names["systems"].keys()
+    assert Path("study/table.md").is_file()
+    assert len(lines.splitlines()) <= 10
+    again = mo.study("INDEX", "test.csv", {"strong": "strong.csv"}, metrics="bleu")
+    assert again["strong"].table["bleu-2"].equals(names["systems"]["strong"].table["bleu-2"])
 
 
 def test_the_commands_of_an_example_run(oracle, tmp_path, monkeypatch):

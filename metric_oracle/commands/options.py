@@ -116,7 +116,7 @@ FolderOrNone = Annotated[Path | None, _FOLDER]
 # What is searched, and how
 _METRIC = _option(
     *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
-    help=f"{_NAMES}, ... (oracle metrics lists all); with commas.",
+    help=f"{_NAMES}, ... (oracle metrics lists all); several with commas.",
 )  # fmt: skip
 Metric = Annotated[list[str], _METRIC]
 Metrics = Annotated[list[str] | None, _METRIC]
@@ -291,7 +291,7 @@ class Predicted:
     ids: Annotated[Path | None, _file("--ids", PREDICTED, "Their order: annotation.json, ...")] = None
     metadata: Annotated[Path | None, _file("--metadata", PREDICTED, "MIMIC-CXR's, to choose images.")] = None
     predicted_section: Annotated[
-        str | None, _word("--predicted-section", PREDICTED, "What it writes: as --section."), OneOf(SECTIONS)
+        str | None, _word("--predicted-section", PREDICTED, "What they are, as --section."), OneOf(SECTIONS)
     ] = None
     after_impression: Annotated[
         bool, _flag("--after-impression", panel=PREDICTED, text='Only what follows "Impression:".')
@@ -405,7 +405,7 @@ Port = Annotated[int, _number("--port", panel=OUTPUT, least=0, text="Port of the
 # Output
 WithText = Annotated[bool, _flag("--with-text/--no-text", panel=OUTPUT, text="Reports in the result, or not.")]
 Components = Annotated[bool, _flag("--components", panel=OUTPUT, text="Show what the scores are made of.")]
-PublishedNames = Annotated[bool, _flag("--published-names", panel=OUTPUT, text="As CXR-Report-Metric has them.")]
+PublishedNames = Annotated[bool, _flag("--published-names", panel=OUTPUT, text="CSV columns of CXR-Report-Metric.")]
 Plot = Annotated[Path | None, _file("--plot", OUTPUT, "Draw a picture: .png, .svg or .pdf.")]
 Quiet = Annotated[bool, _flag("--quiet", "-q", panel=OUTPUT, text="No notes and no progress bar.")]
 

@@ -10,17 +10,19 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest, sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.api.given import Given, Loading, names_of, opened
+from metric_oracle.api.searching import loaded
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
@@ -105,25 +107,26 @@ def oracle_name(metric: str) -> str:
 
 @called("study")
 def run_study(
-    index: Index,
-    queries: Inputs,
-    models: Mapping[str, Model] | None = None,
+    index: str | Path | Index,
+    queries: Given,
+    models: Mapping[str, Any] | None = None,
     *,
-    metrics: tuple[str, ...] | None = None,
+    metrics: str | Sequence[str] | None = None,
     inner: bool = False,
-    out: Path | None = None,
+    out: str | Path | None = None,
     progress: Progress | None = None,
+    **loading: Unpack[Loading],
 ) -> dict[str, Scores]:
     """Score every system of a study under every metric.
 
     Parameters
     ----------
-    index : Index
-    queries : Inputs
-        Test reports with what the metrics read.
+    index : path or Index
+    queries : path, container, prepared set or Inputs
+        Test reports; what the metrics read besides is in `loading`, keywords of `load_queries`.
     models : mapping
-        Name -> what a model wrote for each test report.
-    metrics : tuple of str
+        Name -> what a model wrote for each test report: a `Model`, or its `predictions` where nothing is beside them.
+    metrics : str or sequence of str
         By default one of each kind that index, queries and models allow; each has an oracle and a column.
     inner : bool
         Leave out test reports that a model has no prediction for; otherwise they are an error.
@@ -140,8 +143,10 @@ def run_study(
         Name of the row -> scores: the models, the oracles, the most frequent report, what a perfect answer gets, and
         the exact expectation of random retrieval, whose score of a test report is the mean over all corpus rows.
     """
-    given = models or {}
-    names = _metrics(index, queries, given, metrics)
+    index, queries = opened(index), loaded(queries, loading, "study")
+    out = None if out is None else Path(out)
+    given = {name: model if isinstance(model, Model) else Model(model) for name, model in (models or {}).items()}
+    names = _metrics(index, queries, given, names_of(metrics))
     _check_models(given, names)
     read = {name: model.read() for name, model in given.items()}  # a bad file shows before the long work
     rows, queries = _rows(read, queries, inner)
@@ -210,7 +215,7 @@ def _rows(read: Mapping[str, Reports], queries: Inputs, inner: bool) -> tuple[di
     return found, queries if len(kept) == len(asked.ids) else queries.take(np.array(kept))
 
 
-def _metrics(index: Index, queries: Inputs, models: Mapping[str, Model], metrics: tuple[str, ...] | None) -> list[str]:
+def _metrics(index: Index, queries: Inputs, models: Mapping[str, Model], metrics: list[str] | None) -> list[str]:
     """Return the names of the metrics asked for, or of one of each kind that everything allows."""
     if metrics:
         return [get_metric(name, "study").name for name in metrics]

@@ -11,11 +11,12 @@ from metric_oracle.presentation.comparison_plot import write_plot
 from metric_oracle.retrieval.results import Scores
 
 
-def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: Path) -> None:
+def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str | Path) -> None:
     """Write the scores of each system and the table (Markdown, LaTeX, CSV; a picture), and rename the folder.
 
     What `run_study` kept for `out` is in the folder already; it gets its name when everything is there.
     """
+    out = Path(out)
     check_folder(out)
     folder = unfinished(out)
     folder.mkdir(exist_ok=True)
