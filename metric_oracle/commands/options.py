@@ -116,7 +116,7 @@ FolderOrNone = Annotated[Path | None, _FOLDER]
 # What is searched, and how
 _METRIC = _option(
     *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
-    help=f"{_NAMES}, ... (oracle metrics lists all); several with commas.",
+    help=f"{_NAMES}, ... (oracle metrics lists all); with commas.",
 )  # fmt: skip
 Metric = Annotated[list[str], _METRIC]
 Metrics = Annotated[list[str] | None, _METRIC]

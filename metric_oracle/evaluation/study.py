@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.api.given import Given, Loading, names_of, opened
-from metric_oracle.api.searching import loaded
+from metric_oracle.api.searching import load_batch
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
@@ -143,7 +143,7 @@ def run_study(
         Name of the row -> scores: the models, the oracles, the most frequent report, what a perfect answer gets, and
         the exact expectation of random retrieval, whose score of a test report is the mean over all corpus rows.
     """
-    index, queries = opened(index), loaded(queries, loading, "study")
+    index, queries = opened(index), load_batch(queries, loading, "study")
     out = None if out is None else Path(out)
     given = {name: model if isinstance(model, Model) else Model(model) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
