@@ -1,10 +1,15 @@
 """`oracle example` and `oracle annotate`: what they write, the other commands read."""
 
+import csv
 import doctest
 import hashlib
 import importlib.util
 import json
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +18,53 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
 from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.synthetic import MODELS
 from metric_oracle.corpora.vectors import read_embeddings, read_labels
 from metric_oracle.evaluation.example import COMMANDS, write_example
 from support import write
 
 TESTS = Path(__file__).parent
 TEXTS = {"7": "No acute process.", "3": "Edema of the left lung.", "5": "Edema of the left lung."}
+
+
+def test_five_commands_from_files_to_a_table_one_of_them_killed(tmp_path):
+    """Two prepared sets, three models, a study that is killed and goes on, and a table of its files."""
+    folder = tmp_path / "try"
+    write_example(folder)
+    models = [f"--model {name}={name}.csv --model-radgraph {name}={name}_graphs.json" for name in MODELS]
+    study = f"study INDEX TESTS -m bleu,radgraph {' '.join(models)} --out STUDY"
+
+    def start(line):
+        command = [sys.executable, "-m", "metric_oracle", *shlex.split(line)]
+        return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(line):
+        process = start(line)
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        return out
+
+    for side, out in (("train", "INDEX"), ("test", "TESTS")):
+        run(f"build-index {side}.csv --radgraph {side}_graphs.json -m bleu,radgraph --out {out}")
+    killed, steps = start(study), folder / "STUDY.unfinished/steps.json"
+    search = "bleu-2-oracle-reports.parquet"  # which nothing writes again once it is done
+    while not (steps.is_file() and search in steps.read_text()) and killed.poll() is None:
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    assert (killed.returncode, (folder / "STUDY").exists()) == (-signal.SIGKILL, False)
+    kept = (steps.parent / search).stat().st_mtime_ns
+    run(study)
+    assert (folder / "STUDY" / search).stat().st_mtime_ns == kept
+    with (folder / "STUDY/table.csv").open(newline="") as file:
+        records = list(csv.DictReader(file))
+    rows = {record["system"] for record in records}
+    assert rows == {*MODELS, "bleu-2 oracle", "radgraph oracle", "most frequent", "identity", "random (expected)"}
+    run(f"table {' '.join(f'{name}=STUDY/{name}.parquet' for name in MODELS)} --out table.csv")
+    with (folder / "table.csv").open(newline="") as file:
+        again = {(r["system"], r["metric"]): float(r["mean"]) for r in csv.DictReader(file)}
+    assert len(again) == 2 * len(MODELS)
+    assert again.items() <= {(r["system"], r["metric"]): float(r["mean"]) for r in records}.items()
 
 
 def test_the_study_of_the_docstring_runs_on_an_example(tmp_path, monkeypatch):

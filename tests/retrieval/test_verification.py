@@ -535,4 +535,7 @@ def test_a_difference_ends_the_command_with_code_1(oracle, corpus, index, querie
     changed(results, "score", lambda scores: scores.__setitem__(7, 0.125)).write(tmp_path / "r.parquet")
     code, out, err = oracle("verify", index.folder, tmp_path / "r.parquet", corpus["test"])
     assert (code, out) == (1, "")
-    assert re.match(r"error: verify: the score of query '\d+' and row \d+ must be .*; got 0\.125\. The results", err)
+    assert re.match(
+        r"error: verify: the score of query '\d+' and row \d+ must be .*; got 0\.125\. The results",
+        err.splitlines()[-1],
+    )
