@@ -96,6 +96,9 @@ class Scoring(Sides, total=False):
     id_column: str | None
     text_column: str | None
     predicted_section: str | None
+    crepe: str | Path | None
+    crepe_config: str | Path | None
+    crepe_vocabulary: str | Path | None
     progress: Callable[[str], None] | None
 
 

@@ -977,7 +977,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, write_states
-from support import published
 
 model, path, tokens = sys.argv[1:]
 torch.set_num_threads(1)
