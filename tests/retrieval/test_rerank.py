@@ -328,7 +328,7 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
 def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):
     tests = write(tmp_path / "test.csv", TESTS)
     outcome = oracle("rerank", index.folder, tests, "--crepe", crepe, *words)
-    assert_refused(outcome, f"rerank: {re.escape(line)}")
+    assert_refused(outcome, f"rerank: {re.escape(line)}", r"test reports: ")
 
 
 def test_without_a_checkpoint(oracle, tmp_path, index):
