@@ -43,7 +43,7 @@ def fails(oracle):
     """Return a function that runs a command which must end in one error line and exit code 2; sources may be named."""
 
     def run(*arguments, match):
-        assert_refused(oracle(*arguments), match, notes="(references|predictions): ")
+        assert_refused(oracle(*arguments), match, notes="(references|predictions|(test )?reports): ")
 
     return run
 
