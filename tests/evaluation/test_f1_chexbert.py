@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.f1_chexbert import AVERAGES, FIVE, LABEL_SETS, POLICIES, score_f1_chexbert
+from metric_oracle.evaluation.f1_chexbert import AVERAGES, LABEL_SETS, POLICIES, score_f1_chexbert
 from support import published
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/f1_chexbert.json").read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def test_scikit_learns_f1(tmp_path, seed):
     scored = score_f1_chexbert(reference, predicted, resamples=100)
     assert list(scored.values) == [(s, u, a) for s in ("14", "5") for u in POLICIES for a in AVERAGES]
     for (labels, uncertain, average), (value, ends) in scored.values.items():
-        columns = [LABELS.index(label) for label in (FIVE if labels == "5" else LABELS)]
+        columns = [LABELS.index(label) for label in (FIVE_LABELS if labels == "5" else LABELS)]
         sides = [(side == 1) | ((side == 3) & (uncertain == "positive")) for side in (truth, given)]
         expected = metrics.f1_score(*(side[:, columns] for side in sides), average=average, zero_division=0)
         assert value == pytest.approx(expected, abs=1e-12)
@@ -85,7 +85,7 @@ def test_the_interval_is_of_resampled_studies(tmp_path):
     assert (rows[3]["labels"], rows[3]["uncertain"], rows[3]["average"]) == ("14", "negative", "micro")
     assert (rows[3]["low"], rows[3]["high"]) == ends[:2]
     assert scored.summary().startswith("F1-CheXbert-14, uncertain as positive micro ")
-    assert scored.signature["labels"]["5"] == list(FIVE)
+    assert scored.signature["labels"]["5"] == list(FIVE_LABELS)
     assert len(LABEL_SETS["14"]) == 14
 
 

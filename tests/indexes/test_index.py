@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +270,23 @@ def test_features_of_unlike_lengths(built):
             damaged["fwd_ptr"] = np.r_[whole["fwd_ptr"][:-1], whole["fwd_ptr"][-1] + 1]
         with pytest.raises(ValueError, match=r"^arrays of unlike lengths$"):
             features.load_features(damaged)
+
+
+def test_sizes_that_are_others(built, monkeypatch):
+    words = built.representation(get_metric("rouge-l"))
+    whole = words.features._asdict()
+    more = whole["sizes"].copy()
+    more[0, 0] += 1
+    with pytest.raises(ValueError, match=r"^sizes of lists that are others$"):
+        features.load_features({**whole, "sizes": more})
+    columns = {f.name: getattr(words, f.name) for f in fields(words) if f.name not in ("kind", "features")}
+    place = int(np.argmax(np.diff(columns["sequence_ptr"]) > 0)) + 1
+    moved = columns["sequence_ptr"].copy()
+    moved[place] -= 1
+    monkeypatch.setattr("metric_oracle.indexes.ngrams.read_arrays", lambda columns: dict(columns))
+    type(words).load("words", {"features.arrow": {**whole, **columns}})
+    with pytest.raises(ValueError, match=r"^sizes of sequences that are others$"):
+        type(words).load("words", {"features.arrow": {**whole, **columns, "sequence_ptr": moved}})
 
 
 @pytest.mark.parametrize("name", ["reports.arrow", "words/features.arrow", "radgraph/graphs.arrow"])
