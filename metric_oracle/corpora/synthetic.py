@@ -13,19 +13,31 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import shutil
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from metric_oracle.corpora.synthetic_grammar import COMMON_IMPRESSIONS, LABEL_CODES, NUMBER_TABLES, TABLES
+from metric_oracle.corpora.synthetic_notation import (
+    BLANK,
+    POSITIVE,
+    PRIORITY,
+    SUPPORT_DEVICES,
+    UNCERTAIN,
+    Part,
+    Sentence,
+    alternatives_of,
+    compile_sentence,
+    expand,
+    table_of,
+)
+from metric_oracle.corpora.synthetic_sentences import COMMON_IMPRESSIONS
 from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
@@ -33,24 +45,14 @@ from metric_oracle.errors import InputError
 FIRST_ID = 50_000_000
 BLOCK_SIZE = 10_000
 
-# CheXbert's classes and how its CSV files write them.
-_BLANK, _POSITIVE, _NEGATIVE, _UNCERTAIN = range(4)
+# CheXbert's classes as its CSV files write them.
 _CELLS = ("", "1.0", "0.0", "-1.0")
-_PRIORITY = (0, 3, 1, 2)  # positive > uncertain > negative > blank
-_SUPPORT_DEVICES = LABEL_CODES.index("SD")
-
-_GRAPH_LABELS = {"A": "ANAT-DP", "O": "OBS-DP", "U": "OBS-U", "N": "OBS-DA"}
-# A certainty mark turns the present findings of a table into uncertain or absent ones.
-_MARKED_KINDS = {"": "Oo", "?": "Uu", "!": "Nn"}
-_MARKED_CLASSES = {"": _POSITIVE, "?": _UNCERTAIN, "!": _NEGATIVE}
 
 # The shape of the corpus. The stock holds the hand-written impressions first, then composed ones.
 _STOCK_SHARE = 0.40
 _STOCK_SIZE = 40_000
 _COMMONEST_SHARE = 0.06
 _STOCK_EXPONENT = 1.0
-_TABLE_EXPONENT = 0.75
-_TABLE_SLOTS = 2048
 _STOCK_LENGTHS = (0.16, 0.32, 0.30, 0.16, 0.06)  # share of reports with 1, 2, ... sentences
 _FREE_LENGTHS = (0.08, 0.24, 0.27, 0.20, 0.11, 0.06, 0.03, 0.01)
 # Sentence tables with their share of the sentences and their place in a report.
@@ -89,30 +91,6 @@ class SyntheticReport:
     labels: tuple[int, ...]
 
 
-class _Word(NamedTuple):
-    """One word of the notation, resolved: its text, its RadGraph tokens and its role."""
-
-    text: str
-    tokens: str
-    n_tokens: int
-    kind: str  # one of "OoUuNnAa", or "" for a word that is no entity
-    entity: str  # start of the entity's JSON, up to the number of its first token
-
-
-class Sentence(NamedTuple):
-    """One compiled sentence, without its full stop; entity keys and token numbers count from 0."""
-
-    notation: str
-    text: str
-    tokens: str
-    n_tokens: int
-    n_entities: int
-    entities: str  # JSON with one %d for each number
-    numbers: tuple[tuple[int, bool], ...]  # the numbers, and whether each is a key (else a token number)
-    labels: tuple[int, ...]
-    topics: frozenset[int]  # labels spoken of; devices may be spoken of twice
-
-
 class Draft(NamedTuple):
     """One report before it has an id; the graph lacks only its split."""
 
@@ -122,160 +100,19 @@ class Draft(NamedTuple):
     sentences: tuple[Sentence, ...]
 
 
-# ---- the grammar -----------------------------------------------------------------------------------------------------
-
-_Part = str | list  # a word of the notation, or the table to draw the next words from
-
-
-@cache
-def _table(name: str, mark: str) -> list[tuple[_Part, ...]]:
-    """Return the alternatives of a table, each repeated in proportion to its frequency."""
-    if name in NUMBER_TABLES:
-        return [_parse(text, mark) for text in NUMBER_TABLES[name]]
-    alternatives = [_parse(text, mark) for text in _split(TABLES[name])]
-    weights = [(rank + 1) ** -_TABLE_EXPONENT for rank in range(len(alternatives))]
-    unit = _TABLE_SLOTS / sum(weights)
-    return [a for a, weight in zip(alternatives, weights, strict=True) for _ in range(max(1, round(weight * unit)))]
-
-
-def _split(table: str) -> list[str]:
-    return " ".join(table.split()).split(" ; ")
-
-
-def _parse(text: str, mark: str) -> tuple[_Part, ...]:
-    """Split an alternative into words and tables, and apply the certainty mark of the table that it stands in."""
-    parts: list[_Part] = []
-    for word in text.split():
-        slot = re.fullmatch(r"\{(\w+)([?!]?)\}", word)
-        if slot:
-            parts.append(_table(slot[1], slot[2] or mark))
-        elif word.startswith("#") and word[-1] not in "?!":
-            parts.append(word + mark)
-        elif word.endswith((":O", ":o")):
-            parts.append(word[:-1] + _MARKED_KINDS[mark][word[-1] == "o"])
-        elif word != "-":
-            parts.append(word)
-    return tuple(parts)
-
-
-def _expand(parts: tuple[_Part, ...], draw: Callable[[], float], words: list[str]) -> None:
-    """Append the words of an alternative, drawing from each table on the way."""
-    for part in parts:
-        if isinstance(part, str):
-            words.append(part)
-        else:
-            _expand(part[int(draw() * len(part))], draw, words)
-
-
-@lru_cache(1 << 14)
-def _word(raw: str) -> _Word:
-    text, kind = (raw[:-2], raw[-1]) if raw[-2:-1] == ":" and raw[-1] in "OoUuNnAa" else (raw, "")
-    text = text.replace("+", " ")
-    tokens = _tokenize(text)
-    label = _GRAPH_LABELS[kind.upper()] if kind else ""
-    entity = f'{{"tokens": {json.dumps(" ".join(tokens))}, "label": "{label}", "start_ix": '.replace("%", "%%")
-    return _Word(text, " ".join(tokens), len(tokens), kind, entity)
-
-
-def _tokenize(text: str) -> list[str]:
-    return re.sub(r"([/,:.!?()])", r" \1 ", text).split()
-
-
-@lru_cache(1 << 14)
-def compile_sentence(notation: str) -> Sentence:
-    """Turn a row of words into a sentence with its entities, relations and labels."""
-    labels = [_BLANK] * len(LABELS)
-    entities: list[tuple[_Word, int]] = []  # word and its first token
-    relations: list[list[tuple[str, int]]] = []  # of each entity: kind and target
-    group: list[tuple[int, str]] = []  # entities since the last divider, with their kinds
-    cause_of: int | None = None  # the observation before "=>"
-    text: list[str] = []
-    tokens: list[str] = []
-    n_tokens = 0
-    for raw in [*notation.split(" "), "|"]:
-        if raw in ("|", "=>"):
-            head = _link(group, relations)
-            if cause_of is not None and head is not None:
-                relations[cause_of].append(("suggestive_of", head))
-            cause_of = head if raw == "=>" else None
-            group = []
-            continue
-        if raw[0] == "#":
-            label, state = LABEL_CODES.index(raw[1:3]), _MARKED_CLASSES[raw[3:]]
-            labels[label] = max(labels[label], state, key=_PRIORITY.__getitem__)
-            continue
-        word = _word(raw if text else _capitalize(raw))
-        if word.kind:
-            group.append((len(entities), word.kind))
-            entities.append((word, n_tokens))
-            relations.append([])
-        text.append(word.text if word.text == "," or not text else " " + word.text)
-        tokens.append(word.tokens)
-        n_tokens += word.n_tokens
-
-    items: list[str] = []
-    numbers: list[tuple[int, bool]] = []
-    for e, ((word, start), links) in enumerate(zip(entities, relations, strict=True)):
-        pairs = ", ".join(f'["{kind}", "%d"]' for kind, _ in links)
-        items.append(f'"%d": {word.entity}%d, "end_ix": %d, "relations": [{pairs}]}}')
-        numbers += [(e, True), (start, False), (start + word.n_tokens - 1, False)]
-        numbers += [(target, True) for _, target in links]
-    topics = frozenset(label for label, state in enumerate(labels) if state and label != _SUPPORT_DEVICES)
-    return Sentence(
-        notation,
-        "".join(text),
-        " ".join(tokens),
-        n_tokens,
-        len(entities),
-        ", ".join(items),
-        tuple(numbers),
-        tuple(labels),
-        topics,
-    )
-
-
-def _capitalize(raw: str) -> str:
-    return raw[0].upper() + raw[1:]
-
-
-def _link(group: list[tuple[int, str]], relations: list[list[tuple[str, int]]]) -> int | None:
-    """Relate the entities of one group as RadGraph does, and return its first observation.
-
-    Modifiers go to the next observation or anatomy of their sort (else to the last one), observations to every anatomy.
-    """
-    anatomies = [e for e, kind in group if kind == "A"]
-    observations = [e for e, kind in group if kind in "OUN"]
-    # "left pneumothorax" has no anatomy but its modifier, which then is the place.
-    places = anatomies or [e for e, kind in group if kind == "a"]
-    for e, kind in group:
-        if kind in "OUN":
-            relations[e] += [("located_at", place) for place in places]
-        elif kind == "a":
-            _modify(e, anatomies, relations)
-        elif kind != "A":
-            _modify(e, observations or anatomies, relations)
-    return observations[0] if observations else None
-
-
-def _modify(entity: int, targets: list[int], relations: list[list[tuple[str, int]]]) -> None:
-    if targets:
-        target = next((target for target in targets if target > entity), targets[-1])
-        relations[entity].append(("modify", target))
-
-
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
 
 @cache
 def _common_impressions() -> list[list[str]]:
     """Return the hand-written impressions as lists of sentence notations."""
-    return [impression.split(" . ") for impression in _split(COMMON_IMPRESSIONS)]
+    return [impression.split(" . ") for impression in alternatives_of(COMMON_IMPRESSIONS)]
 
 
 @cache
-def _section_tables() -> tuple[list[float], list[tuple[str, int, list[tuple[_Part, ...]]]]]:
+def _section_tables() -> tuple[list[float], list[tuple[str, int, list[tuple[Part, ...]]]]]:
     shares = list(accumulate(share for _, share, _ in _SECTIONS))
-    return shares, [(name, place, _table(name, "")) for name, _, place in _SECTIONS]
+    return shares, [(name, place, table_of(name, "")) for name, _, place in _SECTIONS]
 
 
 @cache
@@ -326,7 +163,7 @@ def compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> Draft:
         if name in used:
             continue
         words: list[str] = []
-        _expand(table[int(draw() * len(table))], draw, words)
+        expand(table[int(draw() * len(table))], draw, words)
         if has_typo:
             has_typo = not _misspell(words, draw)
         sentence = compile_sentence(" ".join(_shout(words) if is_upper else words))
@@ -387,15 +224,15 @@ def assemble(
         n_tokens += sentence.n_tokens + 1
         next_key += sentence.n_entities
         if i:
-            labels = [a if _PRIORITY[a] >= _PRIORITY[b] else b for a, b in zip(labels, sentence.labels, strict=True)]
+            labels = [a if PRIORITY[a] >= PRIORITY[b] else b for a, b in zip(labels, sentence.labels, strict=True)]
         # "a.m." at the end of a sentence needs no second full stop.
         if sentence.text.endswith("."):
             n_tokens -= 1
         elif is_stopped or i + 1 < len(sentences):
             texts[-1] += "."
             tokens.append(".")
-    has_finding = any(state in (_POSITIVE, _UNCERTAIN) for state in labels[:_SUPPORT_DEVICES])
-    labels[-1] = _BLANK if has_finding else _POSITIVE
+    has_finding = any(state in (POSITIVE, UNCERTAIN) for state in labels[:SUPPORT_DEVICES])
+    labels[-1] = BLANK if has_finding else POSITIVE
     text = ("\n" if is_numbered and is_wrapped else " ").join(texts)
     graph = f'{{"text": {json.dumps(" ".join(tokens))}, "entities": {{{", ".join(entities)}}}, "data_source": null, '
     return Draft(_wrap(text) if is_wrapped else text, graph, tuple(labels), tuple(sentences))

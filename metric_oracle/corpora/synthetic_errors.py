@@ -23,13 +23,12 @@ from typing import NamedTuple
 
 from metric_oracle.corpora.synthetic import (
     Draft,
-    Sentence,
     assemble,
-    compile_sentence,
     compose,
     drafts_of,
     write_split,
 )
+from metric_oracle.corpora.synthetic_notation import Sentence, compile_sentence
 
 CATEGORIES = "ABCDEF"
 MOST, MADE_UP = 6, 2  # errors of a candidate, and of them findings, which else every short report would fill up with

@@ -1,6 +1,5 @@
 """Token states -> BERTScore's representation: ragged states, and the cells and codes that bound cosines with them."""
 
-import hashlib
 import json
 import mmap
 from collections.abc import Callable, Mapping, Sequence
@@ -13,35 +12,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, states_digest, write_states
+from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, write_states
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes import idf as idf_weights
-from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.features import Units, group_rows
 from metric_oracle.indexes.inputs import Attachment, Encoding, Inputs
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
+from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
-from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
+from metric_oracle.kernels.bertscore.query import Corpus
 from metric_oracle.metrics import Metric
 
 LEAST_BLOCK = 1 << 8  # tokens at once
 BOUND_BYTES = CODE + 27  # of a token's cell, radius, code, terms and id
-
-
-@dataclass(frozen=True)
-class TokenItem:
-    """One report as the reference scorer takes it.
-
-    Attributes
-    ----------
-    states : float32[n, d]
-    weights : float64[n]
-    baseline : (precision, recall, f1) that scores are relative to, or None
-    """
-
-    states: np.ndarray
-    weights: np.ndarray
-    baseline: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -270,13 +254,13 @@ class TokenStateIndex(Units):
             found = self.queries(
                 tokens, lambda some: stored.states_of(some, self.states.dtype), inputs.ids, idf, rescale, wordless
             )
-            return replace(found, recorded={**found.recorded, "states_digest": _digest_of(found)})
+            return replace(found, recorded={**found.recorded, "states_digest": digest_of(found)})
         encoder = self.open_encoder(inputs)
         tokens = encoder.tokenize(inputs.texts)
         found = self.queries(
             tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale, wordless
         )
-        made = {"states_digest": _digest_of(found), "environment": encoder.environment}
+        made = {"states_digest": digest_of(found), "environment": encoder.environment}
         return replace(found, recorded={**found.recorded, **made})
 
     def encode_again(self, inputs: Inputs, encoded: "TokenQueries", **settings: Any) -> "TokenQueries":
@@ -396,57 +380,6 @@ _TOKEN_ARRAYS = ("ids", "ptr", "frequency", "row_ptr", "row_id")
 _SCREEN_ARRAYS = (
     "centers", "basis", "direction", "cell", "radius", "codes", "terms", "mean_along", "mean_off", "norm_error",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class TokenQueries(Encoded):
-    """Distinct token sequences of a batch of queries.
-
-    Attributes
-    ----------
-    which : int64[Q]
-    tokens : Tokens
-    states : float16 or float32[T, d]
-    weights : float64[T]
-    corpus : Corpus
-        The candidates with the weights that belong to these queries.
-    baseline : (precision, recall, f1) or None
-    recorded : dict
-        What the signature records.
-    """
-
-    which: np.ndarray
-    tokens: Tokens
-    states: np.ndarray
-    weights: np.ndarray
-    corpus: Corpus
-    baseline: tuple[float, float, float] | None
-    recorded: dict[str, Any]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the signature records."""
-        return self.recorded
-
-    @property
-    def batch(self) -> TokenBatch:
-        """What the kernels take."""
-        return TokenBatch(self.states, self.tokens.ptr, self.weights, self.baseline)
-
-    def portable(self) -> "TokenQueries":
-        """Return it with no more of the corpus than the weights of tokens."""
-        nothing: dict[str, Any] = dict.fromkeys(Corpus._fields)
-        return replace(self, corpus=Corpus(**{**nothing, "weight_of_id": self.corpus.weight_of_id}))
-
-    def item(self, q: int) -> TokenItem:
-        """Return a distinct query."""
-        return TokenItem(self.batch.states_of(q).astype(np.float32), self.batch.weights_of(q), self.baseline)
-
-
-def _digest_of(queries: TokenQueries) -> str:
-    """Return what tells states from those of another device or library, whatever the order of the queries."""
-    each = sorted(states_digest(queries.batch.states_of(q)) for q in range(len(queries.tokens.ptr) - 1))
-    return hashlib.sha256("".join(each).encode()).hexdigest()
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:

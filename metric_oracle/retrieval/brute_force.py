@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
+from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
+from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.indexes.vectors import VectorQueries
 from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION

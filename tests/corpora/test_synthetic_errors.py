@@ -8,7 +8,7 @@ import pytest
 from metric_oracle.corpora import synthetic_errors
 from metric_oracle.corpora.radgraph_json import read_graphs
 from metric_oracle.corpora.raters import read_ratings
-from metric_oracle.corpora.synthetic import compile_sentence, drafts_of, write_synthetic
+from metric_oracle.corpora.synthetic import drafts_of, write_synthetic
 from metric_oracle.corpora.synthetic_errors import (
     CATEGORIES,
     MADE_UP,
@@ -19,6 +19,7 @@ from metric_oracle.corpora.synthetic_errors import (
     _is_idle,
     with_errors,
 )
+from metric_oracle.corpora.synthetic_notation import compile_sentence
 from metric_oracle.corpora.tables import read_table
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
 from metric_oracle.evaluation import evidence
 from metric_oracle.evaluation.evidence import LACKING, PARTLY, WHOLE, Segment, cut
-from metric_oracle.indexes.bertscore import TokenItem
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import Graph
+from metric_oracle.indexes.token_queries import TokenItem
 from metric_oracle.kernels.bertscore import reference as plain_bertscore
 from metric_oracle.kernels.bleu.reference import score as plain_bleu
 from metric_oracle.kernels.bleu.score import bleu

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.errors import ExactnessError
-from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
+from metric_oracle.indexes.bertscore import TokenStateIndex
+from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.bertscore import bounds, cpu
 from metric_oracle.kernels.bertscore import exact as products

@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
-from metric_oracle.indexes.bertscore import TokenQueries, TokenStateIndex
+from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.store import map_file
+from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
 from metric_oracle.kernels.bertscore.reference import score
