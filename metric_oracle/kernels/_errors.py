@@ -10,7 +10,9 @@ nothing.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from metric_oracle.errors import ExactnessError
 
@@ -21,6 +23,7 @@ _LEAST = {
     FLOAT64: 2.0**-1022,
 }  # normal; a GPU may flush lesser ones
 _OWN = 1.0 + 2.0**-40
+SAMPLED = 8  # documents of a query that are scored although they were dropped
 
 
 def gamma(n: int, u: float = FLOAT32) -> float:
@@ -104,3 +107,27 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str 
     if n_missed:
         msg = f"{function}: no dropped candidate must score among the best; got {n_missed} of a sample. {advice}"
         raise ExactnessError(msg)
+
+
+def check_dropped(q: int, n: int, kept: np.ndarray, least: float, score: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Score a sample of what a screen dropped, drawn from the number of the query; none of it must reach the list.
+
+    Parameters
+    ----------
+    q : int
+    n : int
+        Documents.
+    kept : int64[...]
+        Those that were not dropped.
+    least : float
+        Score of the k-th best row.
+    score : function
+        Exact scores of some documents.
+
+    Raises
+    ------
+    ExactnessError
+        There is no answer then.
+    """
+    drawn = np.setdiff1d(np.random.default_rng(q).integers(n, size=SAMPLED), kept)
+    check_bounds({}, int(np.count_nonzero(score(drawn) >= least)))

@@ -14,6 +14,10 @@ rows in the bins from `least` upwards, one at least, of document w, has no bette
 belong in the list). So device(w) <= (1 + e) exact(w) <= (1 + e) exact(d) <= (1 + e) / (1 - e) device(d) <= MARGIN
 device(d), and bin_of(MARGIN device(d)) >= bin_of(device(w)) >= least. A score is a dozen float64 operations, each right
 to 2 ulp, and an exp of up to -709, which multiplies the error of its argument by that: e < 2**-40.
+
+That is checked in every search: each record brings MARGIN times the device's score along, which the exact score must
+not exceed, and one document a query, its witness, is recorded even where it was dropped, and must not belong in the
+list.
 """
 
 import math
@@ -26,14 +30,17 @@ import numpy as np
 from numba import cuda, int32
 
 from metric_oracle.kernels import _device
+from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels._jit import device_function, jit, kernel
 from metric_oracle.kernels.contract import Answers
-from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset
+from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
 
 BINS = 2048
 MARGIN = 1.0 + 2.0**-20
 RECORDS = 256  # of each query, to begin with
 SHARE_OF_QUERIES = 0.25  # of the free memory, at most
+STRIDE = 2654435761  # between the witnesses of two queries (Knuth's multiplicative hashing)
+ONE = 1 << 30  # a score of 1 in a record
 
 
 class Selection(NamedTuple):
@@ -47,8 +54,9 @@ class Selection(NamedTuple):
         Bin of MARGIN times the best score of a tile, -1 where nothing matches.
     least : int32[B]
         Bin from which documents are wanted.
-    record : int32[R, 2 + C]
-        Query, document and counts of the wanted documents, in any order.
+    record : int32[R, 3 + C]
+        Query, document, counts and bound of the wanted documents and of the witnesses, in any order. The bound b is
+        MARGIN times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a witness that was dropped.
     n_records : int64[1]
         How many there are; those beyond R are not written.
     """
@@ -142,33 +150,36 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
         q = cuda.blockIdx.x
         thread = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
         n_threads = cuda.blockDim.x * cuda.blockDim.y
-        n_counts = selection.record.shape[1] - 2
+        n_counts = selection.record.shape[1] - 3
+        witness = (q + 1) * STRIDE % corpus.rows.shape[0]
         for i in range(thread, BINS, n_threads):
             weight[i] = 0
         for t in range(cuda.blockIdx.y, selection.peak.shape[1], cuda.gridDim.y):
-            if collect and selection.peak[q, t] < selection.least[q]:
+            first = t * tile
+            last = min(first + tile, corpus.rows.shape[0])
+            if collect and selection.peak[q, t] < selection.least[q] and not first <= witness < last:
                 continue
             if thread == 0:
                 top[0] = -1
-            first = t * tile
-            last = min(first + tile, corpus.rows.shape[0])
             count(corpus, queries, q, options, tile, first, last, counts)
             cuda.syncthreads()
             best = -1.0
             for d in range(first + thread, last, n_threads):
                 score = estimate(corpus, queries, q, options, tile, d, counts, d - first)
-                if score >= 0.0:
-                    if collect:
-                        if bin_of(score * MARGIN) >= selection.least[q]:
-                            place = cuda.atomic.add(selection.n_records, 0, 1)
-                            if place < selection.record.shape[0]:
-                                selection.record[place, 0] = q
-                                selection.record[place, 1] = d
-                                for c in range(n_counts):
-                                    selection.record[place, 2 + c] = counts[c * tile + d - first]
-                    else:
-                        cuda.atomic.add(weight, bin_of(score), corpus.rows[d])
-                        best = max(best, score)
+                if collect:
+                    is_wanted = score >= 0.0 and bin_of(score * MARGIN) >= selection.least[q]
+                    if is_wanted or d == witness:
+                        place = cuda.atomic.add(selection.n_records, 0, 1)
+                        if place < selection.record.shape[0]:
+                            selection.record[place, 0] = q
+                            selection.record[place, 1] = d
+                            for c in range(n_counts):
+                                selection.record[place, 2 + c] = counts[c * tile + d - first]
+                            bound = int(max(score, 0.0) * MARGIN * ONE) + 1
+                            selection.record[place, 2 + n_counts] = bound if is_wanted else -1 - bound
+                elif score >= 0.0:
+                    cuda.atomic.add(weight, bin_of(score), corpus.rows[d])
+                    best = max(best, score)
             if best >= 0.0:
                 cuda.atomic.max(top, 0, bin_of(best * MARGIN))
             cuda.syncthreads()  # nobody needs the counters any more
@@ -195,7 +206,7 @@ class Scan(ABC):
     options : number, or named tuple of numbers
         What the kernel gets for its device functions.
     n_counts : int
-        Numbers that a record holds besides query and document.
+        Numbers that a record holds besides query, document and bound.
     tile : int
         Documents that a block counts at a time.
     """
@@ -244,7 +255,7 @@ class Scan(ABC):
         if not _device.is_resident(self.corpus.row_ptr, name):
             needed = n_documents * self.document_bytes() / (1 - SHARE_OF_QUERIES)
             n_pieces = min(max(math.ceil(needed / room), 1), n_documents)
-        per_query = self.query_bytes() + 4.0 * (BINS + n_documents // self.tile + RECORDS * (2 + self.n_counts))
+        per_query = self.query_bytes() + 4.0 * (BINS + n_documents // self.tile + RECORDS * (3 + self.n_counts))
         batch = int(min(max(SHARE_OF_QUERIES * room // per_query, 1), len(queries)))
         first = 0
         while first < len(queries):
@@ -268,14 +279,14 @@ class Scan(ABC):
             first += len(some)
 
     def _candidates(self, queries: np.ndarray, k: int, n_pieces: int, name: str) -> Iterator[np.ndarray]:
-        """Yield the records of what may be among the k best, int32[n, 2 + C], piece by piece of the corpus."""
+        """Yield the records of what may be among the k best, int32[n, 3 + C], piece by piece of the corpus."""
         n_documents = len(self.corpus.row_ptr) - 1
         n = len(queries)
         n_slices = max(min(_device.n_blocks() // n, -(-n_documents // (n_pieces * self.tile))), 1)
         on_device = self.put_queries(queries, n_slices)
         weight = _device.filled((BINS, n), 0, np.int32)  # of all pieces so far
         least = _device.empty(n, np.int32)
-        record = _device.empty((RECORDS * n, 2 + self.n_counts), np.int32)
+        record = _device.empty((RECORDS * n, 3 + self.n_counts), np.int32)
         edges = np.linspace(0, n_documents, n_pieces + 1).astype(np.int64).tolist()
         for a, b in pairwise(edges):
             if n_pieces == 1:
@@ -293,10 +304,10 @@ class Scan(ABC):
             _device.launch(self.kernel, grid, *args, selection, True)
             n_found = int(_device.download(selection.n_records)[0])
             if n_found > record.shape[0]:  # once more, with room for all
-                record = _device.empty((n_found, 2 + self.n_counts), np.int32)
+                record = _device.empty((n_found, 3 + self.n_counts), np.int32)
                 selection = selection._replace(record=record, n_records=_device.filled(1, 0, np.int64))
                 _device.launch(self.kernel, grid, *args, selection, True)
-            part = _device.download(record[:n_found]) if n_found else np.empty((0, 2 + self.n_counts), np.int32)
+            part = _device.download(record[:n_found]) if n_found else np.empty((0, 3 + self.n_counts), np.int32)
             part[:, 1] += a
             yield part
             del on_gpu, args, peak, selection  # before the next piece needs the room
@@ -332,20 +343,21 @@ class Scanned(_device.OnDevice):
 
 
 def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: Any, k: int, answers: Answers) -> None:
-    """Order the scored records of some distinct queries and write their k best rows into `answers`."""
+    """Order the scored records of some distinct queries and write their k best rows into `answers`.
+
+    Raises
+    ------
+    ExactnessError
+        If a score lies above its bound, or a witness that was dropped belongs in a list.
+    """
+    bound = record[:, -1]
+    above = np.where(bound < 0, -1 - bound, bound) / ONE - score
     most = int(np.bincount(record[:, 0]).max(initial=0))
-    _finish(
-        queries,
-        record,
-        score,
-        corpus.row_ptr,
-        corpus.row_id,
-        k,
-        new_best(most),
-        answers.rows,
-        answers.scores,
-        answers.ties,
-    )
+    n_missed = _finish(
+        queries, record, score, corpus.row_ptr, corpus.row_id, k, new_best(most),
+        answers.rows, answers.scores, answers.ties,
+    )  # fmt: skip
+    check_bounds({"scores of the GPU": float(above.min(initial=np.inf))}, n_missed)
 
 
 @jit
@@ -361,10 +373,16 @@ def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores
     for i in range(len(record)):
         order[place[record[i, 0]]] = i
         place[record[i, 0]] += 1
+    n_missed = 0
+    last = record.shape[1] - 1
     for q in range(n):
         reset(best, -np.inf)
         for i in order[start[q] : start[q + 1]]:
-            if score[i] > 0.0:
+            if score[i] > 0.0 and record[i, last] >= 0:
                 insert(record[i, 1], score[i], row_ptr, k, best)
+        for i in order[start[q] : start[q + 1]]:
+            if score[i] > 0.0 and record[i, last] < 0 and score[i] >= threshold(best, k):
+                n_missed += 1
         own = queries[q]
         expand(best, row_ptr, row_id, k, rows[own], scores[own], ties[own])
+    return n_missed

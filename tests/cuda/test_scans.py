@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numba import config
 
+from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels import _device, _overlap_cuda, _scan
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
@@ -161,6 +162,28 @@ def test_a_device_may_round_otherwise(metric, monkeypatch):
     monkeypatch.setattr(_overlap_cuda, "WORDS", 2)  # a tile for each document: its peak has to reach the bin too
     monkeypatch.setattr(rouge_cuda, "TILE", 1)
     assert_same(metric, index, encoded, ks=(1, 2, 4))
+
+
+@both
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_bound_below_a_score_is_caught(metric, monkeypatch, dropped):
+    if not SIMULATED:
+        pytest.skip("a compiled kernel cannot be made to score otherwise")
+    module, name = (bleu_cuda, "bleu") if metric == "bleu" else (rouge_cuda, "rouge_l")
+    plain, bin_of = getattr(module, name), _scan.bin_of
+    rng = random.Random(20)
+    texts = [" ".join(rng.choices("abcdefgh", k=6)) for _ in range(40)]
+    index = make_index(metric, texts)
+    encoded = index.encode(Inputs(texts))
+    assert_same(metric, index, encoded, ks=(1,))  # compiles what runs on the host with the plain score
+
+    if dropped:  # the best reports fall into the lowest bin: the witnesses tell
+        monkeypatch.setattr(_scan, "bin_of", lambda score: bin_of(score if score < 0.3 else 0.0))
+    else:  # all reports fall alike, and the best are recorded
+        monkeypatch.setattr(module, name, lambda *args: plain(*args) * 0.999)
+    message = "no dropped candidate must score" if dropped else "the bound of stage 'scores of the GPU' must not lie"
+    with pytest.raises(ExactnessError, match=message):
+        found_by(KERNELS[metric][1], index, encoded, 1, **OPTIONS[metric])
 
 
 def test_bins_keep_order():

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.encoders.token_states import Tokens
+from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.store import map_file
 from metric_oracle.indexes.token_queries import TokenQueries
@@ -256,7 +257,9 @@ def test_a_corpus_without_room_goes_through_in_pieces(monkeypatch, room):
     n_units = len(world.index.ptr) - 1
     assert {1: len(pieces) == n_units, 2500: 4 < len(pieces) < n_units, 6000: 1 < len(pieces) < 9}[room]
     assert all(piece.codes.device.type == "cpu" for piece in pieces)
-    assert sum(cuda.stages([work]).values()) == pytest.approx(1)
+    shares = cuda.stages([work])
+    assert min(shares.pop("closest_call").values()) > 0
+    assert sum(shares.values()) == pytest.approx(1)
 
 
 @on_a_device
@@ -291,9 +294,32 @@ def test_most_pairs_are_dropped_on_the_device():
     found = found_by(cuda, world, 1, F1, work)
     assert_same(found, found_by(cpu, world, 1, F1))
     shares = cuda.stages([work, {}])
+    closest = shares.pop("closest_call")
     assert list(shares) == ["projection", "float32", "scored"]
+    assert set(closest) <= set(cuda.STAGES)
+    assert closest["projection"] >= 0
     assert sum(shares.values()) == pytest.approx(1)
     assert shares["projection"] > 0.96
+
+
+@on_a_device
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_bound_below_a_score_is_caught(monkeypatch, part, dropped):
+    # Of all reports alike, so that the best are listed all the same; or of every other one, so that those are dropped.
+    upper_bounds = cuda.upper_bounds
+    world = make_world(21, "random", n_units=60, lengths=(5, 6))
+
+    def lowered(*args):
+        bounds = upper_bounds(*args)
+        falls = torch.zeros_like(bounds)
+        falls[:, :: 2 if dropped else 1] = 3.0 if dropped else 0.5
+        return bounds - falls
+
+    monkeypatch.setattr(cuda, "upper_bounds", lowered)
+    message = "no dropped candidate must score" if dropped else "the bound of stage 'projection' must not lie below"
+    with pytest.raises(ExactnessError, match=message):
+        found_by(cuda, world, 20, part)
 
 
 @on_a_device
@@ -435,7 +461,7 @@ def test_f1_lies_below_its_corner_where_the_sign_is_sure(p, r, dp, dr, e, spread
     value = f1(precision, recall)
     assert value <= upper + 1e-12 * (1 + abs(value))
     low, high = p + r - 2 * e - spread, p + r + 2 * e
-    assert np.isfinite(upper) == (low >= cuda.SLACK or high <= -cuda.SLACK) or min(abs(low), abs(high)) < 2e-5
+    assert np.isfinite(upper) == (low >= cuda.EXACT or high <= -cuda.EXACT) or min(abs(low), abs(high)) < 1e-10
 
 
 # ---- the device ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from metric_oracle.errors import ExactnessError
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels import cuda as labels_cuda
@@ -244,6 +245,24 @@ def test_labels(labels, cuda_lane, monkeypatch):
         for k in (1, 6, 50, len(index.row_id)):
             expected = answers(labels_cpu.Backend().search, index, queries, k)
             assert_same(answers(labels_cuda.Backend().search, index, queries, k), expected)
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_labels_that_a_device_scores_otherwise_are_caught(labels, cuda_lane, monkeypatch, dropped):
+    cuda_lane(labels_cuda)
+    index, queries = labels
+    sqrt = torch.sqrt
+
+    def otherwise(values):
+        norms = sqrt(values)
+        if dropped:  # most reports seem far from every query
+            norms[:, : norms.shape[1] * 3 // 4] *= 100
+        return norms if dropped else norms * 1.001
+
+    monkeypatch.setattr(torch, "sqrt", otherwise)
+    rule = "no dropped candidate must score" if dropped else "the bound of stage 'float64' must not lie below"
+    with pytest.raises(ExactnessError, match=f"^retrieve: {rule}"):
+        answers(labels_cuda.Backend().search, index, queries, 1)
 
 
 def test_scores_are_halved_where_memory_ends(labels, cuda_lane, monkeypatch):

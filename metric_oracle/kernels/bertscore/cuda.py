@@ -4,6 +4,7 @@ The README of this folder proves the bound. PyTorch and one Triton kernel (`segm
 runs this very code on a CPU in the tests.
 """
 
+import math
 import queue
 import threading
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.kernels import _device
-from metric_oracle.kernels._errors import check_bounds
+from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
-from metric_oracle.kernels.bertscore.bounds import margins_of
-from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
+from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST, margins_of
+from metric_oracle.kernels.bertscore.cascade import TINY, Items, finish_in_order, part_of, reset
 from metric_oracle.kernels.bertscore.cpu import final_scores, least_of, line_of, pack, room, taken
+from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.topk.reference import select
@@ -34,7 +36,8 @@ COLUMNS = 32  # query tokens of a product; a query's codes are filled up to a mu
 LISTED = 256  # items of a query that the host gets at first
 MORE = 16  # times as many where they were too few
 STAGES = ("projection", "float32")
-SLACK = 1e-5  # for sums of float64 numbers: far above them
+EXACT = gamma(2 * WIDEST + 4 * LONGEST, FLOAT64)  # of scores in float64, and far above what bounds lose in it
+REACH = 1.0 + 2.0**-8  # a code's length at most: 1, but for rounding to float16
 
 
 @dataclass
@@ -141,12 +144,15 @@ def find(corpus, batch, places, k, items, work, part, scored):
         left = [i for i in range(len(places)) if i not in done]
         asked = [(places[i], items[i]) for i in left]
         for i, (item, bound) in zip(left, _listed(corpus, batch, asked, min(listed, n_items), part), strict=True):
-            scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, bound + SLACK
+            bound += TINY * (np.abs(bound) + np.abs(items[i].bonus[item]))
+            scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, bound
             query, _ = pack(corpus, batch, places[i])
             if _finish(len(item), n_items, part, k, items[i], corpus, query, margins, scratch, answers):
+                drawn = np.random.default_rng(places[i]).integers(n_items)
+                _check(np.array([drawn, answers.state[4]]), part, items[i], corpus, query, scratch, answers)
                 done[i] = taken(scored, places[i], items[i], answers)
         listed *= MORE
-    check_bounds({name: x for name, x in zip(("float32",), work["closest"][2:], strict=True) if x < np.inf})
+    check_bounds(dict(zip(STAGES, _closest(work).tolist(), strict=True)), int(work["counts"][4]))
     return [done[i] for i in range(len(places))]
 
 
@@ -163,11 +169,46 @@ def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, fou
     return True
 
 
+@jit
+def _check(sample, part, items, corpus, query, work, found):
+    """Compare each score with the bound that listed its item; score some items more, which must lie below the k-th.
+
+    Parameters
+    ----------
+    sample : int64[n]
+        Items, or -1; those that were scored are passed by.
+
+    Writes
+    ------
+    found.closest[0], found.counts[4]
+    """
+    j = 0
+    for n in range(found.state[0]):
+        i = found.item[n]
+        while work.kept[j] != i:  # items are scored in the order of the list
+            j += 1
+        score = part_of(part, found.precision[n], found.recall[n]) + items.bonus[i] - items.error
+        found.closest[0] = min(found.closest[0], work.kept_bound[j] - score)
+    for i in sample:
+        if i >= 0 and not found.is_scored[i]:
+            precision, recall = exact_pair(items.unit[i], corpus, query, work)
+            if part_of(part, precision, recall) + items.bonus[i] - items.error >= found.threshold[0]:
+                found.counts[4] += 1
+
+
 def stages(works):
-    """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+    """Return the share of pairs that each stage dropped, that scored in float64, and the closest call of each bound."""
     counts = sum((work["counts"] for work in works if work), np.zeros(5, np.int64))
     total = max(int(counts.sum()), 1)
-    return {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
+    shares = {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
+    least = np.min([_closest(work) for work in works if work], axis=0, initial=np.inf)
+    closest = dict(zip(STAGES, np.broadcast_to(least, len(STAGES)).tolist(), strict=True))
+    return {**shares, "closest_call": {name: x for name, x in closest.items() if x < np.inf}}
+
+
+def _closest(work):
+    """Return the least distance of the bounds of each of `STAGES` from a score that became known."""
+    return work["closest"][[0, 2]]
 
 
 # ---- on the device ---------------------------------------------------------------------------------------------------
@@ -279,16 +320,22 @@ def _directions(states):
 
 
 def _codes(states, basis):
-    """Return codes of states, float16[n, K], and how far their coordinates are from the projection at most."""
+    """Return codes of states, float16[n, K], and how far their coordinates are from the projection at most.
+
+    The basis is no more orthonormal than its square shows: what that adds to the bound is part of the distance.
+    """
     import torch
 
     unit = _directions(states)
     inside = unit @ basis
     coordinates = inside.half()
     kept = coordinates.double()
-    error = (inside - kept).norm(dim=1).max().item()
+    square = basis.T @ basis
+    askew = (square - square.round()).norm().item()
+    own = math.sqrt(basis.shape[1]) * product_error(len(basis), REACH, FLOAT64)
+    error = (inside - kept).norm(dim=1).max().item() + 2 * askew + own
     rest = (unit - kept @ basis.T).norm(dim=1)
-    upwards = rest * (1 + 2.0**-10) + 2.0**-24  # rounding to float16 cannot take more away
+    upwards = rest * (1 + 2.0**-10) + 2.0**-24  # twice what rounding to float16 takes away, and float64 before it
     return torch.cat([coordinates, upwards.half()[:, None]], dim=1), error
 
 
@@ -390,10 +437,10 @@ def code_error(corpus_error, query_error, width, n_tokens):
     width : int, of a code
     n_tokens : int, of a mean
     """
-    crossed = corpus_error + query_error
-    # No more than 2 K roundings or truncations to 24 bits, tensor cores included; then the sum of a mean.
-    sums = (2 * (width + 8) + n_tokens + 8) * 2.0**-23
-    return 1.01 * (crossed + sums) + 1e-9
+    crossed = REACH * (corpus_error + query_error)
+    # A tensor core may cut products and sums to 24 bits instead of rounding them, which counts twice.
+    sums = product_error(4 * width, REACH**2) + gamma(2 * (n_tokens + 8)) * REACH**2
+    return crossed + sums + EXACT
 
 
 def upper_bounds(precision, recall, slack, spread, part):
@@ -414,7 +461,7 @@ def upper_bounds(precision, recall, slack, spread, part):
     if part != F1:
         return precision if part == PRECISION else recall
     both = precision + recall
-    is_sure = (both - spread - 4 * slack >= SLACK) | (both <= -SLACK)
+    is_sure = (both - spread - 4 * slack >= EXACT) | (both <= -EXACT)
     return (2 * precision * recall / both).where(is_sure, np.inf)
 
 
@@ -443,5 +490,5 @@ class Backend(_device.ByLibrary, cpu.Backend):
             answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        """Return the share of pairs that each stage dropped, that scored in float64, and the closest calls."""
         return stages(workspaces)

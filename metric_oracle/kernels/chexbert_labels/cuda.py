@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.kernels import _device
-from metric_oracle.kernels._errors import FLOAT64, gamma
+from metric_oracle.kernels._errors import FLOAT64, check_bounds, check_dropped, gamma
 from metric_oracle.kernels.chexbert_labels import cpu
 from metric_oracle.kernels.chexbert_labels.cpu import cosines
 from metric_oracle.kernels.contract import Capabilities
@@ -16,11 +16,11 @@ from metric_oracle.kernels.topk.reference import select
 LIBRARY = "torch"
 DEVICE = "cuda"
 CELLS = 1 << 28  # float64 scores at once, 2 GB; halved where the device has no room
-SLACK = 2 * gamma(6, FLOAT64)  # a division, a root and products of theirs, on both sides; cosines are at most 1
+ERROR = gamma(6, FLOAT64)  # of a score: a division, a root and products of theirs; cosines are at most 1
 
 
 def _candidates(corpus, queries, first, last, k):
-    """Yield each query with the units whose score may reach that of the k-th best row, on torch's current device."""
+    """Yield each query with the units whose score may reach that of the k-th best row, and the device's scores."""
     import torch
 
     n_units = len(corpus.vectors)
@@ -34,8 +34,10 @@ def _candidates(corpus, queries, first, last, k):
                 norms = torch.sqrt((some * some).sum(1)[:, None] * (vectors * vectors).sum(1))
                 scores = (some @ vectors.T / norms).where(norms > 0, 0.0)
                 # k units stand for k rows or more.
-                least = scores.topk(min(k, n_units), dim=1).values[:, -1:] - SLACK
-                query, unit = (scores >= least).nonzero().cpu().numpy().T
+                least = scores.topk(min(k, n_units), dim=1).values[:, -1:] - 2 * ERROR
+                kept = (scores >= least).nonzero()
+                screened = scores[kept[:, 0], kept[:, 1]].cpu().numpy()
+                query, unit = kept.cpu().numpy().T
         except torch.OutOfMemoryError as error:
             if end - first == 1:
                 msg = (
@@ -47,7 +49,7 @@ def _candidates(corpus, queries, first, last, k):
             continue
         edges = np.searchsorted(query, np.arange(end - first + 1))
         for q, (a, b) in zip(range(first, end), pairwise(edges), strict=True):
-            yield q, unit[a:b]
+            yield q, unit[a:b], screened[a:b]
         first = end
 
 
@@ -65,13 +67,22 @@ class Backend(_device.ByLibrary, cpu.Backend):
         ------
         DeviceError
             If a device has no room.
+        ExactnessError
+            If a device's score is further from the exact one than it may be.
         """
         vectors = corpus.vectors.astype(np.float64)
         squares = np.sum(vectors * vectors, axis=1)
 
         def work_on(device, begin, end):
-            for q, units in _candidates(corpus, batch.vectors, first + begin, first + end, k):
-                scores = cosines(vectors[units], squares[units], batch.vectors[q])
-                answers.put(q, select(units, scores, corpus.row_ptr, corpus.row_id, k))
+            for q, units, screened in _candidates(corpus, batch.vectors, first + begin, first + end, k):
+
+                def score(some, q=q):
+                    return cosines(vectors[some], squares[some], batch.vectors[q])
+
+                scores = score(units)
+                check_bounds({"float64": float((ERROR - np.abs(screened - scores)).min())})
+                best = select(units, scores, corpus.row_ptr, corpus.row_id, k)
+                check_dropped(q, len(vectors), units, best[1][-1], score)
+                answers.put(q, best)
 
         _device.share(LIBRARY, last - first, work_on)

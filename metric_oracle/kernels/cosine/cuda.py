@@ -6,25 +6,16 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.kernels import _device
-from metric_oracle.kernels._errors import check_bounds
+from metric_oracle.kernels._errors import check_bounds, check_dropped
 from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.cosine import cpu
 from metric_oracle.kernels.topk.reference import select
 
 FIRST_CANDIDATES = 32
-SAMPLED = 8  # documents of a query that are scored although they were dropped
 LIBRARY = "torch"
 DEVICE = "cuda"
 CELLS = 1 << 30  # products at once, 4 GB; halved where the device has no room
 FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
-
-
-def _check_dropped(corpus, query, q, documents, least):
-    """Score a sample of the documents, drawn from the number of the query: what was dropped must not reach `least`."""
-    drawn = np.setdiff1d(np.random.default_rng(q).integers(len(corpus.vectors), size=SAMPLED), documents)
-    exact = np.empty(len(drawn))
-    cpu.score_documents(drawn, query, corpus.vectors, exact)
-    check_bounds({}, int(np.count_nonzero(exact >= least)))
 
 
 def nearest(corpus, queries, n):
@@ -139,15 +130,20 @@ class Backend(cpu.Backend):
                 product = screened[i].astype(np.float64)
                 kept = product >= product[min(k, n) - 1] - 2 * error
                 documents = candidates[i][kept]
-                exact = np.empty(len(documents))
-                cpu.score_documents(documents, batch.vectors[q], corpus.vectors, exact)
+
+                def score(some, q=q):
+                    exact = np.empty(len(some))
+                    cpu.score_documents(some, batch.vectors[q], corpus.vectors, exact)
+                    return exact
+
+                exact = score(documents)
                 check_bounds({"float32": float((product[kept] + error - exact).min())})
                 best = select(documents, exact, corpus.row_ptr, corpus.row_id, k)
                 rows, scores, _ = best
                 if n < n_documents and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
                     again.append(q)
                     continue
-                _check_dropped(corpus, batch.vectors[q], int(q), documents, scores[-1])
+                check_dropped(int(q), n_documents, documents, scores[-1], score)
                 answers.put(q, best)
             pending = np.array(again, np.int64)
             n = min(4 * n, n_documents)
