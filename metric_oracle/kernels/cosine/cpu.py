@@ -12,7 +12,6 @@ import numpy as np
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot, make_products, prefetch
-from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_error, off_unit
 from metric_oracle.kernels.cosine.score import cosine
@@ -309,25 +308,29 @@ def _let_wait(i, c, begin, corpus, error, workspace):
 
 @jit
 def _score_waiting(i, corpus, query, error, k, workspace, best):
-    """Score the waiting documents, greatest bounds first, until none reaches the k-th best row."""
+    """Score the waiting documents whose bounds reach the k-th best row, the greatest bound first."""
     n = workspace.n_waiting[i]
     workspace.n_waiting[i] = 0
+    if n == 0:
+        return
     bound, document, least = workspace.bound[i], workspace.document[i], workspace.least
     address = corpus.vectors.ctypes.data
-    order = order_of(-bound[:n])
     size = 4 * len(query)
-    for begin in range(0, n, AT_ONCE):
-        some = order[begin : begin + AT_ONCE]
+    first = int(np.argmax(bound[:n]))
+    _score(i, document[first], bound[first], corpus, query, error, k, workspace, best)
+    document[first], bound[first] = document[0], bound[0]
+    p = 1
+    while p < n:
+        # Those that are asked of memory move to the front: what was there is done.
         n_left = 0
-        for p in some:
-            if bound[p] + error[0] < least[i]:
-                break
-            prefetch(address + size * document[p], size)
-            n_left += 1
-        for p in some[:n_left]:
-            _score(i, document[p], bound[p], corpus, query, error, k, workspace, best)
-        if n_left < len(some):
-            break
+        while p < n and n_left < AT_ONCE:
+            if bound[p] + error[0] >= least[i]:
+                document[n_left], bound[n_left] = document[p], bound[p]
+                prefetch(address + size * document[p], size)
+                n_left += 1
+            p += 1
+        for s in range(n_left):
+            _score(i, document[s], bound[s], corpus, query, error, k, workspace, best)
 
 
 @jit
