@@ -78,6 +78,6 @@ def _set(how: Mapping[str, Any]) -> Iterator[str]:
     for name in _SETTINGS:
         value = found.get(name)
         if isinstance(value, Mapping):
-            value = value.get("name", value.get("sha256", ""))[:_HEX]
+            value = value.get("name", value.get("sha256", ""))[:_HEX] or "+".join(value)
         if value is not None:
             yield f"{name}:{'yes' if value is True else 'no' if value is False else value}"

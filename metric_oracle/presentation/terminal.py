@@ -109,7 +109,7 @@ def _of_answers(results: Results) -> list[str]:
     scores = results.table["score"].to_numpy().reshape(-1, signature["k"])
     n = len(scores)
     best = f"mean best score {scores[:, 0].mean():.4f}"
-    lines = [f"{n:,} test reports, {best if baseline is None else f'mean score {scores.mean():.4f}'}"]
+    lines = [f"{n:,} test report{'s' if n > 1 else ''}, {best if baseline is None else f'mean score {scores.mean():.4f}'}"]
     if baseline == "random":
         of_draws = scores.mean(axis=0)
         range_of_means = f"their means {of_draws.min():.4f} to {of_draws.max():.4f}"
@@ -182,7 +182,8 @@ def info_table(index: Any) -> Group:
     lines = [("source", content["source"])]
     lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
     for kind, counts in content["representations"].items():
-        shown = ", ".join(_shown(name, value) for name, value in counts.items())
+        named = {"units": "distinct", "rows": "reports"}
+        shown = ", ".join(_shown(named.get(name, name), value) for name, value in counts.items())
         lines.append((kind, shown.replace("_", " ")))
     lines += [
         ("metrics", ", ".join(index.metrics)),

@@ -32,6 +32,10 @@ from metric_oracle.presentation.short_signature import short_signature
              "bootstrap": {"resamples": 1000, "seed": 3}, "version": "1"},
             "align|bleu+a-b|ratings:ffffffff|studies:1000:3|v1",
         ),
+        (
+            {"metric": "f1-chexbert", "uncertain": {"positive": "f1chexbert", "blank": "R2Gen"}, "version": "1"},
+            "f1-chexbert|uncertain:positive+blank|v1",
+        ),
         ({"command": "failure-modes", "rate": 0.01, "ratings": "a table", "version": "1"}, "failure-modes|fdr:0.01|v1"),
     ],
 )  # fmt: skip
