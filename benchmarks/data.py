@@ -27,6 +27,7 @@ SEED = 0
 WIDTH = 768  # of a CheXbert embedding
 NOISE = 1.0  # of an embedding's components, beside the 14 of its labels, which have a deviation of 1 each
 LEXICAL_AND_GRAPH = ("bleu", "rouge-l", "radgraph")
+CAPTIONS = ("cider-d:corpus", "meteor:nltk-stems")  # those of captioning; WordNet is on no registry
 OF_STATES = ("bertscore", "radcliq")
 LAYER = 5
 HAS_FAISS = find_spec("faiss") is not None
@@ -246,7 +247,7 @@ def draw_sample(data: Data, n_references: int, n_candidates: int, folder: Path) 
     index = mo.build_index(
         reports,
         folder / "index",
-        metrics=LEXICAL_AND_GRAPH,
+        metrics=(*LEXICAL_AND_GRAPH, *CAPTIONS),
         radgraph=write_graphs(folder / "candidates.json", [graph for _, graph in candidates]),
     )
     graphs = write_graphs(folder / "references.json", [graph for _, graph in references])

@@ -3,6 +3,7 @@
 Whatever can be prepared is (tokens; sets in "python-sets"), which is more than users of these tools can count on.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -115,10 +116,51 @@ def _f1(reference: set, candidate: set) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
+def _cider(references: Reports, candidates: Reports) -> Score:
+    """Document frequencies are those of all candidates, the sample's corpus; n-grams are counted within the time."""
+    from pycocoevalcap.cider.cider_scorer import CiderScorer
+
+    # It splits at white space, of which a token of BLEU may have some: lines end inside of them.
+    wanted, found = (
+        [" ".join(re.sub(r"\s", "_", token) for token in tokenize_bleu(text)) for text, _ in side]
+        for side in (references, candidates)
+    )
+    corpus = CiderScorer()
+    for text in found:
+        corpus.cook_append(None, [text])
+    corpus.compute_doc_freq()
+
+    def score(reference: str) -> list[float]:
+        scorer = CiderScorer()
+        for text in found:
+            scorer.cook_append(text, [reference])
+        scorer.document_frequency = corpus.document_frequency
+        return list(scorer.compute_cider())
+
+    return lambda: np.array([score(reference) for reference in wanted])
+
+
+class _NoWordNet:
+    """Knows no word."""
+
+    def synsets(self, _: str) -> list[Any]:
+        return []
+
+
+def _meteor(references: Reports, candidates: Reports) -> Score:
+    from nltk.translate.meteor_score import single_meteor_score
+
+    wanted, found = ([tokenize_bleu(text) for text, _ in side] for side in (references, candidates))
+    score = partial(single_meteor_score, wordnet=_NoWordNet())
+    return lambda: np.array([[score(r, c) for c in found] for r in wanted])
+
+
 PEERS: dict[str, Peer] = {
     "fast_bleu": Peer("fast_bleu (C++)", "bleu", "fast-bleu", 4000, _fast_bleu),
     "nltk": Peer("NLTK (Python)", "bleu", "nltk", 500, _nltk),
     "rouge-score": Peer("rouge-score (Python)", "rouge-l", "rouge-score", 500, _rouge_score),
+    "pycocoevalcap-cider": Peer("pycocoevalcap (Python)", "cider-d:corpus", "pycocoevalcap", 4000, _cider),
+    "nltk-meteor": Peer("NLTK (Python)", "meteor:nltk-stems", "nltk", 200, _meteor),
     "cxr-report-metric": Peer(
         "CXR-Report-Metric's steps (Python sets)", "radgraph", None, 1000, _sets_of_each_pair
     ),
