@@ -139,7 +139,8 @@ def scores_table(scores: Scores) -> Group:
         mean_text = "" if mean is None else f"{mean:z.4f}"
         cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, record["direction"]]
         rows.append((name, [entry(cell) for cell in cells]))
-        whole = corpus_bleu.of_scores(scores.table, name)
+        noted = signature.get("noted", {}).get(name, {}).get("corpus")
+        whole = corpus_bleu.of_scores(scores.table, name) if noted is None else noted
         if whole is not None:  # of the added counts, which have no interval here: table has
             cells = [f"{len(column):,}", f"{n_scored:,}", f"{whole:.4f}", "", record["direction"]]
             rows.append((f"{name} of the corpus", [entry(cell) for cell in cells]))

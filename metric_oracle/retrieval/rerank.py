@@ -27,7 +27,7 @@ from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.answers import layout, n_scorable, strings
 from metric_oracle.retrieval.merge import Answer
-from metric_oracle.retrieval.pair_models import COMPONENTS, PairModel, totals
+from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import digest, retrieve
 
@@ -78,7 +78,7 @@ class _Best(NamedTuple):
 
 
 def rerank(
-    index: Index, queries: Inputs, model: PairModel, pool: Pool, *, k: int = 1, text: bool = True,
+    index: Index, queries: Inputs, model: ErrorModel, pool: Pool, *, k: int = 1, text: bool = True,
     progress: Tell | None = None,
 ) -> Results:  # fmt: skip
     """Find, for every query, the k reports of its pool with the fewest predicted errors.
@@ -88,7 +88,7 @@ def rerank(
     index : Index
     queries : Inputs
         The references, with what the prefix reads.
-    model : PairModel
+    model : ErrorModel
     pool : Pool
     k : int
         Answers a query, at most the pool.
@@ -200,7 +200,7 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
 class _Reader:
     """The model over rows of the corpus; `n_cut` counts the pairs that were longer than it takes."""
 
-    def __init__(self, index: Index, model: PairModel) -> None:
+    def __init__(self, index: Index, model: ErrorModel) -> None:
         self._index, self._model = index, model
         self.n_cut = 0
 
@@ -288,7 +288,7 @@ def _check(pool: Pool, n_queries: int, n_rows: int) -> None:
 
 
 def _signature(
-    index: Index, queries: Inputs, model: PairModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
+    index: Index, queries: Inputs, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
 ) -> dict[str, Any]:  # fmt: skip
     """Return what is needed to reproduce a result."""
     record = get_metric("crepe", "rerank")
