@@ -105,6 +105,15 @@ REPRESENTATIONS: dict[str, Representation] = {
             "agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", "representations", parts=("labels",)
         ),
         Representation(
+            "srr", "metric_oracle.indexes.labels:SrrIndex", "attachment",
+            what="SRR labels", plural="SRR labels", option="--srr-labels FILE",
+            both_sides="--srr-labels and --predicted-srr-labels", arguments=("srr_labels",),
+        ),
+        Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", "representations", parts=("srr",)),
+        Representation(
+            "srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", "representations", parts=("srr",)
+        ),
+        Representation(
             "bertscore", "metric_oracle.indexes.bertscore:TokenStateIndex", "encoder",
             what="token states", plural="token states", option="--encoder NAME|FOLDER",
             both_sides="--encoder NAME|FOLDER", arguments=("encoder",), settings=("idf", "rescale"),
@@ -246,6 +255,8 @@ _METEOR = "Lavie and Agarwal, WMT 2007, as in nltk"
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
 _LOWER = _PACKAGE + " since July 2026 (b5ab8d0), tokens lower-cased"
 _AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
+_SRR = "labels of Delbrouck et al., ACL 2025 (SRR-BERT)"
+_FIRST_FAMILY = MappingProxyType({"family_a": 0, "family_b": -1})
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -298,6 +309,8 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14")),
         Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5")),
+        Metric("srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY),
+        Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
         Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
         Metric(

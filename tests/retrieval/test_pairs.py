@@ -42,6 +42,7 @@ def sides(corpus, side):
         "radgraph": corpus[f"{side}_graphs"],
         "chexbert": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
+        "srr_labels": corpus[f"{side}_srr"],
         "embeddings": corpus[f"{side}_embeddings"],
         "uncertain": "negative",
     }
