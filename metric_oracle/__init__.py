@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         score,
         verify,
     )
+    from metric_oracle.corpora.grades import read_rated_set
     from metric_oracle.corpora.predictions import read_predictions
     from metric_oracle.corpora.raters import read_ratings
     from metric_oracle.corpora.reports import Reports, read_reports
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
     from metric_oracle.evaluation.failure_modes import failure_modes
     from metric_oracle.evaluation.fit_composite import fit_composite
+    from metric_oracle.evaluation.foreign import read_foreign
+    from metric_oracle.evaluation.metric_comparison import RatedFiles, compare_metrics
     from metric_oracle.evaluation.study import Model, compare_study
     from metric_oracle.evaluation.study import run_study as study
     from metric_oracle.evaluation.survey import create_survey
@@ -76,10 +79,12 @@ _HOMES = {
     ),
     "MetricOracleError": "metric_oracle.errors",
     "Model": "metric_oracle.evaluation.study",
+    "RatedFiles": "metric_oracle.evaluation.metric_comparison",
     "Reports": "metric_oracle.corpora.reports",
     "agreement": "metric_oracle.evaluation.agreement",
     "align": "metric_oracle.evaluation.alignment",
     "compare": "metric_oracle.evaluation.comparison",
+    "compare_metrics": "metric_oracle.evaluation.metric_comparison",
     "compare_study": "metric_oracle.evaluation.study",
     "create_survey": "metric_oracle.evaluation.survey",
     "export_survey": "metric_oracle.evaluation.survey_export",
@@ -89,7 +94,9 @@ _HOMES = {
     "plot_alignment": "metric_oracle.presentation.ratings_plots",
     "plot_failure_modes": "metric_oracle.presentation.ratings_plots",
     "plot_histogram": "metric_oracle.presentation.expectation_plot",
+    "read_foreign": "metric_oracle.evaluation.foreign",
     "read_predictions": "metric_oracle.corpora.predictions",
+    "read_rated_set": "metric_oracle.corpora.grades",
     "read_ratings": "metric_oracle.corpora.raters",
     "read_reports": "metric_oracle.corpora.reports",
     "score_crg": "metric_oracle.evaluation.crg",
@@ -103,12 +110,14 @@ _HOMES = {
 __all__ = [
     "MetricOracleError",
     "Model",
+    "RatedFiles",
     "Reports",
     "agreement",
     "align",
     "baseline",
     "build_index",
     "compare",
+    "compare_metrics",
     "compare_study",
     "compute",
     "create_survey",
@@ -125,7 +134,9 @@ __all__ = [
     "plot_alignment",
     "plot_failure_modes",
     "plot_histogram",
+    "read_foreign",
     "read_predictions",
+    "read_rated_set",
     "read_ratings",
     "read_reports",
     "read_results",

@@ -69,57 +69,34 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
         Representation("weighted", "metric_oracle.indexes.cider:WeightedIndex", "representations", parts=("ngrams",)),
         Representation(
-            "corpus_weighted",
-            "metric_oracle.indexes.cider:CorpusWeightedIndex",
-            "representations",
-            parts=("ngrams",),
-            counts_corpus=True,
+            "corpus_weighted", "metric_oracle.indexes.cider:CorpusWeightedIndex", "representations",
+            parts=("ngrams",), counts_corpus=True,
         ),
         Representation("stems", "metric_oracle.indexes.stems:StemIndex", "representations", parts=("ngrams",)),
         Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", "representations", parts=("ngrams",)),
         Representation(
-            "radgraph",
-            "metric_oracle.indexes.radgraph:GraphIndex",
-            "attachment",
-            what="a graph",
-            plural="graphs",
-            option="--radgraph GRAPHS.json",
+            "radgraph", "metric_oracle.indexes.radgraph:GraphIndex", "attachment",
+            what="a graph", plural="graphs", option="--radgraph GRAPHS.json", arguments=("radgraph",),
             both_sides="--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
-            arguments=("radgraph",),
         ),
         Representation(
             "radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", "representations", parts=("radgraph",)
         ),
         Representation(
-            "chexbert",
-            "metric_oracle.indexes.embeddings:EmbeddingIndex",
-            "attachment",
-            what="an embedding",
-            plural="embeddings",
-            option="--chexbert FILE",
+            "chexbert", "metric_oracle.indexes.embeddings:EmbeddingIndex", "attachment",
+            what="an embedding", plural="embeddings", option="--chexbert FILE", arguments=("chexbert", "chexbert_ids"),
             both_sides="--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
-            arguments=("chexbert", "chexbert_ids"),
         ),
         Representation(
-            "embedding",
-            "metric_oracle.indexes.embeddings:EmbeddingIndex",
-            "attachment",
-            what="an embedding",
-            plural="embeddings",
-            option="--embeddings FILE",
-            both_sides="--embeddings and --predicted-embeddings",
-            arguments=("embeddings", "embedding_ids"),
+            "embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", "attachment",
+            what="an embedding", plural="embeddings", option="--embeddings FILE",
+            both_sides="--embeddings and --predicted-embeddings", arguments=("embeddings", "embedding_ids"),
         ),
         Representation(
-            "labels",
-            "metric_oracle.indexes.labels:LabelIndex",
-            "attachment",
-            what="labels",
-            plural="labels",
-            option="--chexbert-labels FILE --uncertain positive|negative|blank",
+            "labels", "metric_oracle.indexes.labels:LabelIndex", "attachment",
+            what="labels", plural="labels", option="--chexbert-labels FILE --uncertain positive|negative|blank",
             both_sides="--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert "
-            "chexbert.pth",
-            arguments=("chexbert_labels",),
+            "chexbert.pth", arguments=("chexbert_labels",),
         ),
         Representation(
             "agreement", "metric_oracle.indexes.agreement:AgreementIndex", "representations", parts=("labels",)
@@ -128,35 +105,31 @@ REPRESENTATIONS: dict[str, Representation] = {
             "agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", "representations", parts=("labels",)
         ),
         Representation(
-            "bertscore",
-            "metric_oracle.indexes.bertscore:TokenStateIndex",
-            "encoder",
-            what="token states",
-            plural="token states",
-            option="--encoder NAME|FOLDER",
-            both_sides="--encoder NAME|FOLDER",
-            arguments=("encoder",),
-            settings=("idf", "rescale"),
+            "srr", "metric_oracle.indexes.labels:SrrIndex", "attachment",
+            what="SRR labels", plural="SRR labels", option="--srr-labels FILE",
+            both_sides="--srr-labels and --predicted-srr-labels", arguments=("srr_labels",),
+        ),
+        Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", "representations", parts=("srr",)),
+        Representation(
+            "srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", "representations", parts=("srr",)
         ),
         Representation(
-            "crg",
-            "metric_oracle.indexes.crg:PositiveIndex",
-            "representations",
-            parts=("labels",),
+            "bertscore", "metric_oracle.indexes.bertscore:TokenStateIndex", "encoder",
+            what="token states", plural="token states", option="--encoder NAME|FOLDER",
+            both_sides="--encoder NAME|FOLDER", arguments=("encoder",), settings=("idf", "rescale"),
+        ),
+        Representation(
+            "crg", "metric_oracle.indexes.crg:PositiveIndex", "representations", parts=("labels",),
             settings=("prevalence",),
         ),
+        Representation("meteor_jar", "metric_oracle.encoders.meteor_jar:MeteorJar", "pair"),
         Representation(
-            "crepe",
-            "metric_oracle.encoders.crepe:Crepe",
-            "pair",
-            what="a checkpoint",
-            plural="checkpoints",
-            option="--crepe FOLDER",
-            both_sides="--crepe FOLDER",
+            "crepe", "metric_oracle.encoders.crepe:Crepe", "pair",
+            what="a checkpoint", plural="checkpoints", option="--crepe FOLDER", both_sides="--crepe FOLDER",
             arguments=("crepe", "crepe_config", "crepe_vocabulary"),
         ),
     )
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -282,6 +255,8 @@ _METEOR = "Lavie and Agarwal, WMT 2007, as in nltk"
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
 _LOWER = _PACKAGE + " since July 2026 (b5ab8d0), tokens lower-cased"
 _AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
+_SRR = "labels of Delbrouck et al., ACL 2025 (SRR-BERT)"
+_FIRST_FAMILY = MappingProxyType({"family_a": 0, "family_b": -1})
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -298,6 +273,14 @@ METRICS: dict[str, Metric] = {
         Metric("cider-d:corpus", "corpus_weighted", "cider_d", _CIDER + ", document frequencies of the corpus"),
         Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet"),
         Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word"),
+        Metric(
+            "meteor:1.5",
+            "meteor_jar",
+            "",
+            "Denkowski and Lavie, WMT 2014, as in pycocoevalcap (its meteor-1.5.jar, which wants Java)",
+            cheap=False,
+            composable=False,
+        ),
         Metric("temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1"),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),
@@ -326,6 +309,8 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14")),
         Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5")),
+        Metric("srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY),
+        Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
         Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
         Metric(
@@ -375,9 +360,11 @@ def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
 def check_searched(metric: Metric, function: str) -> None:
     """Raise for a metric that no exact search exists for."""
     if not metric.is_searched:
+        # A pool is of models that count errors, which are given.
+        pool = ", or oracle rerank for the best of a pool" if REPRESENTATIONS[metric.representation].arguments else ""
         msg = (
             f"{function}: metric must be one with an exact search; got {metric.name!r}, whose model reads reference "
-            "and candidate at once. Use oracle score, or oracle rerank for the best of a pool."
+            f"and candidate at once. Use oracle score{pool}."
         )
         raise InputError(msg)
 

@@ -169,7 +169,7 @@ MUTANTS = [
     Mutant(
         "indexes/labels.py",
         "manifest always says uncertain is positive",
-        'return {"uncertain": self.uncertain}',
+        "return {self.setting: self.meaning}",
         'return {"uncertain": "positive"}',
         "indexes/test_index.py -k uncertain",
     ),

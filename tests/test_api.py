@@ -11,7 +11,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.vectors import read_embeddings, read_labels
+from metric_oracle.corpora.vectors import read_embeddings, read_label_table, read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import bertscore, inputs
 from metric_oracle.indexes.prepared import prepared_inputs
@@ -28,6 +28,7 @@ def files(corpus, side):
         "chexbert": corpus[f"{side}_embeddings"],
         "embeddings": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
+        "srr_labels": corpus[f"{side}_srr"],
         "uncertain": "negative",
     }
 
@@ -88,7 +89,12 @@ def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_pat
     vectors, labels = read_embeddings(corpus["train_embeddings"]), read_labels(corpus["train_labels"])
     of_id = {new[i]: v for i, v in zip(vectors.ids, vectors.values, strict=True) if i in new}
     classes = {new[i]: v for i, v in zip(labels.ids, labels.values, strict=True) if i in new}
-    predicted = {"radgraph": graphs, "chexbert": of_id, "embeddings": of_id, "chexbert_labels": classes}
+    table = read_label_table(corpus["train_srr"])
+    rows = zip(table.ids, (table.values == 1).astype(int).tolist(), strict=True)
+    sets = {new[i]: dict(zip(table.names, row, strict=True)) for i, row in rows if i in new}
+    predicted = {
+        "radgraph": graphs, "chexbert": of_id, "embeddings": of_id, "chexbert_labels": classes, "srr_labels": sets,
+    }  # fmt: skip
     monkeypatch.undo()
     out = tmp_path / "P"
     mo.build_index(texts, out, encoder="bert", keep_empty=True, uncertain="negative", **predicted)

@@ -46,7 +46,12 @@ def classes(texts):
     return [[1 + (len(text) * place + text.count("e")) % 3 for place in range(14)] for text in texts]
 
 
+def srr(texts):
+    return [{f"label {n}": (len(text) * n + text.count("e")) % 3 % 2 for n in range(1, 8)} for text in texts]
+
+
 MODELS = {
+    "srr_labels": srr,
     "radgraph": graphs,
     "chexbert": vectors,
     "embeddings": vectors,

@@ -41,6 +41,7 @@ class Beside(TypedDict, total=False):
     chexbert: Any
     chexbert_ids: Any
     chexbert_labels: Any
+    srr_labels: Any
     embeddings: Any
     embedding_ids: Any
 
@@ -69,6 +70,7 @@ class Predicted(TypedDict, total=False):
     predicted_chexbert: Any
     predicted_chexbert_ids: Any
     predicted_chexbert_labels: Any
+    predicted_srr_labels: Any
     predicted_embeddings: Any
     predicted_embedding_ids: Any
 

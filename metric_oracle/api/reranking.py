@@ -1,11 +1,12 @@
 """The best of a pool under CREPE."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
 from metric_oracle.api.given import Given, Loading, opened
 from metric_oracle.api.searching import load_batch, search_settings
+from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, open_pair_models
@@ -70,23 +71,38 @@ def rerank(
     Results
         With the columns nA to nF, `pool` and `certified`; see :func:`metric_oracle.retrieval.rerank.rerank`.
     """
+    checkpoint = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
+    settings = search_settings(idf, rescale)
+    run = reranker(index, checkpoint, loading.get("device"), pool, weights, k, audit, recall, seed, settings)
+    if isinstance(queries, Inputs):
+        loading.pop("device", None)  # that of CREPE alone: these are loaded
+    return run(load_batch(queries, loading, "rerank"), text=text, progress=progress)
+
+
+@called("rerank")
+def reranker(
+    index: str | Path | Index, checkpoint: Mapping[str, str | Path | None], device: str | None, pool: str,
+    weights: str | Path | None, k: int, audit: int, recall: float | None, seed: int, settings: Mapping[str, Any],
+) -> Callable[..., Results]:  # fmt: skip
+    """Check all that :func:`rerank` is given but the test reports; return the function that takes these."""
     name, size = read_pool(pool, recall is not None)
     record = None if name is None else weighed(name, weights)
     if record is None and weights is not None:
         msg = "rerank: weights must be left out where the pool is the whole corpus; got a file. Drop it."
         raise InputError(msg)
+    what = "a pool that is the whole corpus" if record is None else f"metric {record.name!r}"
+    check_left_out(settings, () if record is None else record.settings, "rerank", what)
     held = opened(index)
-    if record is not None:
-        held.check_holds(record)
-    given: dict[str, Any] = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
-    named = {name: path for name, path in given.items() if path is not None}
-    model = open_pair_models(named, "rerank", loading.get("device"))["crepe"]
-    if isinstance(queries, Inputs):
-        loading.pop("device", None)  # that of CREPE alone: these are loaded
-    batch = load_batch(queries, loading, "rerank")
-    settings = search_settings(idf, rescale)
-    stated = _rerank.Pool(record, size, audit, recall, seed, settings)
-    return _rerank.rerank(held, batch, model, stated, k=k, text=text, progress=progress)
+    stated = _rerank.Pool(record, size, audit, recall, seed, dict(settings))
+    _rerank.check_pool(held, stated, k)
+    named = {name: path for name, path in checkpoint.items() if path is not None}
+    model = open_pair_models(named, "rerank", device)["crepe"]
+
+    @called("rerank")
+    def run(batch: Inputs, *, text: bool = True, progress: Callable[..., None] | None = None) -> Results:
+        return _rerank.rerank(held, batch, model, stated, k=k, text=text, progress=progress)
+
+    return run
 
 
 def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:

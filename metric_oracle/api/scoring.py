@@ -10,6 +10,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.inputs import load_encoding, open_pair_models
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import pairs as _pairs
+from metric_oracle.retrieval.pair_models import with_pair_models
 from metric_oracle.retrieval.results import Scores
 
 
@@ -91,8 +92,7 @@ def score(
     """
     check_options(given, SIDES, "score")
     names = names_of(metrics)
-    for name in names or ():
-        get_metric(name, "score")
+    records = [get_metric(name, "score") for name in names or ()]
     asked = split({"layer": layer, "rescale_table": rescale_table}, ("layer", "rescale_table"))
     if encoder is None and asked:
         msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
@@ -101,7 +101,7 @@ def score(
         {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary},
         ("crepe", "crepe_config", "crepe_vocabulary"),
     )
-    pair_models = open_pair_models(of_crepe, "score", given.get("device"))
+    pair_models = with_pair_models(records, open_pair_models(of_crepe, "score", given.get("device")), "score")
     tell = given.get("tell")
     told = tell or (lambda line: None)
     asked_reports, prepared = reports_of(references, "score", dict(reading or {}))

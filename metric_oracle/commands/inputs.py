@@ -10,7 +10,7 @@ from metric_oracle.commands.command import given, used
 from metric_oracle.commands.options import Files, Models, Reading
 from metric_oracle.commands.output import note, progress
 from metric_oracle.errors import BackendError
-from metric_oracle.metrics import Metric
+from metric_oracle.metrics import REPRESENTATIONS, Metric
 
 
 def is_model(path: str | Path) -> bool:
@@ -20,9 +20,12 @@ def is_model(path: str | Path) -> bool:
 
 def check_installed(function: str, files: Any, records: Iterable[Metric] = ()) -> None:
     """Raise where a file is a model, or a metric reads what one makes, and the libraries for that are lacking."""
-    records = list(records)
     asked = [str(path) for path in given(files).values() if path is not None and is_model(path)]
-    asked += [f"metric {record.name!r}" for record in records if record.needs_encoder or not record.is_searched]
+    for record in records:
+        needs = [REPRESENTATIONS[kind] for kind in record.representations]
+        # What nobody gives is no checkpoint of these libraries.
+        if record.needs_encoder or any(kind.source == "pair" and kind.arguments for kind in needs):
+            asked.append(f"metric {record.name!r}")
     lacking = [library for library in ("torch", "transformers") if find_spec(library) is None]
     if asked and lacking:
         msg = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES, BACKENDS, COMPOSITE, METRICS, REPRESENTATIONS
+from metric_oracle.metrics import ALIASES, BACKENDS, COMPOSITE, METRICS, REPRESENTATIONS, shown_in
 
 SEARCH, FILES, MODELS, BERTSCORE = "Metric and search", "Files of these reports", "Models", "BERTScore"
 READING, PREDICTED, ROWS, OUTPUT = "How to read the reports", "The predictions", "Rows, intervals and tests", "Options"
@@ -76,8 +76,8 @@ def complete_metric(incomplete: str) -> Iterator[tuple[str, str]]:
     yield from ((before + comma + name, what) for name, what in names.items() if name.startswith(begun))
 
 
-_FAMILIES = {name.split(":")[0].rstrip("-1234"): name for name in reversed(METRICS)}  # and the first of each
-_NAMES = ", ".join(family if family in {*METRICS, *ALIASES} else name for family, name in reversed(_FAMILIES.items()))
+_SHORT = {name: alias for alias, name in ALIASES.items()}
+_NAMES = ", ".join(_SHORT.get(name, name).partition(":")[0] for name in shown_in("study"))
 
 # Arguments
 _INDEX = typer.Argument(metavar="INDEX", help="Folder that build-index made.")
@@ -116,7 +116,7 @@ FolderOrNone = Annotated[Path | None, _FOLDER]
 # What is searched, and how
 _METRIC = _option(
     *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
-    help=f"{_NAMES}, ... (oracle metrics lists all); with commas.",
+    help=f"{_NAMES}, ...; with commas. All: oracle metrics.",
 )  # fmt: skip
 Metric = Annotated[list[str], _METRIC]
 Metrics = Annotated[list[str] | None, _METRIC]
@@ -247,7 +247,11 @@ def _given_beside(prefix: str, panel: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for record in REPRESENTATIONS.values():
         for argument in record.arguments if record.source == "attachment" else ():
-            text = "Their ids, if they have none" if argument.endswith("_ids") else record.plural.capitalize()
+            text = (
+                "Their ids, if they have none"
+                if argument.endswith("_ids")
+                else record.plural[0].upper() + record.plural[1:]
+            )
             text += f", or {MODEL_FILES[argument]}" if argument in MODEL_FILES and not prefix else ""
             option = f"--{prefix}{argument}".replace("_", "-")
             found[f"{prefix}{argument}"] = Annotated[Path | None, _file(option, panel, f"{text}.")]

@@ -1,4 +1,4 @@
-"""score, table, study, crg, f1-chexbert."""
+"""score, table, study, crg, f1-chexbert, f1-srr-bert."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,6 @@ PANEL = "Scores and tables"
 
 @command(
     app, "score",
-    "oracle score test.csv generated.csv",
     "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
     "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
     "oracle score annotation.json res.csv --split test --ids annotation.json",
@@ -33,7 +32,7 @@ def score(
     system: o.System = None, published_names: o.PublishedNames = False, with_text: o.WithText = False,
     layer: o.Layer = None, rescale_table: o.Rescaling = None, crepe: o.CrepeOrNone = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
-    """Score a model's reports against the radiologists', joined on ids; models serve both sides."""
+    """Score a model's reports against the radiologists', joined on ids."""
     from metric_oracle import api
     from metric_oracle.presentation.terminal import scores_table
 
@@ -225,12 +224,28 @@ def f1_chexbert(
 ) -> None:
     """Score predicted CheXbert labels by F1 of 14 and 5 labels, under every policy for uncertain ones."""
     from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
+
+    _deliver_f1(to, score_f1_chexbert(reference, predicted, id_column=id_column), "f1_chexbert")
+
+
+@command(
+    app, "f1-srr-bert",
+    "oracle f1-srr-bert test_srr.csv predicted_srr.csv",
+    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+)  # fmt: skip
+def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
+    """Score predicted labels of SRR-BERT, a finding with a status each, by F1."""
+    from metric_oracle.evaluation.f1_chexbert import score_f1_srr
+
+    _deliver_f1(to, score_f1_srr(reference, predicted), "f1_srr_bert")
+
+
+def _deliver_f1(to: Destination, scored: Any, function: str) -> None:
     from metric_oracle.presentation.terminal import f1_table
     from metric_oracle.retrieval.results import Results
 
-    scored = score_f1_chexbert(reference, predicted, id_column=id_column)
     if scored.unused:
         note(f"predictions without a reference, not used: {scored.unused:,}")
     results = Results(scored.table, scored.signature)
-    write = partial(results.write, function="f1_chexbert")
+    write = partial(results.write, function=function)
     deliver_results(to, results, lambda: [f1_table(scored)], scored.summary(), write)

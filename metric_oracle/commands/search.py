@@ -127,16 +127,14 @@ def rerank(
     CREPE allows no exact search. An answer with score 0 is certified; --audit counts the test reports whose best
     report is not in the pool, and --recall chooses the pool's size by them.
     """
-    from metric_oracle import api
+    from metric_oracle.api.reranking import reranker
 
     check_installed("rerank", files, [get_metric("crepe")])
-    opened = api.open_index(index)
+    checkpoint = {"crepe": crepe, **given(beside)}
+    run = reranker(index, checkpoint, models.device, pool, weights, k, audit, recall, seed, used(bertscore))
     batch = load_tests(queries, files, models, reading)
     with progress("rerank") as step:
-        results = api.rerank(
-            opened, batch, crepe, weights=weights, pool=pool, k=k, audit=audit, recall=recall, seed=seed,
-            text=with_text, progress=step, **given(beside), **given(bertscore), device=models.device,
-        )  # fmt: skip
+        results = run(batch, text=with_text, progress=step)
     show_answers(to, results, batch, components)
 
 

@@ -7,11 +7,13 @@ of reports in a list.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.radgraph_json import GraphTable, parse_graphs, read_graphs
@@ -21,11 +23,31 @@ from metric_oracle.corpora.vectors import (
     Labels,
     Vectors,
     checked_vectors,
+    label_table_of,
     labels_of_table,
     read_embeddings,
+    read_label_table,
     read_labels,
 )
 from metric_oracle.errors import InputError
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """Sets of labels of any names.
+
+    Attributes
+    ----------
+    ids : list of str
+    values : uint8[n, L]
+        1 for the labels that a report has; columns in the order of their names.
+    schema : str
+        What tells these names from others.
+    """
+
+    ids: list[str]
+    values: npt.NDArray[np.uint8]
+    schema: str
 
 
 def name_of(given: Any) -> str:
@@ -110,3 +132,31 @@ def as_labels(given: Any, function: str) -> Labels:
         )
         raise InputError(msg)
     return Labels(ids, classes.astype(np.uint8))
+
+
+def as_label_sets(given: Any, function: str) -> LabelSets:
+    """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
+
+    It is a file, or what :func:`metric_oracle.corpora.containers.in_memory` takes; without ids, rows are by place.
+    """
+    if isinstance(given, str | Path):
+        table = read_label_table(given)
+    else:
+        found, _ = in_memory(given, function)
+        if found is None:
+            msg = (
+                f"{function}: SRR labels must be a table with a column for each label; got {name_of(given)}. Pass one."
+            )
+            raise InputError(msg)
+        table = label_table_of(found, by_place=True)
+    is_uncertain = (table.values == 3).any(axis=0)
+    if is_uncertain.any():
+        msg = (
+            f"{function}: SRR labels must be 1, 0 or empty; got -1 in {int(is_uncertain.sum())} of "
+            f"{len(table.names)} columns of {name_of(given)}. Make a column of each status, as SRR-BERT has it."
+        )
+        raise InputError(msg)
+    order = sorted(range(len(table.names)), key=table.names.__getitem__)
+    names = "\n".join(table.names[place] for place in order)
+    schema = f"{len(order)} labels, sha256 {sha256(names.encode()).hexdigest()[:12]}"
+    return LabelSets(table.ids, (table.values[:, order] == 1).astype(np.uint8), schema)

@@ -171,10 +171,17 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
     path : CSV, TSV, Parquet, JSON or JSON Lines
     id_column : the column of the ids, where its name does not say it
     """
-    path = existing_file(Path(path), "read_label_table")
-    table = read_table(path, "read_label_table")
+    return label_table_of(read_table(existing_file(Path(path), "read_label_table"), "read_label_table"), id_column)
+
+
+def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool = False) -> LabelTable:
+    """Take labels of any names from a table that is in memory, see :func:`read_label_table`.
+
+    Without ids they are an error or, with `by_place`, the places "0", "1", ...
+    """
+    path = table.path
     if set(LABELS) <= set(table.names) or set(_SNAKE_LABELS) <= set(table.names):
-        labels = read_labels(path, id_column=id_column)
+        labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:
         found = table.id_cells("read_label_table", id_column)
@@ -193,6 +200,8 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
             ],
             np.uint8,
         ).T
+    if ids is None and by_place:
+        ids = [str(place) for place in range(len(values))]
     if ids is None:
         msg = (
             f"read_label_table: path must have a column of ids; got {shown_names(table.names)} in {path}. "

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.attached import LabelSets
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
@@ -219,7 +220,9 @@ def ends_of(score: Resampled) -> Interval:
     return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
 
 
-def join_labels(truth: LabelTable, given: LabelTable, predicted: str | Path, function: str) -> list[int]:
+def join_labels(
+    truth: LabelTable | LabelSets, given: LabelTable | LabelSets, predicted: str | Path, function: str
+) -> list[int]:
     """Return the row of each reference report among the predictions."""
     place = {key: row for row, key in enumerate(given.ids)}
     lacking = [key for key in truth.ids if key not in place]

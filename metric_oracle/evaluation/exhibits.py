@@ -77,11 +77,11 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
     kind = metric.representations[0]
     if not metric.is_searched:
         return f"{name} has no evidence in words: its model reads both reports at once."
-    if metric.kernel not in _STORED:
+    if (kind, metric.kernel) not in _STORED:
         return f"{name} has no evidence in words here."
     if kind not in held or kind not in cases.index.content["representations"]:
         return f"{name} is shown where test reports and index are prepared with {kind}."
-    return _STORED[metric.kernel](cases, metric, place, row, reference, text)
+    return _STORED[kind, metric.kernel](cases, metric, place, row, reference, text)
 
 
 def _radgraph(cases: Cases, metric: Metric, place: int, row: int, reference: str, text: str) -> Evidence | str:
@@ -142,8 +142,8 @@ def _word_pieces(cases: Cases, metric: Metric, texts: tuple[str, str]) -> tuple[
     return None if one is None or other is None else (one, other)
 
 
-_STORED: dict[str, Callable[..., Evidence | str]] = {
-    "radgraph": _radgraph,
-    "chexbert_labels": _labels,
-    "bertscore": _bertscore,
+_STORED: dict[tuple[str, str], Callable[..., Evidence | str]] = {
+    ("radgraph", "radgraph"): _radgraph,
+    ("labels", "chexbert_labels"): _labels,
+    ("bertscore", "bertscore"): _bertscore,
 }

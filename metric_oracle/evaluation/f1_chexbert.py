@@ -1,5 +1,9 @@
-"""F1-CheXbert of a test set: reference labels and predicted labels -> F1 by label set, average and uncertain policy."""
+"""F1 of the labels of a test set: reference labels and predicted labels -> F1 by label set, average, uncertain policy.
 
+CheXbert's labels, and SRR-BERT's, where a finding with a status is a label.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -10,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.attached import LabelSets, as_label_sets
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
@@ -27,17 +32,22 @@ POLICIES = {
     "negative": "F1 of LLaVA-Rad",
     "blank": "R2Gen's compute_ce",
 }
+# Of SRR-BERT, whose published number (RadEval) is the weighted one.
+SRR_AVERAGES = ("weighted", *AVERAGES)
+OWN_LABEL = "a label"
 HEADS = ("labels", "uncertain", "average", "f1", "low", "high")
+TITLES = {"f1-chexbert": "F1-CheXbert", "f1-srr-bert": "F1-SRR-BERT"}
 
 
 @dataclass(frozen=True, repr=False)
 class F1(OneLine):
-    """F1-CheXbert of a test set.
+    """F1 of the labels of a test set.
 
     Attributes
     ----------
     values : dict of (labels, uncertain, average) to (float, Interval)
-        F1 and its interval: BCa bootstrap over studies.
+        F1 and its interval: BCa bootstrap over studies. First the set of labels, then what an uncertain label counts
+        as: "a label" where a status makes a label.
     reports : int
         Reference reports, each with a prediction.
     unused : int
@@ -52,6 +62,11 @@ class F1(OneLine):
     signature: dict[str, Any]
 
     @property
+    def title(self) -> str:
+        """Name of the metric, as papers print it."""
+        return TITLES[self.signature["metric"]]
+
+    @property
     def table(self) -> pa.Table:
         """Columns labels, uncertain, average, f1, low, high: a row for each number."""
         rows = [(*key, value, *interval[:2]) for key, (value, interval) in self.values.items()]
@@ -61,11 +76,13 @@ class F1(OneLine):
 
     def summary(self) -> str:
         """Return one line: the averages over all labels under each policy, and the reports."""
-        found = []
-        for uncertain in POLICIES:
-            averages = [f"{average} {self.values['14', uncertain, average][0]:.4f}" for average in AVERAGES]
-            found.append(" ".join([uncertain, *averages]))
-        return f"F1-CheXbert-14, uncertain as {'; '.join(found)}; {self.reports:,} reports"
+        every = next(iter(self.values))[0]
+        found: dict[str, list[str]] = {}
+        for (labels, uncertain, average), (value, _) in self.values.items():
+            if labels == every:
+                found.setdefault(uncertain, []).append(f"{average} {value:.4f}")
+        policies = "; ".join(" ".join([uncertain, *averages]) for uncertain, averages in found.items())
+        return f"{self.title}-{every}, uncertain as {policies}; {self.reports:,} reports"
 
 
 def score_f1_chexbert(
@@ -104,7 +121,8 @@ def score_f1_chexbert(
     values: dict[tuple[str, str, str], tuple[float, Interval]] = {}
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
-        found = _scores(is_positive[truth.values], is_positive[given.values[rows]], n_resamples, seed)
+        sides = is_positive[truth.values], is_positive[given.values[rows]]
+        found = _scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed)
         for key, one in found.items():
             values[key[0], uncertain, key[1]] = one
     in_order = {key: values[key] for key in product(LABEL_SETS, POLICIES, AVERAGES)}
@@ -114,12 +132,75 @@ def score_f1_chexbert(
         "direction": "higher",
         "uncertain": dict(POLICIES),
         "labels": {name: [LABELS[place] for place in places] for name, places in LABEL_SETS.items()},
-        "reference": {"file": Path(reference).name, "sha256": sha256(Path(reference)), "reports": len(truth.ids)},
-        "predicted": {"file": Path(predicted).name, "sha256": sha256(Path(predicted)), "reports": len(given.ids)},
-        "bootstrap": {"unit": "study", "resamples": n_resamples, "seed": seed, "level": LEVEL},
-        "version": version("metric-oracle"),
+        **_files_of(reference, truth, predicted, given),
+        **_bootstrap_of(n_resamples, seed),
     }
     return F1(in_order, len(truth.ids), len(given.ids) - len(truth.ids), signature)
+
+
+def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int | None = None, seed: int = 0) -> F1:
+    """Score predicted labels of SRR-BERT against those of the references, as scikit-learn's classification_report does.
+
+    Parameters
+    ----------
+    reference, predicted : path
+        Tables with an id and a column for each label, a finding with a status, 1 or 0. Every reference report must
+        have a prediction.
+    resamples, seed : int
+        As in :func:`score_f1_chexbert`.
+
+    Returns
+    -------
+    F1
+        Weighted by the reports that have a label among the references, as RadEval prints it; micro, macro, samples.
+
+    Raises
+    ------
+    InputError
+        If the files, their labels or their ids do not fit.
+    """
+    n_resamples = checked_resamples(resamples, "f1_srr_bert")
+    truth, given = (as_label_sets(path, "f1_srr_bert") for path in (reference, predicted))
+    if truth.schema != given.schema:
+        msg = (
+            f"f1_srr_bert: both files must have the same labels; got {truth.schema} in {reference} and {given.schema} "
+            f"in {predicted}. Make both with one model."
+        )
+        raise InputError(msg)
+    rows = join_labels(truth, given, predicted, "f1_srr_bert")
+    n_labels = truth.values.shape[1]
+    every = {str(n_labels): tuple(range(n_labels))}
+    found = _scores(truth.values == 1, given.values[rows] == 1, every, SRR_AVERAGES, n_resamples, seed)
+    signature = {
+        "metric": "f1-srr-bert",
+        "source": "scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
+        "direction": "higher",
+        "uncertain": OWN_LABEL,
+        "labels": truth.schema,
+        **_files_of(reference, truth, predicted, given),
+        **_bootstrap_of(n_resamples, seed),
+    }
+    values = {(labels, OWN_LABEL, average): one for (labels, average), one in found.items()}
+    return F1(values, len(truth.ids), len(given.ids) - len(truth.ids), signature)
+
+
+def _files_of(
+    reference: str | Path, truth: LabelTable | LabelSets, predicted: str | Path, given: LabelTable | LabelSets
+) -> dict[str, Any]:
+    """Return what a signature says of both files."""
+    sides = {"reference": (Path(reference), truth), "predicted": (Path(predicted), given)}
+    return {
+        side: {"file": path.name, "sha256": sha256(path), "reports": len(table.ids)}
+        for side, (path, table) in sides.items()
+    }
+
+
+def _bootstrap_of(resamples: int, seed: int) -> dict[str, Any]:
+    """Return what a signature says of the intervals, and the version."""
+    return {
+        "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
+        "version": version("metric-oracle"),
+    }
 
 
 def _read(path: str | Path, id_column: str | None) -> LabelTable:
@@ -135,26 +216,34 @@ def _read(path: str | Path, id_column: str | None) -> LabelTable:
 
 
 def _scores(
-    truth: np.ndarray, given: np.ndarray, resamples: int, seed: int
-) -> dict[tuple[str, str], tuple[float, Interval]]:
-    """Return F1 and interval by label set and average; `truth` and `given` are bool[n, 14]."""
+    truth: np.ndarray, given: np.ndarray, label_sets: Mapping[str, Sequence[int]], names: Sequence[str],
+    resamples: int, seed: int,
+) -> dict[tuple[str, str], tuple[float, Interval]]:  # fmt: skip
+    """Return F1 and interval by label set and average, of some `names`; `truth` and `given` are bool[n, L]."""
     cells = [truth & given, ~truth & given, truth & ~given]
-    by_study = [_f1(*(cell[:, places].sum(axis=1) for cell in cells)) for places in map(list, LABEL_SETS.values())]
+    by_study = [_f1(*(cell[:, places].sum(axis=1) for cell in cells)) for places in map(list, label_sets.values())]
     columns = np.concatenate([*(cell.T for cell in cells), by_study]).astype(np.float64)
     if columns.shape[1] < 2:  # of one study nothing varies
         columns = np.repeat(columns, 2, axis=1)
-    n = len(LABELS)
+    n = truth.shape[1]
 
     def averages(means: np.ndarray) -> np.ndarray:
         found = []
-        for place, labels in enumerate(map(list, LABEL_SETS.values())):
+        for place, labels in enumerate(map(list, label_sets.values())):
             parts = [means[..., first : first + n][..., labels] for first in (0, n, 2 * n)]
-            micro = _f1(*(part.sum(axis=-1) for part in parts))
-            found += [micro, _f1(*parts).mean(axis=-1), means[..., 3 * n + place]]
+            by_label, support = _f1(*parts), parts[0] + parts[2]
+            total = support.sum(axis=-1)
+            of_name = {
+                "micro": _f1(*(part.sum(axis=-1) for part in parts)),
+                "macro": by_label.mean(axis=-1),
+                "weighted": (by_label * support).sum(axis=-1) / np.where(total > 0, total, 1),
+                "samples": means[..., 3 * n + place],
+            }
+            found += [of_name[name] for name in names]
         return np.stack(found, axis=-1)
 
     scores = resample_means(columns, resamples, seed).map(averages)
-    keys = [(labels, average) for labels in LABEL_SETS for average in AVERAGES]
+    keys = [(labels, average) for labels in label_sets for average in names]
     found = [scores.map(partial(np.take, indices=place, axis=-1)) for place in range(len(keys))]
     return {key: (float(one.value), ends_of(one)) for key, one in zip(keys, found, strict=True)}
 

@@ -26,7 +26,8 @@ class AgreementIndex(Units):
     ----------
     labels : LabelIndex
     vectors : int8[D, 2 L]
-        1 where a label is positive, then 1 where it is not: negative, blank, or uncertain if that is no positive.
+        1 where a label is positive, then 1 where it is not: negative, blank, or uncertain if that is no positive. Of
+        labels without such classes, 1 where a report has one, then where not.
     row_ptr, row_id : int64[D + 1], int64[...]
     """
 
@@ -34,12 +35,12 @@ class AgreementIndex(Units):
     vectors: np.ndarray
     row_ptr: np.ndarray
     row_id: np.ndarray
-    counted: ClassVar[list[int]] = list(range(len(LABELS)))
+    counted: ClassVar[list[int] | slice] = slice(None)
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:
         """Merge the units of the labels that have the same positive ones."""
-        labels = parts["labels"]
+        (labels,) = parts.values()
         vectors, which = cls._distinct(labels.vectors)
         unit_of_row = np.where(labels.unit_of_row >= 0, which[labels.unit_of_row], -1)
         return cls(labels, vectors, *group_rows(unit_of_row, len(vectors)))
@@ -64,7 +65,7 @@ class AgreementIndex(Units):
 
     @classmethod
     def _distinct(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct vectors int8[n, 2 L] of label vectors int8[D, 14], and each one's: int64[D]."""
+        """Return the distinct vectors int8[n, 2 L] of label vectors int8[D, L], and each one's: int64[D]."""
         positive, which = np.unique(vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
         return np.concatenate([positive, ~positive], axis=1).astype(np.int8), which.reshape(-1)
 
@@ -72,4 +73,4 @@ class AgreementIndex(Units):
 class FiveLabelIndex(AgreementIndex):
     """The same of the five labels that are counted most often."""
 
-    counted: ClassVar[list[int]] = [LABELS.index(label) for label in FIVE_LABELS]
+    counted: ClassVar[list[int] | slice] = [LABELS.index(label) for label in FIVE_LABELS]

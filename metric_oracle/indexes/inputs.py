@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors, name_of
+from metric_oracle.corpora.attached import as_graphs, as_label_sets, as_labels, as_vectors, name_of
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs
 from metric_oracle.corpora.reports import check_options
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
@@ -57,12 +57,13 @@ class Attachment:
 
     Attributes
     ----------
-    values : GraphTable, float32[n, d] or uint8[n, 14]
-        Of labels: CheXbert classes 0 blank, 1 positive, 2 negative, 3 uncertain.
+    values : GraphTable, float32[n, d] or uint8[n, L]
+        Of labels: CheXbert classes 0 blank, 1 positive, 2 negative, 3 uncertain; of SRR-BERT's, 1 for those there.
     of_row : int64[N]
         Place of each report among the values, -1 for none.
     settings : dict
-        What changes their meaning; of labels: `uncertain`, what an uncertain label counts as.
+        What changes their meaning; of labels: `uncertain`, what an uncertain label counts as; of SRR-BERT's: `schema`,
+        what tells one set of names from others.
     made_by : dict
         Signature of the model that made them from the texts here; empty where they were given.
     are_unit : bool
@@ -268,6 +269,11 @@ def _attach(
         for strings in (graphs.tokens, graphs.relation_types):
             check_unicode(strings, None, function, f"entities and relations of {name_of(value)}")
         return Attachment(graphs, align_graphs(graphs, ids, texts, some=some))
+    if record.name == "srr":
+        sets = as_label_sets(value, function)
+        return Attachment(
+            sets.values, _join(ids, sets.ids, function, record.plural, value, some), {"schema": sets.schema}
+        )
     if record.name != "labels":
         vectors = as_vectors(value, of_ids, function)
         return Attachment(vectors.values, _join(ids, vectors.ids, function, record.plural, value, some))

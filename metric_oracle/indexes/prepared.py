@@ -38,7 +38,7 @@ def _vectors(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Ind
 def _labels(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Index) -> Attachment:
     """Return the classes that the stored values stand for: an uncertain one is what it was counted as."""
     classes = np.select([part.vectors == 1, part.vectors == -1], [1, 2], 0).astype(np.uint8)
-    return Attachment(classes, of_row, {"uncertain": part.uncertain}, recorded.get("encoder", {}))
+    return Attachment(classes, of_row, {part.setting: part.meaning}, recorded.get("encoder", {}))
 
 
 def _states(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Index) -> Attachment | None:
@@ -91,4 +91,6 @@ def _graphs(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Inde
     return Attachment(graphs, of_row, made_by=recorded.get("encoder", {}))
 
 
-_TAKEN: dict[str, Callable[..., Attachment | None]] = {"radgraph": _graphs, "labels": _labels, "bertscore": _states}
+_TAKEN: dict[str, Callable[..., Attachment | None]] = {
+    "radgraph": _graphs, "labels": _labels, "srr": _labels, "bertscore": _states,
+}  # fmt: skip

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from metric_oracle.evaluation.crg import COUNTS, CRG
-from metric_oracle.evaluation.f1_chexbert import AVERAGES, F1, LABEL_SETS, POLICIES
+from metric_oracle.evaluation.f1_chexbert import F1
 from metric_oracle.evaluation.fit_composite import Composite
 from metric_oracle.presentation.paper_table import Entry, PaperTable, entry, plain
 from metric_oracle.presentation.short_signature import short_signature
@@ -139,7 +139,8 @@ def scores_table(scores: Scores) -> Group:
         mean_text = "" if mean is None else f"{mean:z.4f}"
         cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, record["direction"]]
         rows.append((name, [entry(cell) for cell in cells]))
-        whole = corpus_bleu.of_scores(scores.table, name)
+        noted = signature.get("noted", {}).get(name, {}).get("corpus")
+        whole = corpus_bleu.of_scores(scores.table, name) if noted is None else noted
         if whole is not None:  # of the added counts, which have no interval here: table has
             cells = [f"{len(column):,}", f"{n_scored:,}", f"{whole:.4f}", "", record["direction"]]
             rows.append((f"{name} of the corpus", [entry(cell) for cell in cells]))
@@ -240,20 +241,21 @@ def crg_table(scored: CRG) -> Group:
 
 
 def f1_table(scored: F1) -> Group:
-    """Return F1-CheXbert of each label set and policy with its intervals."""
-    rows = []
-    for labels in LABEL_SETS:
-        for uncertain in POLICIES:
-            found = [scored.values[labels, uncertain, average] for average in AVERAGES]
-            cells = [entry(f"{value:.4f}\n[{ends.low:.4f} {ends.high:.4f}]") for value, ends in found]
-            rows.append((f"{labels} labels, uncertain {uncertain}", cells))
+    """Return F1 of each label set and policy with its intervals."""
+    rows: dict[str, list[Any]] = {}
+    for (labels, uncertain, _), (value, ends) in scored.values.items():
+        cells = rows.setdefault(f"{labels} labels, uncertain {uncertain}", [])
+        cells.append(entry(f"{value:.4f}\n[{ends.low:.4f} {ends.high:.4f}]"))
+    averages = list(dict.fromkeys(average for _, _, average in scored.values))
+    policies = scored.signature["uncertain"]
+    if isinstance(policies, dict):
+        policies = "; ".join(f"{name} ({users})" for name, users in policies.items())
     notes = [
-        f"{scored.reports:,} reports; an uncertain label counts as "
-        + "; ".join(f"{name} ({users})" for name, users in POLICIES.items()),
+        f"{scored.reports:,} reports; an uncertain label counts as {policies}",
         "95 % BCa intervals over studies",
         _signed(scored.signature),
     ]
-    return Group(PaperTable("F1-CheXbert", list(AVERAGES), rows, notes, "labels"))
+    return Group(PaperTable(scored.title, averages, list(rows.items()), notes, "labels"))
 
 
 def composite_table(fitted: Composite) -> Group:

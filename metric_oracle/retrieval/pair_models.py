@@ -1,7 +1,7 @@
 """Metrics whose model reads reference and candidate at once: no index holds anything of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from metric_oracle.metrics import REPRESENTATIONS, Metric
 COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")
 
 
-class PairModel(Protocol):
-    """A model of pairs, such as `encoders.crepe.Crepe`."""
+@runtime_checkable
+class ErrorModel(Protocol):
+    """A model that counts the errors of pairs, such as `encoders.crepe.Crepe`: fewer are better, none is the best."""
 
     @property
     def signature(self) -> dict[str, str]:
@@ -24,30 +25,56 @@ class PairModel(Protocol):
         """Return the errors of (reference, candidate) by category, float64[n, 6], and how many pairs were cut."""
 
 
+class ScoreModel(Protocol):
+    """A model that scores pairs, such as `encoders.meteor_jar.MeteorJar`."""
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """What reproduces the model."""
+
+    def score_pairs(
+        self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None
+    ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
+        """Return score and components of each (reference, candidate), and what is to be noted of all together."""
+
+
+PairModel: TypeAlias = ErrorModel | ScoreModel
+
+
 def reads_pairs(record: Metric) -> bool:
     """Tell whether a metric's model reads both reports at once."""
     return not record.terms and not record.is_searched
 
 
-def check_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel], function: str) -> None:
-    """Raise unless each metric whose model reads pairs has it."""
+def with_pair_models(
+    records: Sequence[Metric], models: Mapping[str, PairModel], function: str
+) -> Mapping[str, PairModel]:
+    """Return the models with those that metrics need and nobody gives; raise where one must be given."""
+    found = dict(models)
     for record in records:
-        if reads_pairs(record) and record.representation not in models:
-            needs = REPRESENTATIONS[record.representation]
+        if not reads_pairs(record) or record.representation in found:
+            continue
+        needs = REPRESENTATIONS[record.representation]
+        if needs.arguments:
             msg = (
                 f"{function}: {needs.arguments[0]} must be given for metric {record.name!r}; got None. "
                 f"Add {needs.option}."
             )
             raise InputError(msg)
+        found[needs.name] = needs.load_class()(function)
+    return found
 
 
 def score_pairs(
     model: PairModel, pairs: Sequence[tuple[str, str]], progress: Callable[[int], None] | None = None
 ) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
-    """Return score and components of pairs of texts, and what the signature records of the run.
+    """Return score and components of pairs of texts, and what is noted of the run.
 
-    The score is the sum of the components.
+    The score of a model that counts errors is the sum of the components.
     """
+    if not isinstance(model, ErrorModel):
+        scored, noted = model.score_pairs(pairs, progress=progress)
+        return list(scored), noted
     counts, n_cut = model.count_errors(pairs, progress=progress)
     rows = zip(totals(counts).tolist(), counts.tolist(), strict=True)
     found: list[tuple[float, dict[str, float]] | None] = [

@@ -26,7 +26,7 @@ from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.retrieval.pair_models import PairModel, check_pair_models, reads_pairs, score_pairs
+from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
 
@@ -36,7 +36,7 @@ EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # What of the manifest says how a representation was made, whatever the texts.
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # What of the settings of a search the signature of a metric records.
-SETTINGS = ("idf", "rescaled", "truncated_queries", "truncated_pairs", "prevalence")
+SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
 
@@ -105,6 +105,7 @@ def score_rows(
         )
         raise InputError(msg)
     records = _chosen(index, queries, metrics, pair_models)
+    pair_models = with_pair_models(records, pair_models, "score")
     parts = [METRICS[part] for record in records for part in record.terms]
     single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
     settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
@@ -115,14 +116,16 @@ def score_rows(
         raise InputError(msg)
     pairs: dict[str, list[_Pair]] = {}
     used: dict[str, Any] = {}
+    noted: dict[str, Any] = {}
     for kind in dict.fromkeys(METRICS[name].representation for name in single):
         if progress is not None:
             progress(kind)
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
         if reads_pairs(of_kind[0]):
             both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
-            pairs[of_kind[0].name], used[kind] = score_pairs(pair_models[kind], both)
-            used[kind]["encoder"] = pair_models[kind].signature
+            pairs[of_kind[0].name], found = score_pairs(pair_models[kind], both)
+            noted |= {of_kind[0].name: found} if found else {}
+            used[kind] = {"encoder": pair_models[kind].signature}
             continue
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, pairs)
     for record in records:
@@ -135,6 +138,8 @@ def score_rows(
         "references": digest(queries),
         "n": n,
         "version": version("metric-oracle"),
+        # Of these very predictions, so that it is no part of what systems of one table share.
+        **({"noted": noted} if noted else {}),
     }
     columns: dict[str, Any] = {"query_id": pa.array(queries.ids, pa.large_string())}
     for record in records:
@@ -159,7 +164,6 @@ def _chosen(
         if not found:
             msg = "score: metrics must be at least one; got none. Name some, or leave them out for the usual ones."
             raise InputError(msg)
-        check_pair_models([METRICS[name] for name in found], pair_models, "score")
         return [METRICS[name] for name in found]
     held = [*index.metrics, *pair_models]
     return [
@@ -320,7 +324,7 @@ def score(
     held = tuple(set() if side is None else set(side.attached) for side in prepared)
     _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
     names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
-    check_pair_models([METRICS[name] for name in names or ()], pair_models, "score")
+    pair_models = with_pair_models([METRICS[name] for name in names or ()], pair_models, "score")
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
     order = sorted(answered)  # so that what lies in order beside the predictions still fits
     queries, corpus = load_sides(
@@ -339,7 +343,8 @@ def score(
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
     if n_cut:
         tell(f"cut off at the encoder's longest input: {n_cut:,} references")
-    n_cut = max(record.get("truncated_pairs", 0) for record in scores.signature["metrics"].values())
+    noted = scores.signature.get("noted", {}).values()
+    n_cut = max((found.get("truncated_pairs", 0) for found in noted), default=0)
     if n_cut:
         tell(f"cut off at the longest input of a model that reads both reports: {n_cut:,} pairs")
     return replace(scores, signature={**scores.signature, "left_out": left_out})

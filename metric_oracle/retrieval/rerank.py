@@ -27,7 +27,7 @@ from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.answers import layout, n_scorable, strings
 from metric_oracle.retrieval.merge import Answer
-from metric_oracle.retrieval.pair_models import COMPONENTS, PairModel, totals
+from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import digest, retrieve
 
@@ -78,7 +78,7 @@ class _Best(NamedTuple):
 
 
 def rerank(
-    index: Index, queries: Inputs, model: PairModel, pool: Pool, *, k: int = 1, text: bool = True,
+    index: Index, queries: Inputs, model: ErrorModel, pool: Pool, *, k: int = 1, text: bool = True,
     progress: Tell | None = None,
 ) -> Results:  # fmt: skip
     """Find, for every query, the k reports of its pool with the fewest predicted errors.
@@ -88,7 +88,7 @@ def rerank(
     index : Index
     queries : Inputs
         The references, with what the prefix reads.
-    model : PairModel
+    model : ErrorModel
     pool : Pool
     k : int
         Answers a query, at most the pool.
@@ -111,8 +111,10 @@ def rerank(
         If pool, k or audit do not fit index and queries, or the index lacks what the prefix reads.
     """
     prefix, n = pool.prefix, len(queries.ids)
-    _check(pool, n, index.n_reports if prefix is None else _n_ranked(index, prefix))
-    _check_k(k, index.n_reports if pool.size is None else pool.size)
+    check_pool(index, pool, k)
+    if pool.audit > n:
+        msg = f"rerank: audit must be an int from 0 to {n} (test reports); got {pool.audit}. Choose one."
+        raise InputError(msg)
     told: Tell = progress or (lambda what, done, total: None)
     reader = _Reader(index, model)
     every, found = np.arange(index.n_reports), dict[int, _Best]()
@@ -200,7 +202,7 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
 class _Reader:
     """The model over rows of the corpus; `n_cut` counts the pairs that were longer than it takes."""
 
-    def __init__(self, index: Index, model: PairModel) -> None:
+    def __init__(self, index: Index, model: ErrorModel) -> None:
         self._index, self._model = index, model
         self.n_cut = 0
 
@@ -261,8 +263,9 @@ def _n_ranked(index: Index, prefix: Metric) -> int:
     return n_scorable(index, prefix)
 
 
-def _check(pool: Pool, n_queries: int, n_rows: int) -> None:
-    """Raise unless size, audit and recall go together."""
+def check_pool(index: Index, pool: Pool, k: int) -> None:
+    """Raise unless size, audit and recall go together, and with an index and the answers asked for."""
+    n_rows = index.n_reports if pool.prefix is None else _n_ranked(index, pool.prefix)
     if pool.size is not None and not 1 <= pool.size <= n_rows and pool.prefix is not None:
         msg = (
             f"rerank: pool must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score); got "
@@ -272,8 +275,8 @@ def _check(pool: Pool, n_queries: int, n_rows: int) -> None:
     if pool.audit and pool.prefix is None:
         msg = "rerank: audit must be left out where the pool is the whole corpus; got a number. Drop it."
         raise InputError(msg)
-    if not 0 <= pool.audit <= n_queries:
-        msg = f"rerank: audit must be an int from 0 to {n_queries} (test reports); got {pool.audit}. Choose one."
+    if pool.audit < 0:
+        msg = f"rerank: audit must be an int of at least 0; got {pool.audit}. Choose one."
         raise InputError(msg)
     if pool.recall is not None and not 0 < pool.recall < 1:
         msg = f"rerank: recall must be a number between 0 and 1; got {pool.recall}. Choose one, such as 0.95."
@@ -285,10 +288,11 @@ def _check(pool: Pool, n_queries: int, n_rows: int) -> None:
             "Pass --audit M --pool METRIC."
         )
         raise InputError(msg)
+    _check_k(k, index.n_reports if pool.size is None else pool.size)
 
 
 def _signature(
-    index: Index, queries: Inputs, model: PairModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
+    index: Index, queries: Inputs, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
 ) -> dict[str, Any]:  # fmt: skip
     """Return what is needed to reproduce a result."""
     record = get_metric("crepe", "rerank")

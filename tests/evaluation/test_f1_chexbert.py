@@ -6,10 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, read_labels
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.f1_chexbert import AVERAGES, LABEL_SETS, POLICIES, score_f1_chexbert
-from support import published
+from metric_oracle.evaluation.f1_chexbert import (
+    AVERAGES,
+    LABEL_SETS,
+    POLICIES,
+    SRR_AVERAGES,
+    score_f1_chexbert,
+    score_f1_srr,
+)
+from support import published, write_srr
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/f1_chexbert.json").read_text(encoding="utf-8"))
 CELLS = np.array(["", "1", "0", "-1"])
@@ -112,3 +119,52 @@ def test_the_command(tmp_path, oracle):
     assert code == 0
     assert out.count("[1.0000 1.0000]") == 18
     assert "14 labels" in out
+
+
+# ---- SRR-BERT --------------------------------------------------------------------------------------------------------
+
+
+def sets(classes):
+    return np.stack([classes == n for n in (1, 2, 3)], axis=2).reshape(len(classes), -1)
+
+
+def test_scikit_learns_report_of_srr_labels(iu_xray, tmp_path):
+    """Of real labels, each study with a neighbour's; RadEval 2.2.1 calls this, too, and prints the weighted F1."""
+    report = published("sklearn.metrics").classification_report
+    labels = read_labels(iu_xray / "chexbert_labels_organ.csv").values
+    truth, given = labels[0:600:2], np.where(np.arange(300)[:, None] % 4, labels[1:601:2], labels[0:600:2])
+    ids = [f"s{i}" for i in range(300)]
+    order = np.random.default_rng(4).permutation(300)
+    reference = write_srr(tmp_path / "r.csv", ids, truth)
+    predicted = write_srr(tmp_path / "p.csv", [ids[i] for i in order], given[order])
+    scored = score_f1_srr(reference, predicted, resamples=200)
+    found = report(sets(truth), sets(given), output_dict=True, zero_division=0)
+    assert list(scored.values) == [("42", "a label", average) for average in SRR_AVERAGES]
+    for (_, _, average), (value, ends) in scored.values.items():
+        assert value == pytest.approx(found[f"{average} avg"]["f1-score"], abs=1e-12)
+        assert ends.low < value < ends.high
+    assert 0.2 < scored.values["42", "a label", "weighted"][0] < 0.95
+    assert scored.summary().startswith("F1-SRR-BERT-42, uncertain as a label weighted 0.")
+
+
+def test_the_command_for_srr_labels(tmp_path, oracle, fails):
+    classes = drawn(np.random.default_rng(6), 25, [0.6, 0.2, 0.1, 0.1])
+    files = [write_srr(tmp_path / f"{name}.csv", [f"s{i}" for i in range(25)], classes) for name in "rp"]
+    code, out, err = oracle("f1-srr-bert", *files, "--format", "jsonl")
+    assert code == 0, err
+    rows = [row for row in map(json.loads, out.splitlines()) if "f1" in row]
+    assert [(row["average"], row["f1"]) for row in rows][::3] == [("weighted", 1.0), ("samples", rows[3]["f1"])]
+    code, out, _ = oracle("f1-srr-bert", *files, "--format", "table")
+    assert code == 0
+    assert "F1-SRR-BERT" in out
+    assert "42 labels, uncertain" in out
+    (tmp_path / "o.csv").write_text("study_id,Edema (Present)\ns0,1\n")
+    fails("f1-srr-bert", files[0], tmp_path / "o.csv", match=(
+        r"f1_srr_bert: both files must have the same labels; got 42 labels, sha256 \w{12} in .* and 1 labels, sha256 "
+    ))  # fmt: skip
+
+
+def test_two_systems_with_no_labels(tmp_path):
+    """Nothing to find, nothing found: no number is divided by 0."""
+    files = [write_srr(tmp_path / f"{name}.csv", ["a", "b"], np.zeros((2, 14), int)) for name in "rp"]
+    assert {value for value, _ in score_f1_srr(*files, resamples=100).values.values()} == {0.0}

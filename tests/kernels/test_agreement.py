@@ -1,4 +1,4 @@
-"""Share of equal labels against brute force: on tied random corpora and on real labels of IU X-ray."""
+"""Share of equal labels and F1 of sets of them against brute force: on tied random corpora, on real labels."""
 
 import csv
 
@@ -8,6 +8,8 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, read_labels
+from metric_oracle.errors import InputError
+from support import write_srr
 
 POSITIVE = {"positive": (1, 3), "negative": (1,), "blank": (1,)}
 METRICS = {"chexbert:agreement": LABELS, "chexbert:agreement-5": FIVE_LABELS}
@@ -59,3 +61,86 @@ def test_random_corpora_full_of_ties(uncertain, n_used, tmp_path):
 def test_real_labels(iu_xray, tmp_path):
     labels = read_labels(iu_xray / "chexbert_labels_organ.csv").values
     check(labels[300:], labels[:300], "positive", tmp_path, 5)
+
+
+def f1_of(one, other):
+    sizes = one.sum() + other.sum()
+    return 2 * float((one & other).sum()) / float(sizes) if sizes else 0.0
+
+
+def check_srr(corpus, tests, folder, k):
+    """Compare SRR-BERT's metrics of the best k with brute force, and what score says of these pairs."""
+    sides = {"c": corpus, "t": tests}
+    files = {name: write_srr(folder / f"{name}.csv", [f"r{i}" for i in range(len(c))], c) for name, c in sides.items()}
+    metrics = ["srr-bert", "srr-bert:agreement"]
+    index = api.build_index(reports(len(corpus)), folder / "I", metrics=metrics, srr_labels=files["c"])
+    queries = api.load_queries(reports(len(tests)), srr_labels=files["t"])
+    asked, held = (np.stack([c == n for n in (1, 2, 3)], axis=2).reshape(len(c), -1) for c in (tests, corpus))
+    expected = {
+        "srr-bert": np.array([[f1_of(one, other) for other in held] for one in asked]),
+        "srr-bert:agreement": (asked[:, None] == held).mean(axis=2),
+    }
+    for metric in metrics:
+        table = api.retrieve(index, queries, metric, k=k).table
+        rows, scores = (table[name].to_numpy().reshape(len(tests), k) for name in ("row", "score"))
+        wanted = expected[metric]
+        best = np.argsort(-np.round(wanted, 12), axis=1, kind="stable")[:, :k]
+        assert np.array_equal(rows, best)
+        assert scores == pytest.approx(np.take_along_axis(wanted, best, axis=1), rel=1e-14, abs=0)
+        assert len(np.unique(wanted)) > 2
+
+
+@pytest.mark.parametrize("n_used", [2, 14])
+def test_srr_on_random_corpora_full_of_ties(n_used, tmp_path):
+    rng = np.random.default_rng(n_used)
+    corpus, tests = (np.zeros((n, 14), np.uint8) for n in (211, 37))
+    for rows in (corpus, tests):
+        rows[:, :n_used] = rng.choice(4, (len(rows), n_used), p=(0.5, 0.25, 0.15, 0.1))
+        rows[::9] = 0
+    check_srr(corpus, tests, tmp_path, 9)
+
+
+def test_srr_of_real_labels(iu_xray, tmp_path):
+    labels = read_labels(iu_xray / "chexbert_labels_organ.csv").values
+    check_srr(labels[300:1300], labels[:120], tmp_path, 5)
+
+
+def test_labels_that_do_not_fit(tmp_path, fails):
+    classes = np.ones((3, 14), int)
+    files = [write_srr(tmp_path / f"{name}.csv", ["r0", "r1", "r2"], classes) for name in "cd"]
+    other = tmp_path / "other.csv"
+    other.write_text("study_id,Edema (Present)\nr0,1\nr1,0\nr2,\n")
+    index = api.build_index(reports(3), tmp_path / "I", metrics=["srr-bert"], srr_labels=files[0])
+    match = r"^retrieve: schema must be '42 labels, sha256 \w{12}' as in the index; got '1 labels, sha256 \w{12}'\."
+    with pytest.raises(InputError, match=match):
+        api.retrieve(index, api.load_queries(reports(3), srr_labels=other), "srr-bert")
+    other.write_text("study_id,Edema (Present)\nr0,1\nr1,-1\nr2,\n")
+    match = r"^load_queries: SRR labels must be 1, 0 or empty; got -1 in 1 of 1 columns of .*\. Make a column of each"
+    with pytest.raises(InputError, match=match):
+        api.load_queries(reports(3), srr_labels=other)
+    match = r"^load_queries: SRR labels must be a table with a column for each label; got the list in memory\. Pass one"
+    with pytest.raises(InputError, match=match):
+        api.load_queries(reports(3), srr_labels=[1, 2, 3])
+    (tmp_path / "r.csv").write_text("study_id,report\nr0,a b\n")
+    fails("score", tmp_path / "r.csv", tmp_path / "r.csv", "-m", "srr-bert", match=(
+        r"score: SRR labels of both sides must be given for metric 'srr-bert'; got none\. Add --srr-labels and "
+        r"--predicted-srr-labels\.$"
+    ), notes="(references|predictions): ")  # fmt: skip
+
+
+def test_srr_is_a_column(tmp_path, oracle):
+    rng = np.random.default_rng(2)
+    ids = [f"r{i}" for i in range(9)]
+    classes = rng.choice(4, (2, 9, 14))
+    truth, given = (write_srr(tmp_path / f"{name}.csv", ids, c) for name, c in zip("tg", classes, strict=True))
+    (tmp_path / "r.csv").write_text("study_id,report\n" + "".join(f"{i},text {i}\n" for i in ids))
+    both = tmp_path / "r.csv", tmp_path / "r.csv"
+    code, shown, err = oracle(
+        "score", *both, "--srr-labels", truth, "--predicted-srr-labels", given, "-m", "srr-bert,srr-bert:agreement",
+        "--format", "csv",
+    )  # fmt: skip
+    assert code == 0, err
+    sides = [np.stack([c == n for n in (1, 2, 3)], axis=2).reshape(9, -1) for c in classes]
+    rows = list(csv.DictReader(shown.splitlines()))
+    assert [float(row["srr-bert"]) for row in rows] == pytest.approx([*map(f1_of, *sides)], rel=1e-15)
+    assert [float(row["srr-bert:agreement"]) for row in rows] == pytest.approx((sides[0] == sides[1]).mean(axis=1))

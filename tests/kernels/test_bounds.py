@@ -43,7 +43,9 @@ GRAPH_METRICS = [(0, 1), (0, -1), (2, -1), (3, -1)]
 KS = (1, 2, 3, 7, 40)
 
 
-RADGRAPH = {(m.options["family_a"], m.options["family_b"]): m.name for m in METRICS.values() if m.kernel == "radgraph"}
+RADGRAPH = {
+    (m.options["family_a"], m.options["family_b"]): m.name for m in METRICS.values() if m.representation == "radgraph"
+}
 
 
 # ---- searches and their brute force ----------------------------------------------------------------------------------

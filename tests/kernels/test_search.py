@@ -37,6 +37,7 @@ from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
+from support import write_srr
 
 COLUMNS = ("row", "score", "n_ties", "fallback")
 N_CORPUS, N_QUERIES = 187, 143
@@ -124,7 +125,9 @@ def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[s
         rows.writerow(["study_id", *LABELS])
         cells = ("", "1", "0", "-1")
         rows.writerows([i, *(cells[c] for c in item.labels)] for i, item in zip(ids, items, strict=True) if item.labels)
+    labelled = [(i, item.labels) for i, item in zip(ids, items, strict=True) if item.labels]
     files = {
+        "srr_labels": write_srr(folder / "srr.csv", *zip(*labelled, strict=True)),
         "radgraph": folder / "graphs.json",
         "chexbert": folder / "vectors.npz",
         "embeddings": folder / "vectors.npz",
@@ -174,7 +177,7 @@ def world(tmp_path_factory, fake_encoder) -> World:
 
 def scorable(items: list[Item], metric: str | Metric) -> list[int]:
     """Return the rows that a metric can score."""
-    known = {"radgraph": "graph", "chexbert": "vector", "embedding": "vector", "labels": "labels"}
+    known = {"radgraph": "graph", "chexbert": "vector", "embedding": "vector", "labels": "labels", "srr": "labels"}
     parts = [known[kind] for kind in get_metric(metric).representations if kind in known]
     return [row for row, item in enumerate(items) if all(getattr(item, part) is not None for part in parts)]
 
@@ -240,7 +243,7 @@ def test_the_corpus_is_as_awkward_as_promised(world):
     ):  # three blocks of queries for three threads; FAISS has something to leave out
         representation = representation_of(world.index, metric)
         encoded = representation.encode(asked(world.queries, metric.name))
-        few = {"labels", "temporal"} & set(metric.representations)
+        few = {"labels", "srr", "temporal"} & set(metric.representations)
         assert few or encoded.which.max() >= 64
         assert (
             metric.name in ("temporal", "chexbert:agreement-5")
@@ -338,6 +341,8 @@ def own_score(metric: str, item: Item) -> float:
         terms = get_metric(metric).options["terms"]
         values = [own_score(part, item) for part in terms]
         return composite(values, terms.values(), get_metric(metric).options["intercept"])
+    if metric == "srr-bert":
+        return float(any(item.labels))
     if name == "crg" or variant.startswith("agreement"):
         return 1.0
     if name == "bertscore":

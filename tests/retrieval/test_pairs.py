@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import InputError
+from metric_oracle.evaluation.comparison import compare
 from metric_oracle.indexes.inputs import Attachment
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
@@ -40,6 +42,7 @@ def sides(corpus, side):
         "radgraph": corpus[f"{side}_graphs"],
         "chexbert": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
+        "srr_labels": corpus[f"{side}_srr"],
         "embeddings": corpus[f"{side}_embeddings"],
         "uncertain": "negative",
     }
@@ -442,3 +445,36 @@ def test_progress_names_the_steps(corpus):
 def test_sides_without_files():
     scores = score_sides(reports(["a b"]), reports(["a b"]), system="x")
     assert scores.metrics == ["bleu-2", "bleu-4", "rouge-l"]
+
+
+class Cut:
+    """A stand-in for CREPE that counts an error a word that is new, and cuts some pairs."""
+
+    signature: ClassVar = {"model": "words"}
+
+    def __init__(self, n_cut):
+        self.n_cut = n_cut
+
+    def count_errors(self, pairs, *, progress=None):
+        counts = np.zeros((len(pairs), 6))
+        counts[:, 0] = [len({*candidate.split()} - {*reference.split()}) for reference, candidate in pairs]
+        return counts, self.n_cut
+
+
+def test_pairs_that_were_cut_keep_no_system_out_of_a_table():
+    """How many were cut is of each system; what a table's systems share is the model."""
+    references = reports(["no edema", "small effusion", "clear"])
+    told = []
+    found = {
+        name: score_sides(
+            references, reports(texts), ["crepe"], system=name, pair_models={"crepe": Cut(n_cut)},
+            models={"tell": told.append},
+        )
+        for name, texts, n_cut in (("A", ["edema", "large effusion", "x"], 2), ("B", ["a", "small effusion", "b"], 0))
+    }  # fmt: skip
+    assert [line for line in told if "cut off" in line] == [
+        "cut off at the longest input of a model that reads both reports: 2 pairs"
+    ]
+    assert [one.signature.get("noted") for one in found.values()] == [{"crepe": {"truncated_pairs": 2}}, None]
+    table = compare(found, resamples=200)
+    assert [table.cells[name, "crepe"].mean for name in found] == pytest.approx([2 / 3, 2 / 3])

@@ -322,13 +322,20 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "recall must be given with audit and without"),
         (["--pool", "bleu", "--recall", "0.5"], "recall must be given with audit and without"),
         (["--pool", "crepe:3"], "metric must be one with an exact search; got 'crepe', whose "),
+        (["--pool", "bleu:11"], "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
+        (["--pool", "bleu:3", "-k", "4"], "k must be an int from 1 to 3 (reports of the pool); got 4."),
+        (["--pool", "all", "--audit", "2"], "audit must be left out where the pool is the whole corpus; got a number."),
+        (["--pool", "bleu:3", "--idf", "tests"], "idf must be left out for metric 'bleu-2'; got a value. Drop it."),
+        (["--pool", "all", "--no-rescale"], "rescale must be left out for a pool that is the whole corpus"),
+        (["--pool", "bleu:3", "--crepe", "none"], "crepe must be an existing file; got "),
+        (["--pool", "bleu:3", "--crepe-config", "none"], "crepe_config must be an existing file; got "),
         ([], "metric must be one of "),  # RadCliQ, which the index does not hold
     ],
 )  # fmt: skip
 def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):
     tests = write(tmp_path / "test.csv", TESTS)
     outcome = oracle("rerank", index.folder, tests, "--crepe", crepe, *words)
-    assert_refused(outcome, f"rerank: {re.escape(line)}", r"test reports: ")
+    assert_refused(outcome, f"rerank: {re.escape(line)}")  # and nothing was read before
 
 
 def test_without_a_checkpoint(oracle, tmp_path, index):

@@ -39,6 +39,7 @@ def files(corpus):
             "radgraph": corpus[f"{side}_graphs"],
             "chexbert": corpus[f"{side}_embeddings"],
             "chexbert_labels": corpus[f"{side}_labels"],
+            "srr_labels": corpus[f"{side}_srr"],
             "embeddings": corpus[f"{side}_embeddings"],
             "uncertain": "positive",
             "encoder": "fake",

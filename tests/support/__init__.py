@@ -14,6 +14,7 @@ import typer
 from hypothesis import settings
 
 from metric_oracle import cli
+from metric_oracle.corpora.vectors import LABELS
 
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 PROFILES = {
@@ -50,6 +51,14 @@ def write(path: Path, reports: Mapping[str, str] | Iterable[Iterable[Any]], head
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
     return path
+
+
+def write_srr(path: Path, ids: Iterable[str], classes: Iterable[Iterable[int]]) -> Path:
+    """Write labels as SRR-BERT has them, a column for each finding with a status, of CheXbert's classes 0 to 3."""
+    statuses = ("Present", "Absent", "Uncertain")
+    names = [f"{label} ({status})" for label in LABELS for status in statuses]
+    rows = [[i, *(int(c == n) for c in some for n in (1, 2, 3))] for i, some in zip(ids, classes, strict=True)]
+    return write(path, rows, ("study_id", *names))
 
 
 def assert_refused(outcome: tuple[int, str, str], match: str, notes: str = r"(?!)") -> None:
