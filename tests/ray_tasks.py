@@ -1,4 +1,4 @@
-"""Tasks for `test_cluster.py`, which workers import: each leaves a line in a folder for every attempt."""
+"""Tasks for `test_cluster.py`, which workers import, and little else: each attempt leaves a line in a folder."""
 
 import os
 import signal
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from metric_oracle.cluster import Told
 from metric_oracle.errors import InputError
-from support import SECRET
 
 
 def _begin(folder: str, name: str) -> int:
@@ -32,7 +31,7 @@ def double(shared: dict, told: Told, folder: str, name: str, how: str, x: int) -
         msg = f"open_index: {name} must be whole; got a damaged one. Build it again."
         raise InputError(msg)
     if how == "breaks":
-        raise ValueError(SECRET)
+        raise ValueError(shared["secret"])
     if how == "waits once" and n == 0:
         while True:
             time.sleep(0.1)
