@@ -32,7 +32,7 @@ BEAT = 1.0  # seconds between two signs of life
 SILENT = 60.0  # seconds without one after which a worker is killed
 LOOK = 0.5  # seconds between two looks at the workers
 ANSWER = 60.0  # seconds that Ray's own processes have to answer
-END = 5.0  # seconds that workers have to end
+CONNECT = 5.0  # seconds that an address has
 COMPARED = ("metric-oracle", "numpy", "numba", "pyarrow")  # packages whose versions workers must share
 SWITCHES = {
     "RAY_USAGE_STATS_ENABLED": "0",  # else Ray reports its use to its makers
@@ -135,11 +135,11 @@ class Board:
     """Keeps the last sign of life of each task, beside the process that asks for them."""
 
     def __init__(self) -> None:
-        self._beats: dict[str, tuple[tuple[Any, ...], float]] = {}
+        self._beats: dict[str, tuple[tuple[int, str, int, str], float]] = {}
 
-    def beat(self, name: str, *said: Any) -> None:
+    def beat(self, name: str, pid: int, node: str, done: int, said: str) -> None:
         """Note one, of a task."""
-        self._beats[name] = said, time.monotonic()
+        self._beats[name] = (pid, node, done, said), time.monotonic()
 
     def read(self) -> dict[str, Beat]:
         """Return them all."""
@@ -250,36 +250,32 @@ def run_tasks(
     ------
     InputError, BackendError
         If there is no such cluster, a worker has another version, or none outlives a task; and what a task raises.
+
+    Notes
+    -----
+    After an error the tasks under way end with the connection; where that stays open they run to their end, because
+    Ray 2.60 aborts the process that cancels a task at the moment when it ends.
     """
-    with _connected(function, runner.address) as is_own:
+    with _connected(function, runner.address):
         import ray
 
         here = _on(ray.get_runtime_context().get_node_id())
         board = ray.remote(Board).options(  # Ray's own processes may be killed, too
             num_cpus=0, scheduling_strategy=here, max_restarts=-1, max_task_retries=-1
         ).remote()  # fmt: skip
-        under_way: dict[Any, Task] = {}
         try:
-            _run(function, runner, home, shared, tasks, take, look, board, under_way)
+            _run(function, runner, home, shared, tasks, take, look, board)
         except ray.exceptions.RayError as error:
             msg = (
                 f"{function}: the Ray cluster must answer to the end; got {type(error).__name__}. Look at its machines "
                 "and run the same command again."
             )
             raise BackendError(msg) from None
-        finally:
-            if not is_own:  # where it is, all ends with it
-                for ref in under_way:
-                    # By force Ray 2.60 may abort this process, where the task ends at that very moment.
-                    ray.cancel(ref)
-                if under_way:
-                    ray.wait(list(under_way), num_returns=len(under_way), timeout=END)
-                ray.kill(board)
 
 
 @contextmanager
-def _connected(function: str, address: str | None) -> Iterator[bool]:
-    """Connect this process to Ray; yield False where it is connected already, which is used and left open."""
+def _connected(function: str, address: str | None) -> Iterator[None]:
+    """Connect this process to Ray; where it is connected already that is used, and left open."""
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
     import ray
@@ -292,7 +288,7 @@ def _connected(function: str, address: str | None) -> Iterator[bool]:
                 f"got {address}. Leave it out, or call ray.shutdown() first."
             )
             raise InputError(msg)
-        yield False
+        yield
         return
     if address not in (None, "auto", "local") and not _answers(address):  # Ray itself would try for minutes
         raise BackendError(_no_answer(function, ""))
@@ -305,7 +301,7 @@ def _connected(function: str, address: str | None) -> Iterator[bool]:
             ray.init(address=address or "local", **options)
         except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
             raise BackendError(_no_answer(function, f" ({type(error).__name__})")) from error
-        yield True
+        yield
     finally:
         ray.shutdown()
         if handler is not None and threading.current_thread() is threading.main_thread():
@@ -315,7 +311,7 @@ def _connected(function: str, address: str | None) -> Iterator[bool]:
 def _answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=END):
+        with socket.create_connection((host, int(port)), timeout=CONNECT):
             return True
     except (OSError, ValueError, OverflowError):
         return False
@@ -330,7 +326,7 @@ def _no_answer(function: str, why: str) -> str:
 
 def _run(
     function: str, runner: Runner, home: str, shared: Any, tasks: Iterator[Task], take: Callable[[Task, Any], None],
-    look: Callable[[int, dict[str, Beat]], None], board: Any, under_way: dict[Any, Task],
+    look: Callable[[int, dict[str, Beat]], None], board: Any,
 ) -> None:  # fmt: skip
     import ray
 
@@ -341,6 +337,7 @@ def _run(
     )(work)  # fmt: skip
     asked = Asked(uuid4().hex, function, _versions(), home)
     stored = ray.put(ray.cloudpickle.dumps(shared))
+    under_way: dict[Any, Task] = {}
     n_finished, killed = 0, set[tuple[str, int]]()
     more, had_room = True, time.monotonic() - SILENT
     while True:

@@ -417,8 +417,8 @@ def test_a_board_that_is_stopped_is_one_line(machines, tmp_path, monkeypatch):
             run({"shard-00000": "waits once"}, tmp_path)
     finally:
         thread.join()
-        for board in stopped:
-            board.kill()
+        for process in (*at_work("work"), *stopped):
+            process.kill()
     assert len(stopped) == 1
 
 
