@@ -11,6 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -29,7 +30,7 @@ psutil = import_module("psutil")
 ray = import_module("ray")
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of Ray and of what it brings along
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(120),
 ]
 
 HOME = "ray_tasks:double"
@@ -171,6 +172,18 @@ def test_a_parquet_file_says_how_many_shards_there_will_be(machines, tmp_path):
         progress=lambda said, done, total: totals.add(total), **on(machines),
     )  # fmt: skip
     assert totals == {3}
+
+
+def test_no_array_lies_in_the_store_of_ray(machines):
+    """Of its arrays, which cannot be written to, Numba would compile every kernel anew, and they end with it."""
+    many, found = np.arange(100_000.0), []
+    engine.run_tasks(
+        "retrieve", Runner(), "ray_tasks:arrays", many, iter([Task("shard-00000", (many,))]),
+        take=lambda task, result: found.extend(result), look=lambda n, beats: None,
+    )  # fmt: skip
+    assert found[:2] == [True, True]
+    assert found[2].flags.writeable
+    assert np.array_equal(found[2], 2 * many)
 
 
 # ---- what dies, stops or is damaged ----------------------------------------------------------------------------------
