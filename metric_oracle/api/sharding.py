@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.cluster import Runner
 from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.streams import can_stream, stream_reports
+from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.inputs import ATTACHED, Encoding, Inputs, is_model, load_encoding, load_inputs
 from metric_oracle.indexes.shard_build import Slice, build_set
@@ -80,9 +79,12 @@ def _inputs_of(reports: Reports, is_first: bool, beside: Beside) -> Inputs:
 def build_streamed(
     path: Path, out: str | Path, n: int, reading: dict[str, Any], files: dict[str, Any], models: dict[str, Any],
     encoder: dict[str, Any], metrics: Sequence[str] | None, progress: Callable[..., None] | None,
-    runner: Runner | None = None,
+    runner: Any = None,
 ) -> ShardSet:  # fmt: skip
-    """Build a set of a file; what is given beside the reports is read once, and each shard gets its own of it."""
+    """Build a set of a file; what is given beside the reports is read once, and each shard gets its own of it.
+
+    `runner` is None or a `Runner` of `cluster`, which is imported for those alone who ask for one.
+    """
     beside = Beside(files, models, encoder)
     encoding = beside.encoding()
     plan = {
@@ -103,7 +105,13 @@ def build_streamed(
                 states_of(reports), (reports.section, reports.section_by),
             )  # fmt: skip
 
-    return build_set(slices, out, plan, beside=beside, metrics=metrics, progress=progress, runner=runner)
+    make_all = None
+    if runner is not None:
+        from metric_oracle.indexes.remote import make_remote
+
+        known = n_rows(path)
+        make_all = partial(make_remote, runner=runner, expected=None if known is None else -(-known // n))
+    return build_set(slices, out, plan, beside=beside, metrics=metrics, progress=progress, make_all=make_all)
 
 
 def build_cut(

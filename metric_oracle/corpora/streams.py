@@ -33,6 +33,11 @@ def can_stream(path: Path) -> bool:
     return table is not None and "path_to_image" not in table.names
 
 
+def n_rows(path: Path) -> int | None:
+    """Return how many rows a file says that it has; None where only reading tells."""
+    return parquet.read_metadata(str(path)).num_rows if ENDINGS[file_ending(path)] == "Parquet" else None
+
+
 def stream_reports(
     path: Path, n: int, *, section: str = "impression", id_column: str | None = None, text_column: str | None = None,
     keep_empty: bool = False,

@@ -7,13 +7,12 @@ written last, by whoever sees that all shards are there.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.cluster import Beat, Cluster, Runner, Task, Told
 from metric_oracle.corpora.unfinished import alone
 from metric_oracle.errors import InputError, InUseError
 from metric_oracle.indexes import manifest
@@ -47,6 +46,11 @@ class Slice:
     section: tuple[str | None, str] = (None, "")
 
 
+# Gets the slices, the folder, what all shards have beside them, metrics and progress; returns the shards that another
+# process is making, and the number of all.
+Maker = Callable[[Iterable[Slice], Path, Any, Sequence[str] | None, Callable[..., None] | None], tuple[list[Path], int]]
+
+
 def check_shard_rows(shard_rows: object) -> None:
     """Raise unless it is a number of rows."""
     if isinstance(shard_rows, bool) or not isinstance(shard_rows, int) or shard_rows < 1:
@@ -62,7 +66,7 @@ def build_set(
     beside: Any = None,
     metrics: Sequence[str] | None = None,
     progress: Callable[..., None] | None = None,
-    runner: Runner | None = None,
+    make_all: Maker | None = None,
 ) -> ShardSet:
     """Build a set of shards; a killed build resumes, and workers with the same plan share the work.
 
@@ -77,10 +81,9 @@ def build_set(
     beside : object
         What slices make Inputs with.
     metrics, progress
-        See :func:`metric_oracle.indexes.build.build_index`; the name of the shard stands before that of the part. With
-        a runner `progress` also gets the numbers of finished shards and of all, None while the latter is unknown.
-    runner : Runner or None
-        Where the shards are built, if not here.
+        See :func:`metric_oracle.indexes.build.build_index`; the name of the shard stands before that of the part.
+    make_all : function
+        Makes the shards that are not there; by default this process, one after another. See `indexes.remote`.
 
     Raises
     ------
@@ -90,10 +93,7 @@ def build_set(
     out = Path(out)
     _begin(out, manifest.checksum(plan))
     while True:
-        if runner is None:
-            busy, n_shards = _make_all(slices(), out, beside, metrics, progress)
-        else:
-            busy, n_shards = _hand_out(slices(), out, beside, metrics, progress, runner)
+        busy, n_shards = (make_all or _make_all)(slices(), out, beside, metrics, progress)
         if not busy:
             break
         while not any(_is_free(folder) for folder in busy) and not all(map(_is_finished, busy)):
@@ -112,14 +112,14 @@ def build_set(
 
 def _make_all(
     slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
-    progress: Callable[[str], None] | None,
+    progress: Callable[..., None] | None,
 ) -> tuple[list[Path], int]:  # fmt: skip
     """Make the shards that are not there; return those that another process is making, and the number of all."""
     busy, n_shards = [], 0
     for piece in slices:
         folder = out / shard_name(n_shards)
         tell = None if progress is None else partial(_tell, progress, folder.name)
-        if not _has(folder, piece) and not _made(folder, piece, beside, metrics, tell):
+        if not has_shard(folder, piece) and not make_shard(folder, piece, beside, metrics, tell):
             busy.append(folder)
         n_shards += 1
     return busy, n_shards
@@ -127,45 +127,6 @@ def _make_all(
 
 def _tell(progress: Callable[[str], None], name: str, part: str) -> None:
     progress(f"{name}: {part}")
-
-
-def _hand_out(
-    slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
-    progress: Callable[..., None] | None, runner: Runner,
-) -> tuple[list[Path], int]:  # fmt: skip
-    """Do the same by the workers of a cluster."""
-    busy: list[Path] = []
-    n_there = n_shards = 0
-    total = None
-
-    def tasks() -> Iterator[Task]:
-        nonlocal n_there, n_shards, total
-        for piece in slices:
-            folder = out.resolve() / shard_name(n_shards)
-            n_shards += 1
-            if _has(folder, piece):
-                n_there += 1
-            else:
-                yield Task(folder.name, (str(folder), piece, metrics))
-        total = n_shards
-
-    def take(task: Task, is_made: bool) -> None:
-        if not is_made:
-            busy.append(out / task.name)
-
-    def look(finished: int, beats: dict[str, Beat]) -> None:
-        if progress is not None:
-            said = ", ".join(f"{name}: {beat.said}" for name, beat in sorted(beats.items()) if beat.said)
-            progress(said, n_there + finished, total)
-
-    with Cluster(runner, "build_index") as cluster:
-        cluster.run("metric_oracle.indexes.shard_build:make_one", beside, tasks(), take, look)
-    return busy, n_shards
-
-
-def make_one(beside: Any, told: Told, folder: str, piece: Slice, metrics: Sequence[str] | None) -> bool:
-    """Build a shard in a worker; see :func:`_made`."""
-    return _made(Path(folder), piece, beside, metrics, told.say)
 
 
 def _begin(out: Path, plan: str) -> None:
@@ -212,7 +173,7 @@ def _is_free(folder: Path) -> bool:
         return not _is_finished(folder)
 
 
-def _has(folder: Path, piece: Slice) -> bool:
+def has_shard(folder: Path, piece: Slice) -> bool:
     """Tell whether a shard is finished; one of other reports is an error."""
     if not _is_finished(folder):
         return False
@@ -228,7 +189,7 @@ def _has(folder: Path, piece: Slice) -> bool:
     return True
 
 
-def _made(
+def make_shard(
     folder: Path, piece: Slice, beside: Any, metrics: Sequence[str] | None, progress: Callable[[str], None] | None
 ) -> bool:
     """Build a shard; False where another worker is at it."""

@@ -1,16 +1,14 @@
 """Search the shards of a set by the workers of a cluster; a shard that is handed out knows the best scores so far."""
 
-import copyreg
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from metric_oracle.cluster import Beat, Cluster, Runner, Task, Told
+from metric_oracle.cluster import Beat, Runner, Task, Told, run_tasks
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
@@ -21,8 +19,6 @@ from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import Answer, merge
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import Found, check, found_of, limit_of, search
-
-copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))  # of the registry's records
 
 
 def search_one(
@@ -39,9 +35,9 @@ def search_one(
     return found.answer, found.exact, (found.documents, stages)
 
 
-@cache
+@lru_cache(maxsize=1)
 def _opened(folder: str, fingerprint: str) -> Index:
-    """Open the set once in each worker."""
+    """Open the set of a search once in each worker."""
     index = open_index(folder)
     if index.fingerprint != fingerprint:
         msg = (
@@ -101,8 +97,8 @@ def retrieve_remote(
             progress(done - told)
             told = done
 
-    with Cluster(runner, "retrieve") as cluster:
-        cluster.run("metric_oracle.retrieval.remote:search_one", shared, tasks(), take, look)
+    home = "metric_oracle.retrieval.remote:search_one"
+    run_tasks("retrieve", runner, home, shared, tasks(), take=take, look=look)
     in_order = [stages[name] for name in sorted(stages)]
     found: Found = found_of(index, queries, record, backend, k, answer, exact, encoded, in_order, text)
     return found.results(queries.ids)
