@@ -108,8 +108,8 @@ def _of_answers(results: Results) -> list[str]:
     signature, baseline = results.signature, results.signature.get("baseline")
     scores = results.table["score"].to_numpy().reshape(-1, signature["k"])
     n = len(scores)
-    best = f"mean best score {scores[:, 0].mean():.4f}"
-    lines = [f"{n:,} test report{'s' if n > 1 else ''}, {best if baseline is None else f'mean score {scores.mean():.4f}'}"]
+    mean = f"mean best score {scores[:, 0].mean():.4f}" if baseline is None else f"mean score {scores.mean():.4f}"
+    lines = [f"{n:,} test report{'s' if n > 1 else ''}, {mean}"]
     if baseline == "random":
         of_draws = scores.mean(axis=0)
         range_of_means = f"their means {of_draws.min():.4f} to {of_draws.max():.4f}"
