@@ -651,11 +651,9 @@ def _registry() -> list[Workload]:
             Workload(f"cuda-{metric}", f"{title}, GPU", "s", None, measure, (metric,), table="oracle", backend="cuda")
         )
     for name, peer in PEERS.items():
-        title, goal = (_TITLES | _CAPTION_TITLES)[peer.metric], 500.0 if peer.metric in CAPTIONS else 2000.0
-        record = Workload(
-            f"peer-{name}", title, "times", goal, partial(_peer, name), (peer.metric,), "at least", "peer"
-        )
-        records.append(record)
+        title, measure = (_TITLES | _CAPTION_TITLES)[peer.metric], partial(_peer, name)
+        least = 500.0 if peer.metric in CAPTIONS else 2000.0
+        records.append(Workload(f"peer-{name}", title, "times", least, measure, (peer.metric,), "at least", "peer"))
     records += [
         Workload(
             f"peer-{name}", _TITLES["radgraph"], "times", None, partial(_graph_search, name), ("radgraph",), "at least",
