@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
-from metric_oracle.commands import baselines, output, pages, ratings, scoring, search, survey, tools, training
-from metric_oracle.commands.command import Group
+from metric_oracle.commands import output
+from metric_oracle.commands.groups import Families
 from metric_oracle.errors import ExactnessError, MetricOracleError
 
 app = typer.Typer(
     name="oracle",
-    cls=Group,
+    cls=Families,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -23,10 +23,6 @@ app = typer.Typer(
     epilog="Start with [bold]oracle demo[/] or [bold]oracle example[/]. Exit codes: 0 well, 1 a check found a "
     "difference, 2 wrong use, 130 interrupted. ORACLE_DEBUG=1 shows tracebacks.",
 )
-for family in (tools, search, scoring, ratings, pages, training):
-    app.add_typer(family.app)
-app.add_typer(baselines.app, name="baseline", cls=Group, rich_help_panel="Search")
-app.add_typer(survey.app, name="survey", cls=Group, rich_help_panel=ratings.PANEL)
 
 # Typer's errors; which library owns them depends on its version.
 _UsageError = typer.BadParameter.__mro__[1]

@@ -225,8 +225,8 @@ class FakeEncoder:
 def fake_encoder():
     """Let every encoder of token states that a test opens be a fake one, and return its class."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("inputs", "bertscore"):
-            patch.setattr(f"metric_oracle.indexes.{module}.TokenEncoder", FakeEncoder)
+        for module in ("encoders.token_states", "indexes.bertscore"):
+            patch.setattr(f"metric_oracle.{module}.TokenEncoder", FakeEncoder)
         if find_spec("torch") is None:  # the digest of an encoding has torch's number of threads
             patch.setattr(token_states, "_digest", lambda encoder, *rest: repr((encoder.signature, *rest)))
         yield FakeEncoder

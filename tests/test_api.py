@@ -12,6 +12,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import read_embeddings, read_label_table, read_labels
+from metric_oracle.encoders import token_states
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import bertscore, inputs
 from metric_oracle.indexes.prepared import prepared_inputs
@@ -48,7 +49,7 @@ def prepared(corpus, fake_encoder, tmp_path_factory):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    for module in (bertscore, inputs):
+    for module in (bertscore, token_states):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
 
 
@@ -102,7 +103,7 @@ def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_pat
         corpus["test"], texts, [*SEARCHED], encoder="bert", system="P", **files(corpus, "test"),
         **{f"predicted_{name}": value for name, value in predicted.items()},
     )  # fmt: skip
-    for module in (bertscore, inputs):
+    for module in (bertscore, token_states):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
     found = mo.score(prepared, out, [*SEARCHED])
     assert found.table.equals(wanted.table)
@@ -266,7 +267,7 @@ class KilledRadGraph:
 
 
 def test_model_runs_of_a_killed_build_resume(tmp_path, monkeypatch):
-    monkeypatch.setattr(inputs, "RadGraph", KilledRadGraph)
+    monkeypatch.setattr("metric_oracle.encoders.radgraph.RadGraph", KilledRadGraph)
     options = {"radgraph": tmp_path / "radgraph.tar.gz", "radgraph_encoder": "somewhere", "metrics": "radgraph"}
     with pytest.raises(KeyboardInterrupt):
         mo.build_index(["a", "b"], tmp_path / "I", **options)

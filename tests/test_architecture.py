@@ -10,6 +10,7 @@ files and no command line, and the plain scorers import no fast module.
 """
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import metric_oracle
+from metric_oracle import api
 from metric_oracle.metrics import METRICS
 
 PACKAGE = Path(metric_oracle.__file__).parent
@@ -239,6 +241,37 @@ def test_importing_costs_nothing(module):
     code = f"import sys, {module}; print(sorted(set({HEAVY}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# What neither the help nor a search of texts needs. Numba's import takes SciPy's first lines, and no more.
+LATER = ("pandas", "scipy.linalg", "polars", "torch", "transformers", "matplotlib", "ray", "faiss", "starlette")
+
+
+def modules_after(*words):
+    """Return what a command printed, and the names of all modules that it had loaded at its end."""
+    code = "import atexit, sys; from metric_oracle.__main__ import main; "
+    code += "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    return done.stdout, {*done.stderr.split()}
+
+
+def test_the_list_of_commands_is_shown_without_them():
+    shown, loaded = modules_after("--help")
+    assert "retrieve" in shown
+    assert {*HEAVY, *LATER, "pydantic"} & loaded == set()
+    assert "metric_oracle.commands.search" not in loaded
+
+
+def test_a_search_loads_what_it_needs(tmp_path):
+    texts = ["No acute process.", "Small effusion on the right.", "Large effusion."]
+    api.build_index(texts, tmp_path / "INDEX", metrics="rouge-l")
+    search = ("retrieve", tmp_path / "INDEX", "--text", "Small effusion.", "-m", "rouge-l", "--format", "jsonl")
+    modules_after(*search)  # the first one compiles, for which Numba imports SciPy's linear algebra
+    shown, loaded = modules_after(*search)
+    assert json.loads(shown)["text"] == texts[1]
+    assert {*LATER, "pyarrow.compute", "pyarrow.parquet", "rich", "metric_oracle.evaluation"} & loaded == set()
+    others = {name for name in loaded if re.fullmatch(r"metric_oracle\.kernels\.[a-z_]+\.cpu", name)}
+    assert others == {"metric_oracle.kernels.rouge_l.cpu", "metric_oracle.kernels.topk.cpu"}
 
 
 def test_public_names_are_loaded_when_used():

@@ -1,6 +1,7 @@
 """The help of the commands, and the options: each typed once, choices from the registry, two screens, names whole."""
 
 import ast
+import importlib
 import inspect
 import re
 import shlex
@@ -25,8 +26,8 @@ SCREEN = 40  # lines of 80 characters; a help has two
 def walk(command, path=()):
     """Yield path and command of every command that does something."""
     if hasattr(command, "commands"):
-        for name, below in command.commands.items():
-            yield from walk(below, (*path, name))
+        for name in command.list_commands(None):
+            yield from walk(command.get_command(None, name), (*path, name))
     else:
         yield " ".join(path), command
 
@@ -52,6 +53,26 @@ def help_of(oracle, monkeypatch):
 def test_help_of_groups_names_no_types(help_of, path):
     assert "--help" in help_of(path)
     assert "<bool>" not in help_of(path)
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_the_list_says_of_a_command_what_its_own_help_says(name):
+    """It is shown without importing the command, so it has words of its own."""
+    listed = commands.COMMANDS[name]
+    shown = typer.main.get_command(cli.app).get_command(None, name)
+    assert listed.text == shown.help.split("\n\n")[0]
+    assert name in {*family_names(listed.family)}
+
+
+def family_names(family):
+    """Yield the names of the commands, or of the group of them, that a module of the package registers."""
+    app = importlib.import_module(f"metric_oracle.commands.{family}").app
+    yield from [app.info.name] if isinstance(app.info.name, str) else [c.name for c in app.registered_commands]
+
+
+def test_every_command_of_a_family_is_listed():
+    families = [path.stem for path in FOLDER.glob("*.py") if "app = typer.Typer" in path.read_text(encoding="utf-8")]
+    assert sorted(name for family in families for name in family_names(family)) == sorted(commands.COMMANDS)
 
 
 @pytest.mark.parametrize("path", COMMANDS)

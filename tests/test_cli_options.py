@@ -150,8 +150,8 @@ class Anything(dict):
 def walk(command, path=()):
     """Yield path and command of every command that does something."""
     if hasattr(command, "commands"):
-        for name, below in command.commands.items():
-            yield from walk(below, (*path, name))
+        for name in command.list_commands(None):
+            yield from walk(command.get_command(None, name), (*path, name))
     else:
         yield path, command
 

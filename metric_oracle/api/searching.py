@@ -1,4 +1,7 @@
-"""Indexes, and what is found in them: the oracle, baselines, chance, the check of a result."""
+"""Indexes, and what is found in them: the oracle, baselines, chance, the check of a result.
+
+What a search does not need is imported by the function that does: one query shall not wait for all of the package.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,23 +22,16 @@ from metric_oracle.api.given import (
     say,
     split,
 )
-from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
 from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError, called
-from metric_oracle.indexes import build as _build
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
-from metric_oracle.indexes.shard_build import check_shard_rows
 from metric_oracle.indexes.shards import open_index
-from metric_oracle.indexes.store import Strings
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval import baselines as _baselines
 from metric_oracle.retrieval import expectation as _expectation
-from metric_oracle.retrieval import parts as _parts
 from metric_oracle.retrieval import search as _search
-from metric_oracle.retrieval import verification as _verification
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.kernels import check_backend
@@ -92,6 +88,11 @@ def build_index(
     section, id_column, text_column, split, split_file, profile, keep_empty
         See :func:`metric_oracle.read_reports`.
     """
+    from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
+    from metric_oracle.indexes import build
+    from metric_oracle.indexes.shard_build import check_shard_rows
+    from metric_oracle.indexes.store import Strings
+
     check_options(given, LOADING, "build_index")
     names = names_of(metrics)
     for name in names or ():
@@ -143,7 +144,7 @@ def build_index(
         "section": (corpus.section, corpus.section_by),
     }
     del corpus, prepared  # lists of strings take three times the memory of Arrow's
-    return _build.build_index(inputs, out, metrics=names, **described, progress=progress)
+    return build.build_index(inputs, out, metrics=names, **described, progress=progress)
 
 
 def _runner(
@@ -266,7 +267,11 @@ def retrieve(
     settings = search_settings(idf, rescale)
     if prevalence is not None:
         settings["prevalence"] = prevalence
-    search: Callable[..., Results] = _search.retrieve if part is None else partial(_parts.retrieve_part, part=part)
+    search: Callable[..., Results] = _search.retrieve
+    if part is not None:
+        from metric_oracle.retrieval.parts import retrieve_part
+
+        search = partial(retrieve_part, part=part)
     if where is not None:
         from metric_oracle.retrieval.remote import retrieve_remote
 
@@ -286,7 +291,9 @@ def merge(parts: Sequence[str | Path]) -> Results:
     parts : sequence of path
         Files of results that :func:`retrieve` made with `part`.
     """
-    return _parts.merge_parts(parts)
+    from metric_oracle.retrieval.parts import merge_parts
+
+    return merge_parts(parts)
 
 
 @called("baseline")
@@ -323,8 +330,10 @@ def baseline(
     text, idf, rescale, **loading
         See :func:`retrieve`.
     """
-    if kind not in _baselines.KINDS:
-        msg = f"baseline: kind must be one of {', '.join(_baselines.KINDS)}; got {kind!r}. Choose one."
+    from metric_oracle.retrieval.baselines import KINDS
+
+    if kind not in KINDS:
+        msg = f"baseline: kind must be one of {', '.join(KINDS)}; got {kind!r}. Choose one."
         raise InputError(msg)
     vectors = {
         "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
@@ -339,7 +348,7 @@ def baseline(
         options |= _image_vectors(vectors, "baseline")
     get_metric(metric, "baseline")
     batch = load_batch(queries, loading, "baseline")
-    return _baselines.KINDS[kind](opened(index), batch, metric, text=text, **options, **search_settings(idf, rescale))
+    return KINDS[kind](opened(index), batch, metric, text=text, **options, **search_settings(idf, rescale))
 
 
 def _image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
@@ -422,6 +431,8 @@ def verify(
     dict
         ``pairs`` scored again and ``queries`` searched; a difference raises ExactnessError.
     """
+    from metric_oracle.retrieval import verification
+
     batch = load_batch(queries, loading, "verify")
     found = results if isinstance(results, Results) else read_results(results)
     given = {
@@ -432,7 +443,7 @@ def verify(
     if any(value is not None for value in given.values()):
         both = _image_vectors(given, "verify")
         vectors = both["corpus_vectors"], both["query_vectors"]
-    checked = _verification.verify(
+    checked = verification.verify(
         opened(index), found, batch, sample=sample, seed=seed, vectors=vectors, progress=progress
     )
     if vectors is None and found.signature.get("baseline") == "nearest":

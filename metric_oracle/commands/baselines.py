@@ -5,16 +5,17 @@ from typing import Any
 
 import typer
 
+from metric_oracle.commands import COMMANDS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, one_metric, used
+from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import load_tests
 from metric_oracle.commands.output import Destination, bar, deliver_results, note
 from metric_oracle.commands.search import ENDINGS, PLAIN, check_search, show_answers
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich",
-    help="Score what needs no oracle: chance, the most frequent report, a perfect prediction, the nearest image.",
-)  # fmt: skip
+    name="baseline", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["baseline"].text
+)
 
 
 @dataclass

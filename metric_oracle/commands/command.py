@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from metric_oracle.commands import options
+from metric_oracle.commands.groups import Command
 from metric_oracle.commands.options import OneOf
 from metric_oracle.commands.output import Destination, be_quiet
 from metric_oracle.errors import InputError, called
@@ -21,26 +21,6 @@ OUTPUTS = ("out", "plot", "format", "quiet", "folder", "text")
 _ENDING = re.compile(r"\.(csv|tsv|parquet|jsonl?|zip|gz|tgz|npy|npz|pt|pth|txt|md|tex)$", re.IGNORECASE)
 
 
-class _WithoutTypes:
-    """Shows flags without <bool>, those of Typer itself, too."""
-
-    def get_params(self, ctx: Any) -> Any:
-        """Return the parameters, with nothing where the value of a flag would be."""
-        found = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in found:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = " "
-        return found
-
-
-class Command(_WithoutTypes, TyperCommand):
-    """A command."""
-
-
-class Group(_WithoutTypes, TyperGroup):
-    """A command of commands."""
-
-
 def command(
     app: typer.Typer,
     name: str,
@@ -48,7 +28,6 @@ def command(
     endings: Sequence[str] = (),
     formats: Sequence[str] = (),
     plot: bool = False,
-    panel: str = "",
     function: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     r"""Register a function as a command.
@@ -63,8 +42,6 @@ def command(
         Of --out and of --format, which are added, like --quiet; the function gets them as `to`, a `Destination`.
     plot : bool
         Whether it draws: adds --plot.
-    panel : str
-        Of the list of commands.
     function : str
         Begin of the error lines of these checks; by default the name.
     """
@@ -94,7 +71,7 @@ def command(
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__doc__, run.__name__ = _paragraphs(body.__doc__ or ""), body.__name__
-        app.command(name, cls=Command, epilog=_epilog(examples), rich_help_panel=panel or None)(run)
+        app.command(name, cls=Command, epilog=_epilog(examples))(run)
         return body
 
     return register

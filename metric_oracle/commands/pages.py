@@ -12,7 +12,6 @@ from metric_oracle.commands.scoring import read_foreign_files
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
-PANEL = "Pages"
 
 
 @command(
@@ -22,7 +21,6 @@ PANEL = "Pages"
     "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n"
     "--samples EXPORT/samples.csv",
     "oracle explore --index INDEX",
-    panel=PANEL,
 )  # fmt: skip
 def explore(
     files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,
@@ -58,7 +56,7 @@ def explore(
     app, "report",
     "oracle report bleu.parquet radgraph.parquet --queries TESTS --out page.html",
     "oracle report r2gen.parquet --no-text --out scores.html",
-    endings=(".html",), panel=PANEL,
+    endings=(".html",),
 )  # fmt: skip
 def report(
     files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,

@@ -16,7 +16,6 @@ from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
-PANEL = "Scores and tables"
 
 
 @command(
@@ -24,7 +23,7 @@ PANEL = "Scores and tables"
     "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
     "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
     "oracle score annotation.json res.csv --split test --ids annotation.json",
-    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+    endings=ENDINGS, formats=PLAIN,
 )  # fmt: skip
 def score(
     references: o.Corpus, predictions: o.Predictions, predicted: o.Predicted, files: o.Files, models: o.Models,
@@ -76,7 +75,7 @@ def scores_mean(scores: Any, name: str) -> str:
     'oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv \\\n'
     '--random random --oracle "bleu=BLEU oracle" --paired R2Gen,random',
     "oracle table R2Gen=r2gen.parquet --foreign R2Gen=green.csv",
-    endings=(".md", ".tex", ".csv", ".jsonl"), formats=o.FORMATS, plot=True, panel=PANEL,
+    endings=(".md", ".tex", ".csv", ".jsonl"), formats=o.FORMATS, plot=True,
 )  # fmt: skip
 def table(
     systems: o.Systems, to: Destination, random: o.Random = None, oracle: o.Oracles = None, paired: o.Paired = None,
@@ -140,7 +139,7 @@ def _lines(render: Any, compared: Any) -> list[str]:
     app, "study",
     "oracle study INDEX test.csv --radgraph test_graphs.json \\\n"
     "--model R2Gen=r2gen.csv --model-radgraph R2Gen=r2gen.json --out study",
-    formats=o.FORMATS, panel=PANEL,
+    formats=o.FORMATS,
 )  # fmt: skip
 def study(
     index: o.Index, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
@@ -195,7 +194,7 @@ def study(
 @command(
     app, "crg",
     "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
-    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+    endings=ENDINGS, formats=PLAIN,
 )  # fmt: skip
 def crg(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, uncertain: o.Uncertain, to: Destination,
@@ -217,7 +216,7 @@ def crg(
 @command(
     app, "f1-chexbert",
     "oracle f1-chexbert test_labels.csv predicted_labels.csv",
-    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+    endings=ENDINGS, formats=PLAIN,
 )  # fmt: skip
 def f1_chexbert(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
@@ -231,7 +230,7 @@ def f1_chexbert(
 @command(
     app, "f1-srr-bert",
     "oracle f1-srr-bert test_srr.csv predicted_srr.csv",
-    endings=ENDINGS, formats=PLAIN, panel=PANEL,
+    endings=ENDINGS, formats=PLAIN,
 )  # fmt: skip
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted labels of SRR-BERT, a finding with a status each, by F1."""

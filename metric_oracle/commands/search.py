@@ -31,7 +31,7 @@ PLAIN = ("table", "jsonl", "csv")
     "oracle build-index train.csv --encoder distilroberta-base --out INDEX",
     "oracle build-index all.parquet --shard-rows 1000000 --out SET",
     "oracle build-index all.parquet --shard-rows 1000000 --runner ray --out SET",
-    formats=("table", "jsonl"), panel="Search",
+    formats=("table", "jsonl"),
 )  # fmt: skip
 def build_index(
     reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
@@ -65,7 +65,7 @@ def build_index(
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
     "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json",
     'oracle retrieve INDEX --text "No acute process." -m rouge-l',
-    endings=ENDINGS, formats=PLAIN, panel="Search",
+    endings=ENDINGS, formats=PLAIN,
 )  # fmt: skip
 def retrieve(
     index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
@@ -114,7 +114,7 @@ def retrieve(
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert --pool all",
-    endings=ENDINGS, formats=PLAIN, panel="Search",
+    endings=ENDINGS, formats=PLAIN,
 )  # fmt: skip
 def rerank(
     index: o.Index, queries: o.Queries, crepe: o.Crepe, beside: o.CrepeFiles, bertscore: o.Bertscore, files: o.Files,
@@ -141,7 +141,7 @@ def rerank(
 @command(
     app, "merge",
     "oracle merge part-*.parquet --out oracle.parquet",
-    endings=ENDINGS, formats=PLAIN, panel="Search",
+    endings=ENDINGS, formats=PLAIN,
 )  # fmt: skip
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
     """Join the parts of a search of a set of shards: the answers of the whole, exactly."""
@@ -171,21 +171,23 @@ def check_search(
 
 def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
     """Deliver the answers of a search or a baseline."""
-    from metric_oracle.presentation.terminal import answers_table
+    from metric_oracle.indexes.store import to_numpy
+
+    def view() -> list[Any]:
+        from metric_oracle.presentation.terminal import answers_table
+
+        return [answers_table(results, texts, components)]
 
     texts = None if batch is None else dict(zip(batch.ids, batch.texts, strict=True))
     n = results.table.num_rows
     noun = "answers" if results.signature.get("baseline") is None else "lines"
-    mean = results.table["score"].to_numpy().mean() if n else float("nan")
-    deliver_results(
-        to, results, lambda: [answers_table(results, texts, components)], f"{n:,} {noun}, mean score {mean:z.4f}"
-    )
+    mean = to_numpy(results.table["score"]).mean() if n else float("nan")
+    deliver_results(to, results, view, f"{n:,} {noun}, mean score {mean:z.4f}")
 
 
 @command(
     app, "verify",
     "oracle verify INDEX oracle.parquet test.csv --sample 50",
-    panel="Search",
 )  # fmt: skip
 def verify(
     index: o.Index, results: o.ResultFile, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading,
@@ -213,7 +215,7 @@ def verify(
     print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 
-@command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"), panel="Search")
+@command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"))
 def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
     """Show what an index holds: reports, representations, metrics, files, fingerprint.
 
@@ -237,7 +239,7 @@ def _show_info(index: Any, to: Destination) -> None:
     to.deliver(lambda: [info_table(index)], {"jsonl": line})
 
 
-@command(app, "metrics", "oracle metrics", "oracle metrics --format jsonl", formats=PLAIN, panel="Search")
+@command(app, "metrics", "oracle metrics", "oracle metrics --format jsonl", formats=PLAIN)
 def metrics(to: Destination) -> None:
     """List the metrics: names, what each reads, the better direction, and whose numbers it equals."""
     rows = [metric_record(name) for name in METRICS]

@@ -5,15 +5,14 @@ from typing import Any
 
 import typer
 
+from metric_oracle.commands import COMMANDS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, named, split_names
+from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import check_web
 from metric_oracle.commands.output import Destination, note
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich",
-    help="Let radiologists count the errors of reports, as the survey of Yu et al. did.",
-)  # fmt: skip
+app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["survey"].text)
 
 
 @command(

@@ -8,10 +8,9 @@ from metric_oracle.commands.inputs import check_installed
 from metric_oracle.commands.output import Destination, bar, note, progress, show
 
 app = typer.Typer(rich_markup_mode="rich")
-PANEL = "Begin here"
 
 
-@command(app, "demo", "oracle demo", "oracle demo try --reports 2000 --tests 100", panel=PANEL)
+@command(app, "demo", "oracle demo", "oracle demo try --reports 2000 --tests 100")
 def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NTests = 500, seed: o.Seed = 0) -> None:
     """Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute or two.
 
@@ -28,7 +27,7 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
         print("\n".join(COMMANDS))
 
 
-@command(app, "example", "oracle example try && cd try", panel=PANEL)
+@command(app, "example", "oracle example try && cd try")
 def example(folder: o.Folder, seed: o.Seed = 0) -> None:
     """Write a dozen small files of every family, and print the commands to try on them."""
     from metric_oracle.evaluation.example import write_example
@@ -42,7 +41,6 @@ def example(folder: o.Folder, seed: o.Seed = 0) -> None:
     app, "synth",
     "oracle synth corpus --reports 10000 --tests 200 --models",
     "oracle synth pairs --reports 4000 --tests 500 --errors",
-    panel=PANEL,
 )  # fmt: skip
 def synth(
     out: o.Folder, reports: o.NReports = 185538, tests: o.NTests = 2192, seed: o.Seed = 0,
@@ -67,7 +65,7 @@ def synth(
     "oracle annotate test.csv --radgraph radgraph.tar.gz --out test_graphs.json",
     "oracle annotate test.csv --chexbert chexbert.pth --out test.npz",
     "oracle annotate test.csv --chexbert chexbert.pth --out test_labels.csv",
-    endings=(".json", ".npz", ".csv"), panel="Tools",
+    endings=(".json", ".npz", ".csv"),
 )  # fmt: skip
 def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: o.Reading, to: Destination) -> None:
     """Run RadGraph or CheXbert over reports and keep what it makes: graphs, embeddings or labels.
@@ -97,7 +95,7 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     "oracle bench --plot bench.png",
     "oracle bench --reports 185538 --tests 2192 --out rows.jsonl",
     "oracle bench INDEX test.csv -m bleu,radgraph --radgraph test_graphs.json",
-    endings=(".jsonl",), formats=("table", "jsonl"), plot=True, panel="Tools",
+    endings=(".jsonl",), formats=("table", "jsonl"), plot=True,
 )  # fmt: skip
 def bench(
     files: o.Files, models: o.Models, reading: o.Reading, to: Destination, index: o.IndexOrNone = None,

@@ -16,7 +16,6 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle train-crepe pairs/train.csv pairs/train_candidates.csv \\\n"
     "pairs/train_errors.csv --base BiomedBERT --out my-crepe",
     "oracle score test.csv generated.csv -m crepe --crepe my-crepe",
-    panel="Tools",
 )  # fmt: skip
 def train_crepe(
     references: o.Corpus, predictions: o.Predictions, ratings: o.Ratings, base: o.Base, out: o.NewFolder,

@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from metric_oracle.errors import InputError
 
@@ -270,9 +269,11 @@ def whole_parquet(path: Path, function: str) -> Iterator[None]:
 
 
 def _read_parquet(path: Path, function: str) -> Table:
+    from pyarrow import parquet
+
     with whole_parquet(path, function):
         # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
-        table = pa.parquet.ParquetFile(str(path)).read()
+        table = parquet.ParquetFile(str(path)).read()
         table.validate(full=True)
         names = table.column_names
     return Table(path, "Parquet", names, table.columns, table.num_rows)

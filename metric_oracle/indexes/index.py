@@ -12,7 +12,7 @@ from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.manifest import Files
-from metric_oracle.indexes.store import DISTINCT, REPORTS, check_ids, check_offsets, read_table
+from metric_oracle.indexes.store import DISTINCT, REPORTS, check_ids, check_offsets, read_table, take_strings
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched
 
 # What reading damaged bytes may raise.
@@ -89,7 +89,7 @@ class Index:
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
         """Return the "study_id" or the "text" of some rows."""
-        return self.reports[column].take(pa.array(rows))
+        return take_strings(self.reports[column], rows)
 
     def _read(self, what: str, read: Callable[[], Any]) -> Any:
         """Read files whose damage, where it kept size and time, may show now."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from metric_oracle.corpora.attached import as_graphs, as_label_sets, as_labels, 
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs
 from metric_oracle.corpora.reports import check_options
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
-from metric_oracle.encoders.chexbert import CheXbert
-from metric_oracle.encoders.crepe import Crepe
-from metric_oracle.encoders.radgraph import RadGraph
-from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import REPRESENTATIONS, Representation
+
+if TYPE_CHECKING:  # models are imported by what opens them
+    from metric_oracle.encoders.chexbert import CheXbert
+    from metric_oracle.encoders.crepe import Crepe
+    from metric_oracle.encoders.radgraph import RadGraph
+    from metric_oracle.encoders.token_states import TokenEncoder
 
 
 def _ignore(*values: Any) -> None:
@@ -43,7 +45,7 @@ class Encoding:
         Called with the numbers of finished tokens and of all.
     """
 
-    encoder: TokenEncoder
+    encoder: "TokenEncoder"
     storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
     baseline: tuple[float, float, float] | None = None
     max_memory: float | None = None
@@ -231,9 +233,13 @@ def load_inputs(
             continue
         settings = {"uncertain": uncertain} if record.name == "labels" else {}
         if record.name == "radgraph" and is_model("radgraph", value):
+            from metric_oracle.encoders.radgraph import RadGraph
+
             opened = RadGraph(value, encoder=radgraph_encoder, device=device or "auto", function=function)
             models.append(Model(("radgraph",), partial(_annotate, opened, function, advance)))
         elif record.name == "chexbert" and is_model("chexbert", value):
+            from metric_oracle.encoders.chexbert import CheXbert
+
             model = CheXbert(value, vocabulary=vocabulary, device=device or "auto", function=function)
             of_labels = uncertain if "chexbert_labels" not in given else None
             kinds = ("chexbert",) if of_labels is None else ("chexbert", "labels")
@@ -307,7 +313,11 @@ def open_model(
 ) -> Callable[[list[str]], Any]:  # fmt: skip
     """Open a model's file as a function from texts to graphs ("radgraph"), embeddings ("chexbert") or classes."""
     if name == "radgraph":
+        from metric_oracle.encoders.radgraph import RadGraph
+
         return RadGraph(value, encoder=radgraph_encoder, device=device or "auto", function=function).annotate
+    from metric_oracle.encoders.chexbert import CheXbert
+
     model = CheXbert(value, vocabulary=vocabulary, device=device or "auto", function=function)
     place = 0 if name == "chexbert" else 1
     return lambda texts: model.encode(texts)[place]
@@ -315,17 +325,21 @@ def open_model(
 
 def open_pair_models(
     given: Mapping[str, str | Path], function: str, device: str | None = None
-) -> dict[str, Crepe]:  # fmt: skip
+) -> "dict[str, Crepe]":  # fmt: skip
     """Open the models that read both reports at once, by representation, from what is given by the registry's names."""
     if given and "crepe" not in given:
         msg = f"{function}: crepe must be given with {', '.join(given)}; got None. Add --crepe FOLDER."
         raise InputError(msg)
+    if not given:
+        return {}
+    from metric_oracle.encoders.crepe import Crepe
+
     named = {name.removeprefix("crepe_"): path for name, path in given.items() if name != "crepe"}
-    return {"crepe": Crepe(given["crepe"], **named, device=device or "auto", function=function)} if given else {}
+    return {"crepe": Crepe(given["crepe"], **named, device=device or "auto", function=function)}
 
 
 def _annotate(
-    model: RadGraph, function: str, advance: Callable[[int, int], None], texts: Sequence[str], scratch: Path | None
+    model: "RadGraph", function: str, advance: Callable[[int, int], None], texts: Sequence[str], scratch: Path | None
 ) -> dict[str, Attachment]:
     """Run RadGraph; graph i is that of text i."""
     found = model.annotate(texts, progress=_total(advance, len(texts)), scratch=scratch)
@@ -333,7 +347,7 @@ def _annotate(
 
 
 def _embed(
-    model: CheXbert, uncertain: str | None, tell: Callable[[str], None], advance: Callable[[int, int], None],
+    model: "CheXbert", uncertain: str | None, tell: Callable[[str], None], advance: Callable[[int, int], None],
     texts: Sequence[str], scratch: Path | None,
 ) -> dict[str, Attachment]:  # fmt: skip
     """Run CheXbert, which gives labels too."""
@@ -417,6 +431,8 @@ def load_encoding(
     if states not in ("float32", "float16"):
         msg = f"{function}: states must be float32 or float16; got {states!r}. Choose one."
         raise InputError(msg)
+    from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
+
     opened = TokenEncoder(
         encoder, layer=layer, device=device or "auto", dtype="bfloat16" if bf16 else "float32", function=function
     )

@@ -13,20 +13,21 @@ from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.cider import JoinedFrequencies
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
+from metric_oracle.indexes.store import to_arrow
 from metric_oracle.metrics import REPRESENTATIONS
+
+if TYPE_CHECKING:
+    from metric_oracle.indexes.cider import JoinedFrequencies
 
 FORMAT = "metric-oracle shard set"
 FORMAT_VERSION = 1
@@ -124,12 +125,14 @@ class ShardSet(Index):
             places.append(some)
         order = np.argsort(np.concatenate(places), kind="stable")
         return pa.chunked_array([chunk for part in found for chunk in part.chunks], pa.large_string()).take(
-            pa.array(order)
+            to_arrow(order)
         )
 
     @cached_property
-    def gram_frequency(self) -> JoinedFrequencies:
+    def gram_frequency(self) -> "JoinedFrequencies":
         """In how many rows each n-gram occurs."""
+        from metric_oracle.indexes.cider import JoinedFrequencies
+
         paths = [self.folder / record["path"] for record in self.content["shards"]]
         return JoinedFrequencies.of(open_one(path).part("ngrams") for path in paths)
 
@@ -264,6 +267,8 @@ def most_frequent(shards: Sequence[tuple[Index, int, np.ndarray]]) -> int:
     Some shard has the winner at least ``1 / S`` times as often as the winner of any one shard occurs there: only such
     texts are counted over all shards.
     """
+    import pyarrow.compute as pc
+
     best = 0
     for shard, _, rows in shards:
         if len(rows):
@@ -292,7 +297,12 @@ def most_frequent(shards: Sequence[tuple[Index, int, np.ndarray]]) -> int:
 
 def _check_studies(shards: Sequence[Index]) -> None:
     """Raise where an id is in two shards."""
-    frames = [pl.DataFrame({"shard": place, "id": _ids(shard)}) for place, shard in enumerate(shards)]
+    import polars as pl
+
+    frames = [
+        pl.DataFrame({"shard": place, "id": pl.from_arrow(shard.reports["study_id"])})
+        for place, shard in enumerate(shards)
+    ]
     hashes = pl.concat([frame.select("shard", pl.col("id").hash(1).alias("hash")) for frame in frames])
     doubled = hashes.filter(pl.col("hash").is_duplicated())["hash"].unique()
     if not len(doubled):
@@ -308,10 +318,6 @@ def _check_studies(shards: Sequence[Index]) -> None:
             "one row each and build the set again."
         )
         raise InputError(msg)
-
-
-def _ids(shard: Index) -> Any:
-    return pl.from_arrow(shard.reports["study_id"])
 
 
 def _joined(folder: Path, kind: str, shards: Sequence[Index], records: Sequence[dict[str, Any]]) -> dict[str, Any]:

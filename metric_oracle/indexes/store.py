@@ -26,6 +26,7 @@ from pyarrow import ipc
 ALIGNMENT = 64  # a line of the cache, and a register of AVX-512
 _FILLER = "filler"
 BATCH = 1 << 16  # strings made at once
+FEW = 1 << 12  # strings that are taken without Arrow's functions
 PIECE = 1 << 26  # bytes written or hashed at once, then given back
 _TEXT, _NUMBER = pa.large_string(), pa.int64()
 # Columns of the corpus rows, and of its distinct texts.
@@ -76,7 +77,8 @@ class Strings(Sequence[str]):
             self.arrow: pa.ChunkedArray = values.arrow
         elif isinstance(values, pa.Array | pa.ChunkedArray):
             self.arrow = pa.chunked_array(values if isinstance(values, pa.ChunkedArray) else [values])
-            self.arrow = self.arrow.cast(pa.large_string())
+            if self.arrow.type != _TEXT:
+                self.arrow = self.arrow.cast(_TEXT)
         else:
             some = (pa.array(values[i : i + BATCH], pa.large_string()) for i in range(0, len(values), BATCH))
             self.arrow = pa.chunked_array(some, pa.large_string())
@@ -98,6 +100,42 @@ class Strings(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for first in range(0, len(self), BATCH):
             yield from self.arrow.slice(first, BATCH).to_pylist()
+
+
+def to_arrow(values: "np.ndarray | Sequence[str]") -> pa.Array:
+    """Return numbers, flags or strings as Arrow has them, numbers without a copy.
+
+    `pa.array` gives the same, but looks for pandas first, and imports it where it is installed: as long as NumPy and
+    Arrow together.
+    """
+    if not isinstance(values, np.ndarray):
+        return _strings_of([value.encode() for value in values])
+    held = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(held)])
+
+
+def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a column of numbers without nulls, a view where it lies in one piece: Arrow's own way imports pandas."""
+    return np.from_dlpack(column.combine_chunks())
+
+
+def take_strings(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    """Return the strings at some places, from 0 on, of a column of large strings without nulls.
+
+    Few are put together here: `column.take` is faster for many, and imports all functions of Arrow.
+    """
+    if len(places) > FEW:
+        return column.take(to_arrow(places))
+    ptr, flat = _string_parts(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
+    content = flat.data
+    spans = zip(ptr[places].tolist(), ptr[places + 1].tolist(), strict=True)
+    return pa.chunked_array([_strings_of([content[begin:end] for begin, end in spans])])
+
+
+def _strings_of(raw: Sequence[bytes | memoryview]) -> pa.Array:
+    """Return strings in UTF-8 as Arrow has them."""
+    ptr = np.cumsum([0, *map(len, raw)], dtype=np.int64)
+    return pa.Array.from_buffers(_TEXT, len(raw), [None, pa.py_buffer(ptr), pa.py_buffer(b"".join(raw))])
 
 
 def gathered(parts: Iterable[np.ndarray], scratch: Path | None = None) -> np.ndarray:
@@ -190,7 +228,7 @@ def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
             column.values.validate(full=True)  # UTF-8, of vocabularies and settings
             columns[field.name] = Strings(column.values)
         else:
-            columns[field.name] = column.values.to_numpy().reshape([int(n) for n in shape.split(",")])
+            columns[field.name] = np.from_dlpack(column.values).reshape([int(n) for n in shape.split(",")])
     return columns
 
 

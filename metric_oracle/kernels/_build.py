@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inner, jit
 
 _MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
 
@@ -56,7 +56,7 @@ def distinct_lists(ptr, values):
     return which, first[:n_distinct].copy()
 
 
-@jit
+@inner
 def _same_list(ptr, values, i, j):
     n = ptr[i + 1] - ptr[i]
     p = 0
@@ -65,7 +65,7 @@ def _same_list(ptr, values, i, j):
     return p == n and ptr[j + 1] - ptr[j] == n
 
 
-@jit
+@inner
 def table_size(n):
     """Return the slots of a hash table, a power of two, at most half of which `n` keys fill."""
     size = 16
@@ -74,7 +74,7 @@ def table_size(n):
     return size
 
 
-@jit
+@inner
 def find_key(table, keys, key):
     """Return the slot of a key in a hash table of places in `keys`: its own, or the empty one where it belongs."""
     mixed = np.uint64(key) * np.uint64(_MIX)
@@ -84,7 +84,7 @@ def find_key(table, keys, key):
     return slot
 
 
-@jit
+@inner
 def grow(keys):
     """Return keys with as much room again, 8 at least, and their hash table: int64[2 n], int32[...]."""
     more = np.empty(max(2 * len(keys), 8), np.int64)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._sort import order_of
 
 BINS = 4096  # of one query at most: 128 KiB of counters, which stay in the second cache
@@ -46,7 +46,7 @@ def new_room(n_units: int) -> Room:
     )
 
 
-@jit
+@inner
 def _sum(scores, rows, center, square):
     """Return the sum over rows of score - center, or of its square."""
     total = 0.0
@@ -71,7 +71,7 @@ def _sum(scores, rows, center, square):
     return total
 
 
-@jit
+@inner
 def _range(scores):
     """Return the least and the greatest score."""
     least = greatest = scores[0]
@@ -82,7 +82,7 @@ def _range(scores):
     return least, greatest
 
 
-@jit
+@inner
 def _finest(least, greatest):
     """Return the exponent of the least width of a bin with which `BINS` bins hold all scores."""
     exponent = LEAST_EXPONENT
@@ -95,7 +95,7 @@ def _finest(least, greatest):
         exponent += 1
 
 
-@jit
+@inner
 def _find(rank, home, n, room):
     """Return the score of a rank (from 1) among the gathered scores of a bin, all greater than its least one."""
     m = 0

@@ -15,15 +15,24 @@ from typing import Any
 
 import numba
 import numba.extending
+from numba.core.runtime import rtsys
 
 from metric_oracle.kernels import _target
+
+# No function here is called back from C. Compiled into its callers is what asks for it, not what that calls in turn.
+_FLAGS: dict[str, Any] = {
+    "nogil": True, "fastmath": False, "error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": False
+}  # fmt: skip
 
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function at its first call; without a folder to keep the code in, once in each process."""
-    flags: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy"}
+    return _kept(function, _FLAGS)
+
+
+def _kept(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
     try:
-        return _keyed(numba.njit(cache=True, **flags)(function))
+        return _ready(_keyed(numba.njit(cache=True, **flags)(function)))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
         return numba.njit(**flags)(function)
 
@@ -59,6 +68,24 @@ def _keyed(compiled: Any) -> Any:
     return compiled
 
 
+def _ready(compiled: Any) -> Any:
+    """Load kept code without what only compiling needs.
+
+    Numba prepares its compiler before it looks whether there is kept code: the types of hundreds of functions, and
+    SciPy's linear algebra. That takes as long as all of Numba's import. A function without kept code is compiled as
+    ever, by a compiler that is prepared then.
+    """
+    load: Any = getattr(getattr(compiled, "_cache", None), "_load_overload", None)
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        rtsys.initialize(context)  # what compiled code calls to count references
+        return load(signature, context)
+
+    if load is not None:
+        compiled._cache.load_overload = load_overload
+    return compiled
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function into its callers: a call that hands over dozens of arrays costs more than a short body."""
     return numba.njit(inline="always", nogil=True, fastmath=False, error_model="numpy")(function)
@@ -69,21 +96,29 @@ def jit_borrowing(function: Callable[..., Any]) -> Any:
 
     A loop over NamedTuples of arrays would spend a third of its time on counting references that its caller holds.
     """
-    flags: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy", "_nrt": False}
-    try:
-        return _keyed(numba.njit(cache=True, **flags)(function))
-    except RuntimeError:  # as above
-        return numba.njit(**flags)(function)
+    return _kept(function, {**_FLAGS, "_nrt": False})
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compile a function for compiled callers alone, by their flags: what Python needs to call it takes a fifth longer.
+
+    From Python it runs as it stands, uncompiled.
+    """
+    return numba.extending.register_jitable(no_cfunc_wrapper=True, forceinline=False)(function)
+
+
+_INTO_CALLER: Any = {"no_cfunc_wrapper": True, "forceinline": True}
 
 
 def compiled_for(function: Callable[..., Any], kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile the decorated body into the callers of `function` that pass a NamedTuple `kind` first.
 
-    So a driver is compiled once for each class of NamedTuples, with what that class means in place.
+    So a driver is compiled once for each class of NamedTuples, with what that class means in place. LLVM puts it there:
+    Numba would infer and lower it again at each place, and took twice as long for the same machine code.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        @numba.extending.overload(function, inline="always", strict=False)
+        @numba.extending.overload(function, strict=False, jit_options=_INTO_CALLER)
         def choose(first: Any, *_: Any) -> Callable[..., Any] | None:
             return body if getattr(first, "instance_class", None) is kind else None
 

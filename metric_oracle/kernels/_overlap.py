@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._sort import sort
 
 FULL = 255  # a saturated count
@@ -213,14 +213,14 @@ def postings(feature, buckets, lo, hi, index):
     return begin, lower_bound(index.post_unit, begin, end, buckets[hi - 1, 1])
 
 
-@jit
+@inner
 def set_marks(ids, mark, value):
     """Write `value` to the features `ids` of the query bitmap."""
     for i in range(len(ids)):
         mark[ids[i]] = value
 
 
-@jit
+@inner
 def count_marked(fwd_id, begin, end, mark):
     """Count the marked features in ``fwd_id[begin:end]``."""
     n = 0

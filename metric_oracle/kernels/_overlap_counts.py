@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._jit import compiled_for, inner
 from metric_oracle.kernels._overlap import FULL, SLACK
 
 ONE = 1 << 16  # fixed-point one: weighted counts stay within int32
@@ -66,7 +66,7 @@ def bound(policy: Any, j: int, a: int, b: int) -> float:
 # ---- vectorised passes over bytes ------------------------------------------------------------------------------------
 
 
-@jit
+@inner
 def _read(begin, end, index, count, saturate):
     """Count one more match for the documents of ``post_unit[begin:end]``.
 
@@ -83,7 +83,7 @@ def _read(begin, end, index, count, saturate):
             count[np.uint32(index.post_unit[p])] += np.uint8(1)
 
 
-@jit
+@inner
 def _count_at_least(count, begin, end, least):
     """Return how many documents of ``[begin, end)`` have a count of at least `least` (1 to 255)."""
     limit = np.uint8(least)
@@ -93,7 +93,7 @@ def _count_at_least(count, begin, end, least):
     return n
 
 
-@jit
+@inner
 def _next_at_least(count, begin, end, least):
     """Return the first document of ``[begin, end)`` whose count is at least `least` (1 to 255), else `end`."""
     limit = np.uint8(least)
@@ -110,7 +110,7 @@ def _next_at_least(count, begin, end, least):
     return begin
 
 
-@jit
+@inner
 def _largest(count, begin, end):
     """Return the largest count of ``[begin, end)``."""
     top = np.uint8(0)
@@ -120,7 +120,7 @@ def _largest(count, begin, end):
     return top
 
 
-@jit
+@inner
 def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
     """Return how many documents of ``[begin, end)`` have a weighted count of at least `least`."""
     n = np.int64(0)
@@ -129,7 +129,7 @@ def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
     return n
 
 
-@jit
+@inner
 def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
     """Return the first document of ``[begin, end)`` whose weighted count is at least `least`, else `end`."""
     while begin + BLOCK <= end:
@@ -145,7 +145,7 @@ def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
     return begin
 
 
-@jit
+@inner
 def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
     """Return the largest weighted count of ``[begin, end)``."""
     top = np.int32(0)
@@ -155,13 +155,13 @@ def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
     return top
 
 
-@jit
+@inner
 def _most(count, n_lists, i):
     """Return the matches that a document with a count may have in all after i of the lists were read."""
     return np.int64(count) + n_lists - i if count < FULL else n_lists
 
 
-@jit
+@inner
 def _best_ratio(count, buckets, lo, hi, query_size):
     """Return the document of the buckets [lo, hi) with the most matches for the summed sizes, and its bucket."""
     bucket, matched, size = np.int64(-1), np.int64(0), np.int64(1)
@@ -174,7 +174,7 @@ def _best_ratio(count, buckets, lo, hi, query_size):
     return np.int64(_next_at_least(count, buckets[bucket, 0], buckets[bucket, 1], matched)), bucket
 
 
-@jit
+@inner
 def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
     """Return the document of the buckets [lo, hi) with the largest weighted count, and its bucket."""
     bucket, value = np.int64(-1), np.int32(0)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.errors import ExactnessError
-from metric_oracle.kernels._jit import jit, jit_borrowing
+from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
     bucket_weights,
@@ -147,7 +147,7 @@ def by_size_difference(sizes, ascending, size, order):
             above += 1
 
 
-@jit
+@inner
 def _contains(values, n, x):
     """Return whether x is among the first n values."""
     for i in range(n):  # noqa: SIM110 - numba compiles no generator expressions
@@ -156,7 +156,7 @@ def _contains(values, n, x):
     return False
 
 
-@jit
+@inner
 def note_bound(limit, value, stage, closest):
     """Note how near a score came to what would have dropped its document."""
     if limit < value * closest[stage]:

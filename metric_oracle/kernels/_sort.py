@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inner, jit
 
 
 @jit
@@ -16,7 +16,7 @@ def sort(values):
         _sink(values, 0, last)
 
 
-@jit
+@inner
 def _sink(values, i, n):
     """Move a value down the heap values[:n], the greatest first, to where it belongs."""
     value = values[i]
@@ -44,12 +44,12 @@ def order_of(keys):
     return places
 
 
-@jit
+@inner
 def _is_behind(keys, a, b):
     return keys[a] > keys[b] or (keys[a] == keys[b] and a > b)
 
 
-@jit
+@inner
 def _sink_place(keys, places, i, n):
     """Move a place down the heap places[:n], the last in order first, to where it belongs."""
     place = places[i]

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import most_frequent
+from metric_oracle.indexes.store import to_arrow
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -61,12 +62,12 @@ def n_scorable(index: Index, record: Metric) -> int:
 
 def strings(column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece."""
-    return pa.concat_arrays([pa.array([], pa.large_string()), *column.chunks])
+    return pa.concat_arrays([to_arrow([]), *column.chunks])
 
 
 def no_answer(n_queries: int, text: bool) -> Answer:
     """Return the answers of shards without a row that can be scored."""
-    nothing, none = np.empty((n_queries, 0), np.int64), pa.array([], pa.large_string())
+    nothing, none = np.empty((n_queries, 0), np.int64), to_arrow([])
     return Answer(nothing, np.empty((n_queries, 0)), nothing, {}, none, none if text else None)
 
 
@@ -74,7 +75,7 @@ def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact
     """Lay out answers, a line each."""
     n, k = answer.rows.shape
     columns: dict[str, Any] = {
-        "query_id": pa.array(query_ids, pa.large_string()).take(pa.array(np.repeat(np.arange(n), k))),
+        "query_id": [query_id for query_id in query_ids for _ in range(k)],
         "rank": np.tile(np.arange(1, k + 1), n),
         "row": answer.rows.ravel(),
         "candidate_id": answer.ids,
@@ -86,4 +87,6 @@ def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact
     }
     if answer.texts is not None:
         columns["text"] = answer.texts
-    return pa.table(columns)
+    return pa.table(
+        {name: column if isinstance(column, pa.Array) else to_arrow(column) for name, column in columns.items()}
+    )

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.indexes.store import to_arrow
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -42,7 +44,7 @@ class Answer:
 
     def take(self, place: np.ndarray) -> "Answer":
         """Return the answers at some places of the lists of each query: int64[Q, n], below m."""
-        flat = pa.array((np.arange(len(place))[:, None] * self.rows.shape[1] + place).ravel())
+        flat = to_arrow((np.arange(len(place))[:, None] * self.rows.shape[1] + place).ravel())
         rows, scores, ties = (np.take_along_axis(column, place, 1) for column in (self.rows, self.scores, self.ties))
         return Answer(
             rows,
@@ -60,7 +62,7 @@ def beside(parts: Sequence[Answer]) -> Answer:
     begin = np.repeat(np.cumsum([0, *widths[:-1]]) * len(parts[0].rows), widths)
     step = np.repeat(widths, widths)
     within = np.concatenate([np.arange(width) for width in widths])
-    flat = pa.array((begin + within + np.arange(len(parts[0].rows))[:, None] * step).ravel())
+    flat = to_arrow((begin + within + np.arange(len(parts[0].rows))[:, None] * step).ravel())
     texts = [part.texts for part in parts if part.texts is not None]
     columns = zip(*((part.rows, part.scores, part.ties) for part in parts), strict=True)
     rows, scores, ties = (np.concatenate(column, axis=1) for column in columns)

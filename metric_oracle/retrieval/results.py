@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.unfinished import held, remove_leftovers
@@ -153,6 +152,8 @@ class Results(_Frames):
 
     @property
     def _title(self) -> str:
+        import pyarrow.compute as pc
+
         queries = pc.count_distinct(self.table["query_id"]).as_py()
         best = f", mean of the best {self.mean():.4f}" if queries else ""
         return f"Results: {self.signature.get('metric')}, {self.table.num_rows:,} answers to {queries:,} queries{best}"
@@ -408,6 +409,8 @@ def _typed(table: pa.Table) -> pa.Table:
 
 def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     """Return the table with the types of its columns, or raise where it holds no scores."""
+    import pyarrow.compute as pc
+
     names = ["query_id", *signature["metrics"]]
     if signature["kind"] != "scores" or table.column_names[: len(names)] != names:
         raise ValueError

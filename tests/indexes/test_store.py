@@ -10,7 +10,17 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes import features, store
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.store import Strings, hash_content, hash_strings, map_file, resident, write_arrays
+from metric_oracle.indexes.store import (
+    Strings,
+    hash_content,
+    hash_strings,
+    map_file,
+    resident,
+    take_strings,
+    to_arrow,
+    to_numpy,
+    write_arrays,
+)
 
 WORDS = ["", "b", "é", "日本", "c" * 300, "", "a\x00b"]
 
@@ -63,6 +73,31 @@ def test_hash_of_content_tells_names_shapes_types_and_values(tmp_path):
     assert len(set(hashes)) == len(changes)
     write_arrays(tmp_path / "turned.arrow", dict(reversed(base.items())))
     assert hash_content(tmp_path / "turned.arrow") == hashes[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], WORDS, *(np.arange(n).astype(kind) for n in (0, 1, 9) for kind in (np.int64, np.int32, np.float64, bool))],
+)
+def test_what_becomes_arrows_is_what_arrow_makes_of_it(values):
+    made = to_arrow(values)
+    made.validate(full=True)
+    assert made.equals(pa.array(values, pa.large_string() if isinstance(values, list) else None))
+    if made.type != pa.bool_() and not isinstance(values, list):
+        several = pa.chunked_array([made, made[:0], made[1:]])
+        assert to_numpy(several).tolist() == several.to_pylist()
+        assert to_numpy(pa.chunked_array([made])).dtype == values.dtype
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_strings_are_taken_as_arrow_takes_them(monkeypatch, few):
+    monkeypatch.setattr(store, "FEW", few)
+    whole = pa.array(["cut", *WORDS], pa.large_string())[1:]
+    for column in (pa.chunked_array([whole]), pa.chunked_array([whole[:3], whole[3:]])):
+        for places in ([], [6, 0, 0, 3], range(7)):
+            found = take_strings(column, np.array(places, np.int64))
+            assert found.to_pylist() == [WORDS[i] for i in places]
+            assert found.type == pa.large_string()
 
 
 def test_large_arrays_are_gathered_in_a_file_and_written_in_pieces(tmp_path, monkeypatch):

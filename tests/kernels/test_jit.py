@@ -48,6 +48,22 @@ def test_kept_code_of_a_caller_ends_with_the_source_that_it_inlines(tmp_path):
     assert run() == "-1.0 0"
 
 
+def test_kept_code_is_loaded_without_the_compiler(tmp_path):
+    """Numba prepares its compiler for it, which takes as long as its import; what has to be compiled still can be."""
+    program = (
+        "import sys; import numpy as np, numba; from metric_oracle.kernels._sort import sort; "
+        "values = np.array([3, 1, 2]); sort(values); "
+        "print(values, sum(sort.stats.cache_hits.values()), 'scipy.linalg' in sys.modules); "
+        "print(numba.njit(lambda a: np.dot(a, a).sum())(np.eye(3)))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for hits in (0, 1):
+        shown = subprocess.run(
+            [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
+        ).stdout
+        assert shown.split("\n")[:2] == [f"[1 2 3] {hits} {not hits}", "3.0"]
+
+
 def test_kept_code_for_a_class_that_is_gone_is_compiled_again():
     """Numba unpickles the types of all kept versions before it looks whether they are of this source."""
 

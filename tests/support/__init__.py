@@ -83,6 +83,6 @@ def parse_command(words):
     """Parse the words of a command line after `oracle` through the app, without running it."""
     command, path = typer.main.get_command(cli.app), []
     while hasattr(command, "commands"):
-        assert words[0] in command.commands, words
-        command, path, words = command.commands[words[0]], [*path, words[0]], words[1:]
+        command, path, words = command.get_command(None, words[0]), [*path, words[0]], words[1:]
+        assert command is not None, path
     command.make_context(" ".join(path), [*words])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import compiled_for, inlined, jit
+from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
 from metric_oracle.kernels._overlap import (
     SLACK,
     Features,
@@ -70,7 +70,7 @@ class Bleu(NamedTuple):
     with_bigram: np.ndarray
 
 
-@jit
+@inner
 def _bound(m1, m2, length, penalty, order, coco):
     """Bound BLEU by clipped unigram and bigram matches.
 
@@ -92,7 +92,7 @@ def _(policy, j, a, b):
     return _bound(a, 0, length, policy.penalty, policy.order, policy.coco)  # without a bigram, or of order 1
 
 
-@jit
+@inner
 def _score(d, j, order, coco, reference_length, index, buckets, mark):
     """Count the matches of a document in the forward index: all documents of a bucket are alike in length."""
     first, length = buckets[j, 0], buckets[j, 2]
@@ -126,7 +126,7 @@ def _(policy, d):
     return policy.with_bigram[d] != 0
 
 
-@jit
+@inner
 def _is_reachable(policy, theta):
     """Return whether a document that matches unigrams but no bigram can reach the threshold."""
     for j in range(len(policy.buckets)):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import compiled_for, jit, jit_borrowing
+from metric_oracle.kernels._jit import compiled_for, inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import ROWS, Features, postings
 from metric_oracle.kernels._overlap_search import (
     FILTER,
@@ -135,7 +135,7 @@ class CiderD(NamedTuple):
     weight: np.ndarray
 
 
-@jit
+@inner
 def _similarity(index, squares, reference_squares, mark, weight, d, order, begin):
     shared = 0.0
     for p in range(begin, begin + index.sizes[order, d]):
@@ -170,7 +170,7 @@ def _(policy, d, j):
     return _score(policy, d, j)
 
 
-@jit
+@inner
 def _largest(total, begin, end):
     top = np.float32(0.0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
@@ -178,7 +178,7 @@ def _largest(total, begin, end):
     return top
 
 
-@jit
+@inner
 def _count_at_least(total, begin, end, least):
     n = np.int64(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
@@ -240,7 +240,7 @@ class Reading(NamedTuple):
     remainder: np.ndarray
 
 
-@jit
+@inner
 def order_grams(batch, q, index):
     """Order the n-grams of a query by what they may add for each posting that has to be read: :class:`Reading`."""
     first = batch.ptr[q]
@@ -340,7 +340,7 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
                     least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
 
 
-@jit
+@inner
 def _mark_query(batch, q, mark, weight, value):
     """Mark the features of a query, or unmark them, and note their weights."""
     for g in range(batch.ptr[q], batch.ptr[q + 1]):
@@ -349,7 +349,7 @@ def _mark_query(batch, q, mark, weight, value):
             weight[batch.id[p]] = batch.weight[g]
 
 
-@jit
+@inner
 def _penalties(buckets, reference_length):
     out = np.empty(len(buckets))
     for j in range(len(buckets)):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import ROWS, Features, Queries, by_rarity
 from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
@@ -137,7 +137,7 @@ class Places(NamedTuple):
     match: np.ndarray
 
 
-@jit
+@inner
 def find_places(words, reach, reach_at, word_slot, stem_slot, match):
     """Link the places of a query; see `StemBatch` for the first three arrays and `Space` for the others."""
     n, n_entries = len(words), len(reach)
@@ -167,7 +167,7 @@ def find_places(words, reach, reach_at, word_slot, stem_slot, match):
     )  # fmt: skip
 
 
-@jit
+@inner
 def forget_places(words, reach, places):
     """Set the slots of a query back to zero."""
     for t in range(len(words)):
@@ -178,7 +178,7 @@ def forget_places(words, reach, places):
             places.stem_slot[reach[e]] = 0
 
 
-@jit
+@inner
 def _take_last(entry, places):
     """Return the last entry of a chain whose place is free, -1 without any."""
     while entry >= 0 and places.used[places.at[entry]]:
@@ -186,7 +186,7 @@ def _take_last(entry, places):
     return entry
 
 
-@jit
+@inner
 def _match_stems(texts, begin, n, last, places):
     """Match the words that are left by chains of stems, ``own_last`` or ``near_last``; return the new matches."""
     matched = 0

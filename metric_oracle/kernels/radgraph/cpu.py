@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import (
     FULL,
     Features,
@@ -75,7 +75,7 @@ class MeanGraphF1(NamedTuple):
     mark: np.ndarray
 
 
-@jit
+@inner
 def _bound_f1(matched, least, greatest, n):
     """Bound the F1 of a set of `least` to `greatest` features that matches at most `matched` of the query's n."""
     size = min(max(matched, least), greatest)
@@ -94,7 +94,7 @@ def _(policy, j, a, b):
     return 0.5 * (f1_a + _bound_f1(b, buckets[j, 4], buckets[j, 5], policy.size_b))
 
 
-@jit
+@inner
 def _count_family(d, family, index, mark):
     """Return the matches of a document in a family, by the forward index, and the family's size."""
     begin = index.fwd_ptr[d]

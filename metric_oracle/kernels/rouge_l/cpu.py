@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import compiled_for, jit, scalar
+from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
 from metric_oracle.kernels._overlap import by_rarity
 from metric_oracle.kernels._overlap_counts import OneFamily, bound
 from metric_oracle.kernels._overlap_search import (
@@ -27,7 +27,7 @@ from metric_oracle.kernels.topk.cpu import expand, reset
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@jit
+@inner
 def _zeros(x):
     """Count the zero bits of a uint64."""
     x = ~x
@@ -98,7 +98,7 @@ def find_positions(words, slot):
     return Positions(ptr, block, bits)
 
 
-@jit
+@inner
 def count_lcs(sequence, begin, end, slot, positions, state):
     """Return the length of the longest common subsequence of ``sequence[begin:end]`` and the query.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._sort import sort
 
 
@@ -91,7 +91,7 @@ def insert(unit, score, row_ptr, k, best):
         best.state[2] = _rows_of_least(best, row_ptr)
 
 
-@jit
+@inner
 def _sift_up(unit, score, i, best):
     """Put a document into the free place i at the end of the heap."""
     while i > 0 and score < best.score[(i - 1) >> 1]:
@@ -101,7 +101,7 @@ def _sift_up(unit, score, i, best):
     best.score[i], best.unit[i] = score, unit
 
 
-@jit
+@inner
 def _sift_down(unit, score, best):
     """Put a document in the place of the first."""
     n = best.state[0]
@@ -117,7 +117,7 @@ def _sift_down(unit, score, best):
     best.score[i], best.unit[i] = score, unit
 
 
-@jit
+@inner
 def _rows_of_least(best, row_ptr):
     """Return how many rows the documents with the least score hold: in a heap they hang together from the root."""
     n, least, rows = best.state[0], best.score[0], 0
@@ -134,7 +134,7 @@ def _rows_of_least(best, row_ptr):
         i += 1
 
 
-@jit
+@inner
 def _sort_descending(best):
     """Put the documents in order, best score first: the least of the heap goes to its end, again and again."""
     n = best.state[0]
