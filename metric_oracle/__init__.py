@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from metric_oracle.evaluation.alignment import align
     from metric_oracle.evaluation.comparison import compare
     from metric_oracle.evaluation.crg import score_crg
-    from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
+    from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert, score_f1_srr
     from metric_oracle.evaluation.failure_modes import failure_modes
     from metric_oracle.evaluation.fit_composite import fit_composite
     from metric_oracle.evaluation.foreign import read_foreign
@@ -101,6 +101,7 @@ _HOMES = {
     "read_reports": "metric_oracle.corpora.reports",
     "score_crg": "metric_oracle.evaluation.crg",
     "score_f1_chexbert": "metric_oracle.evaluation.f1_chexbert",
+    "score_f1_srr": "metric_oracle.evaluation.f1_chexbert",
     "study": "metric_oracle.evaluation.study:run_study",
     "survey_status": "metric_oracle.evaluation.survey_export",
     "write_plot": "metric_oracle.presentation.comparison_plot",
@@ -147,6 +148,7 @@ __all__ = [
     "score",
     "score_crg",
     "score_f1_chexbert",
+    "score_f1_srr",
     "study",
     "survey_status",
     "verify",

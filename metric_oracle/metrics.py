@@ -109,6 +109,11 @@ REPRESENTATIONS: dict[str, Representation] = {
             what="SRR labels", plural="SRR labels", option="--srr-labels FILE",
             both_sides="--srr-labels and --predicted-srr-labels", arguments=("srr_labels",),
         ),
+        Representation(
+            "entities", "metric_oracle.indexes.entities:EntityIndex", "attachment",
+            what="entities", plural="entities", option="--entities FILE",
+            both_sides="--entities and --predicted-entities", arguments=("entities",),
+        ),
         Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", "representations", parts=("srr",)),
         Representation(
             "srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", "representations", parts=("srr",)
@@ -143,7 +148,7 @@ class Metric:
     representation : str
         Which part of an index it reads; that of a composite is "composite".
     kernel : str
-        Folder under ``kernels/``.
+        Folder under ``kernels/``; with a dot, a package of another part.
     source : str
         Paper or published tool whose numbers it equals.
     options : mapping
@@ -240,6 +245,13 @@ def _radgraph(variant: str, families: tuple[int, int], source: str, representati
     return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown)
 
 
+def _ratescore(matrix: str) -> Metric:
+    name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
+    source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
+    options = MappingProxyType({"matrix": matrix})
+    return Metric(name, "entities", "retrieval.ratescore", source, options, cheap=False, composable=False)
+
+
 def _bertscore(part: str) -> Metric:
     name = "bertscore" if part == "f1" else f"bertscore:{part}"
     options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
@@ -311,6 +323,7 @@ METRICS: dict[str, Metric] = {
         Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5")),
         Metric("srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY),
         Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
+        *(_ratescore(matrix) for matrix in ("long", "short")),
         Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
         Metric(

@@ -24,7 +24,7 @@ from metric_oracle.encoders import token_states
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes import stems
 from metric_oracle.kernels import _device
-from support import PROFILE, PROFILES, assert_refused, lacking, write_srr
+from support import PROFILE, PROFILES, assert_refused, lacking, write_entities, write_srr
 
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)
@@ -59,6 +59,7 @@ def corpus(tmp_path_factory) -> dict[str, Path]:
     for side in ("train", "test"):
         labels = read_labels(paths[f"{side}_labels"])
         paths[f"{side}_srr"] = write_srr(folder / f"{side}_srr.csv", labels.ids, labels.values)
+        paths[f"{side}_entities"] = write_entities(folder / f"{side}_entities.json", labels.ids, labels.values)
         # Few distinct vectors, so that scores tie; the last component keeps them from zero.
         vectors = np.c_[labels.values[:, :6], np.ones(len(labels.ids))].astype(np.float32)
         paths[f"{side}_embeddings"] = folder / f"{side}.npz"

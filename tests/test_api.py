@@ -30,6 +30,7 @@ def files(corpus, side):
         "embeddings": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
         "srr_labels": corpus[f"{side}_srr"],
+        "entities": corpus[f"{side}_entities"],
         "uncertain": "negative",
     }
 
@@ -93,8 +94,11 @@ def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_pat
     table = read_label_table(corpus["train_srr"])
     rows = zip(table.ids, (table.values == 1).astype(int).tolist(), strict=True)
     sets = {new[i]: dict(zip(table.names, row, strict=True)) for i, row in rows if i in new}
+    listed = json.loads(corpus["train_entities"].read_text())
+    entities = {new[i]: record for i, record in listed.items() if i in new}
     predicted = {
         "radgraph": graphs, "chexbert": of_id, "embeddings": of_id, "chexbert_labels": classes, "srr_labels": sets,
+        "entities": entities,
     }  # fmt: skip
     monkeypatch.undo()
     out = tmp_path / "P"

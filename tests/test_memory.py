@@ -50,7 +50,19 @@ def srr(texts):
     return [{f"label {n}": (len(text) * n + text.count("e")) % 3 % 2 for n in range(1, 8)} for text in texts]
 
 
+def entities(texts):
+    types = ("anatomy", "disease", "non-disease")
+    return [
+        {
+            "types": [types[len(word) % 3] for word in text.split()],
+            "vectors": [[len(word), word.count("e"), 1.5] for word in text.split()],
+        }
+        for text in texts
+    ]
+
+
 MODELS = {
+    "entities": entities,
     "srr_labels": srr,
     "radgraph": graphs,
     "chexbert": vectors,

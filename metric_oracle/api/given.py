@@ -42,6 +42,7 @@ class Beside(TypedDict, total=False):
     chexbert_ids: Any
     chexbert_labels: Any
     srr_labels: Any
+    entities: Any
     embeddings: Any
     embedding_ids: Any
 
@@ -71,6 +72,7 @@ class Predicted(TypedDict, total=False):
     predicted_chexbert_ids: Any
     predicted_chexbert_labels: Any
     predicted_srr_labels: Any
+    predicted_entities: Any
     predicted_embeddings: Any
     predicted_embedding_ids: Any
 

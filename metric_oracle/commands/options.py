@@ -116,7 +116,7 @@ FolderOrNone = Annotated[Path | None, _FOLDER]
 # What is searched, and how
 _METRIC = _option(
     *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
-    help=f"{_NAMES}, ...; with commas. All: oracle metrics.",
+    help=f"{_NAMES}, ...; with commas.",
 )  # fmt: skip
 Metric = Annotated[list[str], _METRIC]
 Metrics = Annotated[list[str] | None, _METRIC]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metric_oracle.corpora.attached import as_graphs, as_label_sets, as_labels, as_vectors, name_of
+from metric_oracle.corpora.entities import EntityTable, as_entities
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs
 from metric_oracle.corpora.reports import check_options
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
@@ -59,7 +60,7 @@ class Attachment:
 
     Attributes
     ----------
-    values : GraphTable, float32[n, d] or uint8[n, L]
+    values : GraphTable, EntityTable, float32[n, d] or uint8[n, L]
         Of labels: CheXbert classes 0 blank, 1 positive, 2 negative, 3 uncertain; of SRR-BERT's, 1 for those there.
     of_row : int64[N]
         Place of each report among the values, -1 for none.
@@ -89,12 +90,12 @@ class Attachment:
 
     def used(self) -> "Attachment":
         """Return it with the values that reports have, and no others; token states stay, in their file."""
-        if not isinstance(self.values, GraphTable | np.ndarray):
+        if not isinstance(self.values, GraphTable | EntityTable | np.ndarray):
             return self
         chosen, place = np.unique(self.of_row[self.of_row >= 0], return_inverse=True)
         of_row = np.full(len(self.of_row), -1, np.int64)
         of_row[self.of_row >= 0] = place.reshape(-1)
-        values = self.values.take(chosen) if isinstance(self.values, GraphTable) else self.values[chosen]
+        values = self.values[chosen] if isinstance(self.values, np.ndarray) else self.values.take(chosen)
         return replace(self, values=values, of_row=of_row)
 
     def parts(self) -> list[Any]:
@@ -275,6 +276,9 @@ def _attach(
         for strings in (graphs.tokens, graphs.relation_types):
             check_unicode(strings, None, function, f"entities and relations of {name_of(value)}")
         return Attachment(graphs, align_graphs(graphs, ids, texts, some=some))
+    if record.name == "entities":
+        entities = as_entities(value, function)
+        return Attachment(entities, _join(ids, entities.ids, function, record.plural, value, some))
     if record.name == "srr":
         sets = as_label_sets(value, function)
         return Attachment(

@@ -91,6 +91,10 @@ def _graphs(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Inde
     return Attachment(graphs, of_row, made_by=recorded.get("encoder", {}))
 
 
+def _entities(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Index) -> Attachment:
+    return Attachment(part.table(), of_row)
+
+
 _TAKEN: dict[str, Callable[..., Attachment | None]] = {
-    "radgraph": _graphs, "labels": _labels, "srr": _labels, "bertscore": _states,
+    "radgraph": _graphs, "labels": _labels, "srr": _labels, "entities": _entities, "bertscore": _states,
 }  # fmt: skip

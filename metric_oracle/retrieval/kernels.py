@@ -13,16 +13,19 @@ from metric_oracle.metrics import BACKENDS, Metric, check_searched
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:
     """Return a backend of a metric, such as "cpu" or "cuda", with the metric's options."""
-    return import_module(f"{_home(metric)}.{backend}").Backend(**metric.options)
+    return import_module(f"{home(metric)}.{backend}").Backend(**metric.options)
 
 
 def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
     """Return the plain scorer of a metric: candidate and reference -> score and components."""
-    return partial(import_module(f"{_home(metric)}.reference").score, **metric.options)
+    return partial(import_module(f"{home(metric)}.reference").score, **metric.options)
 
 
-def _home(metric: Metric) -> str:
-    return "metric_oracle.retrieval.composite" if metric.terms else f"metric_oracle.kernels.{metric.kernel}"
+def home(metric: Metric) -> str:
+    """Return the package of a metric's scorer and backends."""
+    if metric.terms:
+        return "metric_oracle.retrieval.composite"
+    return f"metric_oracle.{metric.kernel}" if "." in metric.kernel else f"metric_oracle.kernels.{metric.kernel}"
 
 
 def check_backend(name: str, metric: Metric, function: str) -> str:
@@ -32,7 +35,7 @@ def check_backend(name: str, metric: Metric, function: str) -> str:
         msg = f"{function}: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
         raise InputError(msg)
     if name not in ("auto", "reference"):
-        if find_spec(f"{_home(metric)}.{name}") is None:
+        if find_spec(f"{home(metric)}.{name}") is None:
             titled = {"cuda": "CUDA"}.get(name, name)
             msg = (
                 f'{function}: backend "{name}" is not usable: {metric.name} has no {titled} kernels. '

@@ -34,10 +34,10 @@ from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, Metric, get_met
 from metric_oracle.metrics import composite as composite_of
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.kernels import load_kernel, load_reference
+from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
-from support import write_srr
+from support import write_entities, write_srr
 
 COLUMNS = ("row", "score", "n_ties", "fallback")
 N_CORPUS, N_QUERIES = 187, 143
@@ -128,6 +128,7 @@ def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[s
     labelled = [(i, item.labels) for i, item in zip(ids, items, strict=True) if item.labels]
     files = {
         "srr_labels": write_srr(folder / "srr.csv", *zip(*labelled, strict=True)),
+        "entities": write_entities(folder / "entities.json", *zip(*labelled, strict=True)),
         "radgraph": folder / "graphs.json",
         "chexbert": folder / "vectors.npz",
         "embeddings": folder / "vectors.npz",
@@ -178,6 +179,7 @@ def world(tmp_path_factory, fake_encoder) -> World:
 def scorable(items: list[Item], metric: str | Metric) -> list[int]:
     """Return the rows that a metric can score."""
     known = {"radgraph": "graph", "chexbert": "vector", "embedding": "vector", "labels": "labels", "srr": "labels"}
+    known["entities"] = "labels"
     parts = [known[kind] for kind in get_metric(metric).representations if kind in known]
     return [row for row, item in enumerate(items) if all(getattr(item, part) is not None for part in parts)]
 
@@ -215,7 +217,7 @@ ON_GPU = [
     m for m, record in METRICS.items()
     if m != "radcliq:preprint"  # it has no BERTScore
     and record.is_searched
-    and (record.terms or find_spec(f"metric_oracle.kernels.{record.kernel}.cuda"))
+    and find_spec(f"{home(record)}.cuda")
 ]  # fmt: skip
 every_backend = pytest.mark.parametrize(
     ("metric", "backend"),
@@ -243,7 +245,7 @@ def test_the_corpus_is_as_awkward_as_promised(world):
     ):  # three blocks of queries for three threads; FAISS has something to leave out
         representation = representation_of(world.index, metric)
         encoded = representation.encode(asked(world.queries, metric.name))
-        few = {"labels", "srr", "temporal"} & set(metric.representations)
+        few = {"labels", "srr", "entities", "temporal"} & set(metric.representations)
         assert few or encoded.which.max() >= 64
         assert (
             metric.name in ("temporal", "chexbert:agreement-5")
@@ -341,6 +343,8 @@ def own_score(metric: str, item: Item) -> float:
         terms = get_metric(metric).options["terms"]
         values = [own_score(part, item) for part in terms]
         return composite(values, terms.values(), get_metric(metric).options["intercept"])
+    if name == "ratescore":
+        return 1.0 if any(item.labels) else 0.5
     if metric == "srr-bert":
         return float(any(item.labels))
     if name == "crg" or variant.startswith("agreement"):

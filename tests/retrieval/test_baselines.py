@@ -40,6 +40,7 @@ def world(corpus, tmp_path_factory, fake_encoder):
             read.ids, read.texts, "build_index", radgraph=corpus[f"{side}_graphs"],
             chexbert=corpus[f"{side}_embeddings"], labels=corpus[f"{side}_labels"], uncertain="positive",
             embeddings=corpus[f"{side}_embeddings"], srr_labels=corpus[f"{side}_srr"],
+            entities=corpus[f"{side}_entities"],
             encoding=load_encoding("fake", "build_index") if side == "train" else None,
         )  # fmt: skip
     rng = np.random.default_rng(11)

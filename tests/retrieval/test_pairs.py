@@ -43,6 +43,7 @@ def sides(corpus, side):
         "chexbert": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
         "srr_labels": corpus[f"{side}_srr"],
+        "entities": corpus[f"{side}_entities"],
         "embeddings": corpus[f"{side}_embeddings"],
         "uncertain": "negative",
     }

@@ -40,6 +40,7 @@ def files(corpus):
             "chexbert": corpus[f"{side}_embeddings"],
             "chexbert_labels": corpus[f"{side}_labels"],
             "srr_labels": corpus[f"{side}_srr"],
+            "entities": corpus[f"{side}_entities"],
             "embeddings": corpus[f"{side}_embeddings"],
             "uncertain": "positive",
             "encoder": "fake",

@@ -1,6 +1,7 @@
 """What tests of several folders share: files, refusals, the published tools, how much Hypothesis draws, commands."""
 
 import csv
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -9,11 +10,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 import typer
 from hypothesis import settings
 
 from metric_oracle import cli
+from metric_oracle.corpora.entities import TYPES
 from metric_oracle.corpora.vectors import LABELS
 
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
@@ -59,6 +62,19 @@ def write_srr(path: Path, ids: Iterable[str], classes: Iterable[Iterable[int]]) 
     names = [f"{label} ({status})" for label in LABELS for status in statuses]
     rows = [[i, *(int(c == n) for c in some for n in (1, 2, 3))] for i, some in zip(ids, classes, strict=True)]
     return write(path, rows, ("study_id", *names))
+
+
+def write_entities(path: Path, ids: Iterable[str], classes: Iterable[Iterable[int]]) -> Path:
+    """Write an entity with a type and a vector for each label of CheXbert's that is not blank, classes 0 to 3."""
+    # Above 0, so that no mean of cosines is below it.
+    pool = np.random.default_rng(9).uniform(0.01, 1, (len(LABELS), 4, 6)).round(3).tolist()
+    records = {}
+    for i, some in zip(ids, classes, strict=True):
+        found = [(place, int(c)) for place, c in enumerate(some) if c]
+        types = [TYPES[(place + c) % len(TYPES)] for place, c in found]
+        records[i] = {"types": types, "vectors": [pool[place][c] for place, c in found]}
+    path.write_text(json.dumps(records), encoding="utf-8")
+    return path
 
 
 def assert_refused(outcome: tuple[int, str, str], match: str, notes: str = r"(?!)") -> None:

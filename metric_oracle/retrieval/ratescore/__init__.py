@@ -1,0 +1,1 @@
+"""RaTEScore over given entities. It lies here and not under ``kernels/`` as long as it is NumPy alone."""

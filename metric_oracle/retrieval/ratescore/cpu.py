@@ -1,0 +1,94 @@
+"""RaTEScore of every list of a corpus with NumPy: distinct vectors are compared once a query, nothing is dropped."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.kernels.contract import ScoredWhole
+from metric_oracle.retrieval.ratescore.score import FACTORS, NOTHING, WEIGHTS, cosines, join, norms
+
+
+@dataclass(frozen=True)
+class Backend(ScoredWhole):
+    """RaTEScore on CPUs."""
+
+    matrix: str
+
+    def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
+        """Yield the score of every list with each of some distinct queries: float64[D]."""
+        squares, squares_too = norms(corpus.vectors), norms(batch.vectors)
+        for q in chosen:
+            yield self._score(corpus, squares, batch, squares_too, q)[0]
+
+    def score_pairs(
+        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the scores of pairs of a distinct query and a list, float64[n], and their components."""
+        found = np.empty((3, len(query)))
+        for q in np.unique(query).tolist():
+            places = np.flatnonzero(query == q)
+            lists, which = np.unique(document[places], return_inverse=True)
+            some = _some(corpus, lists)
+            scored = self._score(some, norms(some.vectors), batch, norms(batch.vectors), q)
+            found[:, places] = np.stack(scored)[:, which.reshape(-1)]
+        return found[0], {"precision": found[1], "recall": found[2]}
+
+    def components(
+        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return the two sides of pairs."""
+        return self.score_pairs(corpus, batch, query, document)[1]
+
+    def _score(
+        self, corpus: Any, squares: np.ndarray, batch: Any, squares_too: np.ndarray, q: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the scores of a query with all lists, and their two sides; float64[D] each."""
+        weights, factors = WEIGHTS[self.matrix], FACTORS[self.matrix]
+        n_lists = len(corpus.ptr) - 1
+        nothing = np.full(n_lists, NOTHING)
+        some = slice(batch.ptr[q], batch.ptr[q + 1])
+        kinds, own = batch.kinds[some], batch.entity[some]
+        lengths = np.diff(corpus.ptr)
+        full = np.flatnonzero(lengths)
+        if not len(kinds) or not len(full):
+            return nothing, nothing, nothing
+        table = cosines(batch.vectors[own], corpus.vectors, squares_too[own], squares)
+        begin = corpus.ptr[full]
+        # From the query's side, entity by entity: the first of the nearest in each list.
+        total, weight = np.zeros(len(full)), np.zeros(len(full))
+        places = np.arange(len(corpus.entity))
+        for kind, row in zip(kinds.tolist(), table, strict=True):
+            values = row[corpus.entity]
+            best = np.maximum.reduceat(values, begin)
+            is_best = values == np.repeat(best, lengths[full])
+            first = np.minimum.reduceat(np.where(is_best, places, len(places)), begin)
+            of = weights[kind, corpus.kinds[first]]
+            total += best * of * factors[kind, corpus.kinds[first]]
+            weight += of
+        precision = total / weight
+        # From the lists' side: the first of the query's nearest for each vector, then list by list in their order.
+        nearest = table.argmax(axis=0)
+        value, other = table[nearest, np.arange(table.shape[1])][corpus.entity], kinds[nearest][corpus.entity]
+        of = weights[corpus.kinds, other]
+        terms = value * of * factors[corpus.kinds, other]
+        total, weight = np.zeros(len(full)), np.zeros(len(full))
+        for place in range(int(lengths.max())):  # one after the other, as the plain scorer adds
+            longer = np.flatnonzero(lengths[full] > place)
+            total[longer] += terms[begin[longer] + place]
+            weight[longer] += of[begin[longer] + place]
+        sides = nothing.copy(), nothing.copy()
+        sides[0][full], sides[1][full] = precision, total / weight
+        scores = nothing.copy()
+        scores[full] = join(sides[0][full], sides[1][full])
+        return scores, *sides
+
+
+def _some(corpus: Any, lists: np.ndarray) -> Any:
+    """Return some lists of a corpus, with the vectors that they have."""
+    lengths = np.diff(corpus.ptr)[lists]
+    ptr = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(ptr[-1]) + np.repeat(corpus.ptr[:-1][lists] - ptr[:-1], lengths)
+    used, entity = np.unique(corpus.entity[places], return_inverse=True)
+    return corpus._replace(vectors=corpus.vectors[used], ptr=ptr, entity=entity.reshape(-1), kinds=corpus.kinds[places])
