@@ -148,7 +148,7 @@ class Metric:
     representation : str
         Which part of an index it reads; that of a composite is "composite".
     kernel : str
-        Folder under ``kernels/``; with a dot, a package of another part.
+        Folder under ``kernels/``.
     source : str
         Paper or published tool whose numbers it equals.
     options : mapping
@@ -249,7 +249,7 @@ def _ratescore(matrix: str) -> Metric:
     name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
     source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
     options = MappingProxyType({"matrix": matrix})
-    return Metric(name, "entities", "retrieval.ratescore", source, options, cheap=False, composable=False)
+    return Metric(name, "entities", "ratescore", source, options, cheap=False, composable=False)
 
 
 def _bertscore(part: str) -> Metric:

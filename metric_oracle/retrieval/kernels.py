@@ -23,9 +23,7 @@ def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str
 
 def home(metric: Metric) -> str:
     """Return the package of a metric's scorer and backends."""
-    if metric.terms:
-        return "metric_oracle.retrieval.composite"
-    return f"metric_oracle.{metric.kernel}" if "." in metric.kernel else f"metric_oracle.kernels.{metric.kernel}"
+    return "metric_oracle.retrieval.composite" if metric.terms else f"metric_oracle.kernels.{metric.kernel}"
 
 
 def check_backend(name: str, metric: Metric, function: str) -> str:

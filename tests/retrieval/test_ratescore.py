@@ -11,10 +11,15 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.entities import TYPES, as_entities
 from metric_oracle.errors import InputError
-from metric_oracle.retrieval.ratescore.reference import score
+from metric_oracle.kernels.ratescore import score as score_module
+from metric_oracle.kernels.ratescore.reference import score
 from support.entities import made_up
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/ratescore.json").read_text(encoding="utf-8"))["scores"]
+
+
+def test_types_stand_in_one_order():
+    assert score_module.TYPES == TYPES
 
 
 def records(lists):

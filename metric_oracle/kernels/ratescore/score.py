@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from metric_oracle.corpora.entities import TYPES
-
-# Rows: type of an entity; columns: type of its nearest one on the other side; both in the order of `TYPES`.
+# Those of `corpora.entities`, in its order.
+TYPES = ("abnormality", "anatomy", "disease", "non-abnormality", "non-disease")
+# Rows: type of an entity; columns: type of its nearest one on the other side.
 _MATRICES = {
     "long": (
         (0.4276119164393705, 0.6240929990607657, 0.0034478181112993847, 0.5431049700217344, 0.27005425386213877),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.kernels.contract import ScoredWhole
-from metric_oracle.retrieval.ratescore.score import FACTORS, NOTHING, WEIGHTS, cosines, join, norms
+from metric_oracle.kernels.ratescore.score import FACTORS, NOTHING, WEIGHTS, cosines, join, norms
 
 
 @dataclass(frozen=True)

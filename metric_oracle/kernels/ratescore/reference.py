@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.retrieval.ratescore.score import FACTORS, NOTHING, WEIGHTS, cosines, join, norms
+from metric_oracle.kernels.ratescore.score import FACTORS, NOTHING, WEIGHTS, cosines, join, norms
 
 
 def score(candidate: Any, reference: Any, *, matrix: str) -> tuple[float, dict[str, float]]:

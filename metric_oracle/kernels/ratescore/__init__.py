@@ -1,0 +1,1 @@
+"""RaTEScore over given entities and their vectors."""
