@@ -67,10 +67,7 @@ COMMANDS = {
         "search", _SEARCH,
         "List the metrics: names, what each reads, the better direction, and whose numbers it equals.",
     ),
-    "score": Listed(
-        "scoring", _SCORES,
-        "Score a model's reports against the radiologists', joined on ids; models serve both sides.",
-    ),
+    "score": Listed("scoring", _SCORES, "Score a model's reports against the radiologists', joined on ids."),
     "table": Listed(
         "scoring", _SCORES,
         "Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.",
