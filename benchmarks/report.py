@@ -193,7 +193,7 @@ def headline(rows: Sequence[Row]) -> str:
     gpus = sorted({row["machine"].get("gpu", "not named") for row in on_gpu.values()})
     device = f"GPU: {', '.join(gpus)}" if on_gpu else "no GPU was measured"
     gpu_header = ["On the GPU"] if on_gpu else []
-    header = ["Oracle", "All tests", *gpu_header, "Times as fast as any other way measured"]
+    header = ["Oracle", "All tests", *gpu_header, "Times as fast as the next best way"]
     return f"{_whose(rows[0], device)}\n\n{_table(header, table)}"
 
 
