@@ -108,6 +108,35 @@ def environment(device: str, batch_tokens: int) -> dict[str, Any]:
     }
 
 
+class FromFiles:
+    """A model read from files: what reproduces what it makes.
+
+    Attributes
+    ----------
+    signature : dict of str
+        Model, its files by SHA-256, torch and transformers.
+    environment : dict
+        Where it runs: numbers may differ in their last bits between two of these, and only there.
+    """
+
+    def _sign(self, device: str, batch_tokens: int, **files: str) -> None:
+        import torch
+        import transformers
+
+        versions = {"torch": str(torch.__version__), "transformers": transformers.__version__}
+        self._signature, self._environment = files | versions, environment(device, batch_tokens)
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """What reproduces the model."""
+        return dict(self._signature)
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Where it runs."""
+        return dict(self._environment)
+
+
 def digest(settings: Any, *arrays: npt.NDArray[Any]) -> str:
     """Return the SHA-256 of settings and the bytes of arrays."""
     hasher = hashlib.sha256(json.dumps(settings).encode())

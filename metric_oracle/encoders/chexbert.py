@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.tables import existing_file
-from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches
 from metric_oracle.encoders.checkpoints import check_names, load_strictly, read_torch
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.encoders.parts import Parts
@@ -32,7 +32,7 @@ _PIECES_PER_PART = {"cpu": 1 << 15, "cuda": 1 << 20}
 _TEXTS_PER_BLOCK = 1_024
 
 
-class CheXbert:
+class CheXbert(FromFiles):
     """CheXbert, ready to encode.
 
     Parameters
@@ -56,7 +56,7 @@ class CheXbert:
         device: str = "auto",
         function: str = "build_index",
     ) -> None:
-        torch, transformers = import_libraries(function, "CheXbert")
+        _, transformers = import_libraries(function, "CheXbert")
         self._function = function
         self._path = existing_file(Path(checkpoint), function, "checkpoint")
         self._device = choose_device(device, function)
@@ -69,23 +69,13 @@ class CheXbert:
         self._max_pieces = min(_MAX_PIECES, config.max_position_embeddings)
         words = _find_vocabulary(vocabulary, self._path, config.vocab_size, function)
         self._tokenizer = transformers.BertTokenizerFast(str(words), do_lower_case=True)
-        self._signature = {
-            "model": "chexbert",
-            "checkpoint": self._path.name,
-            "sha256": sha256,
-            "torch": str(torch.__version__),
-            "transformers": transformers.__version__,
-        }
-
-    @property
-    def signature(self) -> dict[str, str]:
-        """What reproduces the encoder: model, checkpoint, sha256 of the checkpoint, torch and transformers."""
-        return dict(self._signature)
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        """Where the embeddings are made: they may differ in their last bits between two of these, and only there."""
-        return environment(self._device, _PIECES_PER_BATCH[self._device])
+        self._sign(
+            self._device,
+            _PIECES_PER_BATCH[self._device],
+            model="chexbert",
+            checkpoint=self._path.name,
+            sha256=sha256,
+        )
 
     def encode(
         self,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.tables import existing_file
-from metric_oracle.encoders.batches import environment, one_thread_each
+from metric_oracle.encoders.batches import FromFiles, one_thread_each
 from metric_oracle.encoders.checkpoints import load_strictly, read_torch
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.errors import InputError
@@ -35,7 +35,7 @@ _CALLED = "CREPE", "the folder of gihuncho/crepe-biomedbert, or one that oracle 
 _SPECIAL_PIECES = ("[UNK]", "[CLS]", "[SEP]")
 
 
-class Crepe:
+class Crepe(FromFiles):
     """CREPE, ready to read pairs of reports.
 
     An empty candidate is read as the published package does it: as the reference alone, ``[CLS] reference [SEP]``.
@@ -65,7 +65,7 @@ class Crepe:
         device: str = "auto",
         function: str = "score",
     ) -> None:
-        torch, transformers = import_libraries(function, "CREPE")
+        import_libraries(function, "CREPE")
         self._function = function
         self._path = _find_weights(Path(checkpoint).expanduser(), function)
         settings = _find(config, self._path.parent, ("config.json",), function, "crepe_config")
@@ -79,25 +79,15 @@ class Crepe:
         shape = network["bert"].config
         self._tokenizer = load_tokenizer(words, shape.vocab_size, function)
         self._tokenizer.enable_truncation(min(MAX_PIECES, shape.max_position_embeddings), strategy="longest_first")
-        self._signature = {
-            "model": "crepe",
-            "checkpoint": self._path.name,
-            "sha256": _sha256(self._path),
-            "config_sha256": _sha256(settings),
-            "vocabulary_sha256": _sha256(words),
-            "torch": str(torch.__version__),
-            "transformers": transformers.__version__,
-        }
-
-    @property
-    def signature(self) -> dict[str, str]:
-        """What reproduces the model: its files by SHA-256, torch and transformers."""
-        return dict(self._signature)
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        """Where the counts are made: they may differ in their last bits between two of these, and only there."""
-        return environment(self._device, 1)
+        self._sign(
+            self._device,
+            1,
+            model="crepe",
+            checkpoint=self._path.name,
+            sha256=_sha256(self._path),
+            config_sha256=_sha256(settings),
+            vocabulary_sha256=_sha256(words),
+        )
 
     def count_errors(
         self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.encoders.batches import RunAll, digest, environment, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.batches import FromFiles, RunAll, digest, one_thread_each, part_bounds, run_batches
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.encoders.parts import Parts
 from metric_oracle.encoders.radgraph_archive import (
@@ -72,7 +72,7 @@ class _Spans:
         return cls(start, start + width, width)
 
 
-class RadGraph:
+class RadGraph(FromFiles):
     """RadGraph, ready to annotate.
 
     Parameters
@@ -98,7 +98,7 @@ class RadGraph:
         device: str = "auto",
         function: str = "build_index",
     ) -> None:
-        torch, transformers = import_libraries(function, "RadGraph")
+        import_libraries(function, "RadGraph")
         self._function = function
         self._path = Path(archive)
         self._device = choose_device(device, function)
@@ -128,24 +128,14 @@ class RadGraph:
         # transformers 4 added no special tokens here, so the published weights were trained on windows without them,
         # and on words that read one piece too far, since a start token was counted all the same.
         self._is_legacy = model.config.model_type == "modernbert"
-        self._signature = {
-            "model": self._type,
-            "archive": self._path.name,
-            "sha256": sha256,
-            "special_tokens": "legacy" if self._is_legacy else "added",
-            "torch": str(torch.__version__),
-            "transformers": transformers.__version__,
-        }
-
-    @property
-    def signature(self) -> dict[str, str]:
-        """What reproduces the annotations: model, archive, its sha256 (a folder's: of weights.th) and versions."""
-        return dict(self._signature)
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        """Where annotations are made: scores may differ in their last bits between two of these, and only there."""
-        return environment(self._device, _PIECES_PER_BATCH[self._device])
+        self._sign(
+            self._device,
+            _PIECES_PER_BATCH[self._device],
+            model=self._type,
+            archive=self._path.name,
+            sha256=sha256,
+            special_tokens="legacy" if self._is_legacy else "added",
+        )
 
     def annotate(
         self,
