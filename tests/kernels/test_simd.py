@@ -256,7 +256,7 @@ import sys
 import numpy as np
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes.bertscore import TokenStateIndex
-    from metric_oracle.indexes.token_queries import TokenQueries
+from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels import _target
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.contract import Answers as Found
