@@ -106,7 +106,9 @@ def write_files(
 
 
 def _search(folder: Path, asked: Inputs, metric: str) -> None:
-    api.retrieve(api.open_index(folder), asked, metric, text=False)
+    index = api.open_index(folder)
+    api.retrieve(index, asked, metric, text=False)
+    baselines.random(index, asked, metric, draws=1, text=False)
 
 
 def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
