@@ -99,11 +99,13 @@ def _flat(table: Table, name: str, depth: int) -> list[Any]:
     column = table.columns[table.names.index(name)]
     found: list[Any] = []
     if not isinstance(column, list):  # Arrow, without an object for each number
+        import pyarrow.compute as pc
+
         inner = column.combine_chunks()
         for _ in range(depth):
             if inner.null_count:
                 raise ValueError
-            found.append(pa.compute.list_value_length(inner).to_numpy())
+            found.append(pc.list_value_length(inner).to_numpy())
             inner = inner.flatten()
         return [*found, inner.to_pylist() if depth == 1 else inner.to_numpy(zero_copy_only=False)]
     cells: Sequence[Any] = column

@@ -365,7 +365,9 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
     column = lists[0].combine_chunks()  # type: ignore[union-attr]
     # flatten() heeds the offset of a slice and drops missing lists; .values does neither.
     flat = column.flatten()
-    widths = set(pa.compute.list_value_length(column).to_pylist())
+    import pyarrow.compute as pc
+
+    widths = set(pc.list_value_length(column).to_pylist())
     if len(widths) != 1 or None in widths or flat.null_count:
         msg = (
             f"read_embeddings: vectors must have one width and no missing value; got others in {path}. Repair the file."

@@ -1,6 +1,8 @@
 """RaTEScore over given entities: the published values, and a search that equals the plain scorer, ties and all."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,19 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden/ratescore.json").read_t
 
 def test_types_stand_in_one_order():
     assert score_module.TYPES == TYPES
+
+
+def test_lists_in_parquet_are_read_by_a_process_that_has_read_nothing_else(tmp_path):
+    """Arrow's functions are imported by whoever needs them, and no longer by all that reads."""
+    path = write_parquet(tmp_path / "e.parquet", {"a": {"types": ["disease"], "vectors": [[1.0, 2.0]]}})
+    vectors = tmp_path / "v.parquet"
+    pq.write_table(pa.table({"study_id": ["a"], "embedding": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))}), vectors)
+    for program in (
+        f"from metric_oracle.corpora.entities import as_entities; as_entities({str(path)!r}, 'score')",
+        f"from metric_oracle.corpora.vectors import read_embeddings; read_embeddings({str(vectors)!r})",
+    ):
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
 
 
 def records(lists):
