@@ -48,6 +48,7 @@ def launches(compiler, corpus, tmp_path_factory) -> dict:
     index = api.build_index(corpus["train"], folder / "index", radgraph=corpus["train_graphs"])
     queries = api.load_queries(corpus["test"], radgraph=corpus["test_graphs"])
     queries.texts[0] = long_text  # more than one block of words
+    held = [name for name in NUMBA_METRICS if name in index.metrics]  # what needs files of its own launches the same
     seen = {}
 
     def note(kernel, grid, *args):
@@ -61,7 +62,7 @@ def launches(compiler, corpus, tmp_path_factory) -> dict:
         patch.setattr(_device, "free_bytes", lambda: 1e12)
         patch.setattr(_device, "n_blocks", lambda: 9)
         patch.setattr(_device, "devices", lambda library: [nullcontext()])
-        for name in NUMBA_METRICS:
+        for name in held:
             metric = get_metric(name)
             representation = index.representation(metric)
             encoded = representation.encode(queries)
