@@ -73,7 +73,10 @@ class Representation(Protocol):
         """Return the function that makes `EncodedQueries` of Inputs, its settings as keywords."""
 
     def encode_again(self, inputs: Inputs, encoded: Any, **settings: Any) -> Any:
-        """Do the same where another shard of the same set has encoded them; no model runs again."""
+        """Do the same where another shard of the same set has encoded them; what does not go by the shard is kept.
+
+        `encoded` is None where the other process had nothing that is worth sending.
+        """
 
     def corpus(self, metric: Metric, encoded: Any) -> Any:
         """Return the named tuple of arrays that a metric's kernels take; weights may depend on the queries."""

@@ -57,7 +57,7 @@ class Units:
         return {}
 
     def encode_again(self, inputs: Any, encoded: Any, **settings: Any) -> Any:
-        """Encode queries that another shard of the same set has encoded; what a model made of them is kept."""
+        """Encode queries that another shard of the same set may have encoded; what does not go by the shard is kept."""
         return self.encode(inputs, **settings)
 
 
@@ -267,6 +267,22 @@ def cells_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, fines
     ranges = [reduce.reduceat(size, first) for size in (size_a, size_b) for reduce in (np.minimum, np.maximum)]
     fine = np.cumsum(_starts(finest)) - 1
     return np.stack([first, end, *ranges, fine[first], fine[end - 1] + 1], axis=1).astype(np.int64)
+
+
+def renamed(features: Features, place: np.ndarray) -> Queries:
+    """Return the units of one corpus as queries of another.
+
+    Parameters
+    ----------
+    features : Features
+    place : int64[V]
+        Each feature's id in the other corpus, -1 for those that it lacks.
+    """
+    sizes = features.sizes.T.copy()
+    known = place[features.fwd_id] >= 0
+    kept = np.concatenate([[0], np.cumsum(known)])
+    ends = kept[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
+    return Queries(ends, place[features.fwd_id[known]].astype(np.int32), sizes)
 
 
 def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:

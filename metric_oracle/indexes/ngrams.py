@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from metric_oracle.indexes.features import (
     lookup,
     most_features,
     pack_queries,
+    renamed,
 )
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
@@ -126,6 +127,39 @@ class NgramIndex(FeatureUnits):
         sequences, which = distinct_sequences(inputs.texts, TOKENIZERS[self.kind])
         return NgramQueries(which, sequences, *encode_ngrams(sequences, self))
 
+    def encode_again(self, inputs: Inputs, encoded: "NgramQueries | None", **settings: Any) -> "NgramQueries":
+        """Find the n-grams of queries that another shard has encoded, each once."""
+        if encoded is None:
+            return self.encode(inputs)
+        asked = encoded.asked
+        words = self.places_of_words(asked)
+        queries = renamed(asked.features, self.places_of(asked))
+        return NgramQueries(encoded.which, encoded.items, queries, words[asked.sequence], asked.sequence_ptr)
+
+    def places_of_words(self, other: "NgramIndex") -> np.ndarray:
+        """Return the ids here of the words of another index, -1 for those that are not here: int64[W]."""
+        get = self.word_id.get
+        return np.array([get(word, -1) for word in other.words], np.int64)
+
+    def places_of(self, other: "NgramIndex") -> np.ndarray:
+        """Return the ids here of the features of another index, -1 for those that are not here: int64[V]."""
+        words = gram = self.places_of_words(other)
+        n_words, n_other = len(self.vocabulary), max(len(other.vocabulary), 1)
+        place = []
+        for order in range(len(self.family_ptr) - 1):
+            if order:
+                before, last = np.divmod(other.gram_key[other.gram_ptr[order] : other.gram_ptr[order + 1]], n_other)
+                known = (gram[before] >= 0) & (words[last] >= 0)
+                keys = self.gram_key[self.gram_ptr[order] : self.gram_ptr[order + 1]]
+                gram = lookup(keys, np.where(known, gram[before] * n_words + words[last], -1))
+            first, n_grams = self.family_ptr[order], n_words if not order else len(keys)
+            repeats = other.repeat_key[other.repeat_ptr[order] : other.repeat_ptr[order + 1]]
+            of_gram = gram[repeats >> 32]
+            keys = self.repeat_key[self.repeat_ptr[order] : self.repeat_ptr[order + 1]]
+            again = lookup(keys, np.where(of_gram >= 0, of_gram << 32 | repeats & (1 << 32) - 1, -1))
+            place += [np.where(gram >= 0, gram + first, -1), np.where(again >= 0, again + first + n_grams, -1)]
+        return np.concatenate(place)
+
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "NgramIndex":
         """Index the distinct texts of a corpus; see :func:`build_ngrams`."""
@@ -184,6 +218,14 @@ class NgramQueries(Encoded):
     def batch(self) -> SequenceBatch:
         """What the kernels take."""
         return SequenceBatch(self.queries, self.words, self.words_ptr)
+
+    @cached_property
+    def asked(self) -> NgramIndex:
+        """The queries as a corpus of their own, with all their n-grams, one unit each."""
+        words = sorted(set(chain.from_iterable(self.items)))
+        flat, ptr = flatten(self.items, {word: i for i, word in enumerate(words)})
+        n_orders = self.queries.sizes.shape[1]
+        return index_sequences("queries", words, flat.astype(np.int32), ptr, np.arange(len(self.items)), n_orders)
 
     def item(self, q: int) -> tuple[str, ...]:
         """Return the tokens of a distinct query."""

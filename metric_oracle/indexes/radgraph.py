@@ -34,6 +34,7 @@ from metric_oracle.indexes.features import (
     lookup,
     pack,
     pack_queries,
+    renamed,
 )
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
@@ -156,7 +157,29 @@ class GraphIndex(FeatureUnits):
         distinct = Queries(
             np.concatenate([[0], np.cumsum(lengths)]), reorder(bounds, queries.id, example)[1], queries.sizes[example]
         )
-        return GraphQueries(which, graphs, graph_of_row[example], distinct)
+        return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
+
+    def encode_again(self, inputs: Inputs, encoded: "GraphQueries | None", **settings: Any) -> "GraphQueries":
+        """Find the features of queries that another shard has encoded, each once."""
+        if encoded is None:
+            return self.encode(inputs)
+        asked = encoded.asked
+        example = asked.row_id[asked.row_ptr[:-1]]
+        queries = renamed(asked.features, self.places_of(asked))
+        return GraphQueries(
+            asked.unit_of_row, encoded.graphs, encoded.graph_of_query, encoded.graph_of_query[example], queries
+        )
+
+    def places_of(self, other: "GraphIndex") -> np.ndarray:
+        """Return the ids here of the features of another index, -1 for those that are not here: int64[V]."""
+        strings = zip(self.numbers, (other.tokens, other.labels, other.relation_types), strict=True)
+        places = [np.array([own.get(string, -1) for string in of_other], np.int64) for own, of_other in strings]
+        found = []
+        for f, (begin, end) in enumerate(pairwise(other.family_ptr.tolist())):
+            keys = self.keys[self.family_ptr[f] : self.family_ptr[f + 1]]
+            place = lookup(keys, _renumbered(f, np.asarray(other.keys[begin:end]), *places))
+            found.append(np.where(place >= 0, place + self.family_ptr[f], -1))
+        return np.concatenate(found)
 
     def as_compared(self, graphs: GraphTable) -> GraphTable:
         """Return graphs with their tokens as they are compared: as the model wrote them."""
@@ -210,13 +233,16 @@ class GraphQueries(Encoded):
     which : int64[Q]
         Distinct graph of each query.
     graphs : GraphTable
+    graph_of_query : int64[Q]
+        Position of each query's graph in the table.
     chosen : int64[n]
-        Position of each distinct graph in the table.
+        Position of each distinct graph; graphs that differ only in what the corpus lacks are one.
     queries : Queries
     """
 
     which: np.ndarray
     graphs: GraphTable
+    graph_of_query: np.ndarray
     chosen: np.ndarray
     queries: Queries
 
@@ -224,6 +250,11 @@ class GraphQueries(Encoded):
     def batch(self) -> SetBatch:
         """What the kernels take."""
         return SetBatch(self.queries)
+
+    @cached_property
+    def asked(self) -> GraphIndex:
+        """The queries as a corpus of their own, with all their features."""
+        return build_graphs(self.graphs, self.graph_of_query)
 
     def item(self, q: int) -> Graph:
         """Return the sets of a distinct graph, straight from its mentions and relations."""
@@ -368,11 +399,12 @@ class LowerCaseIndex(GraphIndex):
         index: GraphIndex = parts["radgraph"]
         number, _, _ = index.numbers
         lower = np.array([number[token.lower()] for token in index.tokens], np.int64)
+        label, kind = np.arange(len(index.labels)), np.arange(len(index.relation_types))
         fwd_ptr, fwd_id = index.features.fwd_ptr, index.features.fwd_id
         units = np.repeat(np.arange(len(fwd_ptr) - 1), np.diff(fwd_ptr))
         pairs = []
         for f, (begin, end) in enumerate(pairwise(index.family_ptr.tolist())):
-            keys = _lowered(f, np.asarray(index.keys[begin:end]), lower)
+            keys = _renumbered(f, np.asarray(index.keys[begin:end]), lower, label, kind)
             inside = (fwd_id >= begin) & (fwd_id < end)
             pairs.append(_distinct(units[inside], keys[fwd_id[inside] - begin]))
         strings = index.tokens, index.labels, index.relation_types
@@ -386,20 +418,28 @@ class LowerCaseIndex(GraphIndex):
         return replace(graphs, tokens=[token.lower() for token in graphs.tokens])
 
 
-def _lowered(family: int, keys: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """Return the keys of a family, packed as in :func:`_pairs`, with every token lower-cased."""
+def _renumbered(family: int, keys: np.ndarray, token: np.ndarray, label: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """Return the keys of a family, packed as in :func:`_pairs`, with other numbers for tokens, labels and types.
+
+    Where one of these is -1 a key is negative.
+    """
 
     def entity(packed: np.ndarray) -> np.ndarray:
-        return lower[packed >> 5] << 5 | packed & 31
+        return token[packed >> 5] << 5 | label[packed & 31]
 
     if family == 0:
         return entity(keys)
     if family == 1:
-        return (entity(keys >> 33) << 29 | entity(keys >> 4 & (1 << 29) - 1)) << 4 | keys & 15
+        return (entity(keys >> 33) << 29 | entity(keys >> 4 & (1 << 29) - 1)) << 4 | kind[keys & 15]
     if family == 2:
         return entity(keys >> 1) << 1 | keys & 1
+    found = np.empty(len(keys), np.int64)
     is_plain = keys & 1 == 0
-    return np.where(is_plain, entity(np.where(is_plain, keys >> 1, 0)) << 1, keys)  # relations are lower-cased already
+    found[is_plain] = entity(keys[is_plain] >> 1) << 1
+    related = keys[~is_plain] >> 1
+    packed = (entity(related >> 28) << 4 | kind[related >> 24 & 15]) << 24 | token[related & (1 << 24) - 1]
+    found[~is_plain] = packed << 1 | 1
+    return found
 
 
 Graphs = TypeVar("Graphs", bound=GraphIndex)

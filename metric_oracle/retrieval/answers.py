@@ -1,6 +1,7 @@
 """From the answers of a kernel to the table of results: zeros, fall-back, columns."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,15 @@ def n_scorable(index: Index, record: Metric) -> int:
     if record.terms:
         return sum(len(representation_of(shard, record).row_id) for shard in index.shards())
     return index.content["representations"][record.representations[0]]["rows"]
+
+
+def with_strings(answer: Answer, index: Index, text: bool) -> Answer:
+    """Add the ids of the rows of an answer, and their texts where wanted; row -1 has those of another."""
+    rows = answer.rows.ravel()
+    rows = np.where(rows >= 0, rows, answer.rows.max(initial=0))
+    ids, texts = strings(index.take("study_id", rows)), strings(index.take("text", rows)) if text else None
+    reserve = answer.reserve and with_strings(answer.reserve, index, text)
+    return replace(answer, ids=ids, texts=texts, reserve=reserve)
 
 
 def strings(column: pa.ChunkedArray) -> pa.Array:

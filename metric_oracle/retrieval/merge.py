@@ -29,7 +29,7 @@ class Answer:
     components : dict of str to array[Q, m]
         What the scores are made of.
     ids, texts : pa.Array of Q * m strings
-        Of the rows; no texts where they are not wanted.
+        Of the rows; none before all shards were searched, and no texts where they are not wanted.
     reserve : Answer or None
         With m = 1, the row that queries get which no row of the whole matches; None where these shards lack it.
     """
@@ -38,8 +38,8 @@ class Answer:
     scores: np.ndarray
     ties: np.ndarray
     components: dict[str, np.ndarray]
-    ids: pa.Array
-    texts: pa.Array | None
+    ids: pa.Array | None = None
+    texts: pa.Array | None = None
     reserve: "Answer | None" = None
 
     def take(self, place: np.ndarray) -> "Answer":
@@ -51,8 +51,8 @@ class Answer:
             scores,
             ties,
             {name: np.take_along_axis(column, place, 1) for name, column in self.components.items()},
-            self.ids.take(flat),
-            None if self.texts is None else self.texts.take(flat),
+            _strings_at(flat, [self.ids]),
+            _strings_at(flat, [self.texts]),
         )
 
 
@@ -63,7 +63,6 @@ def beside(parts: Sequence[Answer]) -> Answer:
     step = np.repeat(widths, widths)
     within = np.concatenate([np.arange(width) for width in widths])
     flat = to_arrow((begin + within + np.arange(len(parts[0].rows))[:, None] * step).ravel())
-    texts = [part.texts for part in parts if part.texts is not None]
     columns = zip(*((part.rows, part.scores, part.ties) for part in parts), strict=True)
     rows, scores, ties = (np.concatenate(column, axis=1) for column in columns)
     return Answer(
@@ -71,9 +70,15 @@ def beside(parts: Sequence[Answer]) -> Answer:
         scores,
         ties,
         {name: np.concatenate([part.components[name] for part in parts], axis=1) for name in parts[0].components},
-        pa.concat_arrays([part.ids for part in parts]).take(flat),
-        pa.concat_arrays(texts).take(flat) if texts else None,
+        _strings_at(flat, [part.ids for part in parts]),
+        _strings_at(flat, [part.texts for part in parts]),
     )
+
+
+def _strings_at(places: pa.Array, columns: Sequence[pa.Array | None]) -> pa.Array | None:
+    """Return the strings at some places of columns behind one another; None where there are none yet."""
+    known = [column for column in columns if column is not None]
+    return pa.concat_arrays(known).take(places) if known else None
 
 
 def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:

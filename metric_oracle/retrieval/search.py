@@ -19,7 +19,7 @@ from metric_oracle.kernels._device import DeviceError
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Metric, get_metric
-from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, n_scorable, no_answer, strings
+from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, n_scorable, no_answer, with_strings
 from metric_oracle.retrieval.checks import check_search
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import check_backend, load_kernel, load_reference
@@ -140,20 +140,21 @@ def search(
         representation = representation_of(shard, record)
         if not len(representation.row_id):
             continue
-        # What a model makes of the queries is made once.
-        encoded = (
-            representation.encode(queries, **settings)
-            if encoded is None
-            else representation.encode_again(queries, encoded, **settings)
-        )
+        # What a model makes of the queries, and what else no shard changes, is made once.
+        if encoded is None:
+            encoded = of_shard = representation.encode(queries, **settings)
+        else:
+            of_shard = representation.encode_again(queries, encoded, **settings)
         part, of_part, exact = search_shard(
-            shard, queries.ids, record, representation, encoded, k=min(k, len(representation.row_id)),
-            backend=backend, threads=threads or n_threads(), text=text, reserve=reserve, progress=tell,
-            max_memory=max_memory, limit=limit,
+            shard, queries.ids, record, representation, of_shard, k=min(k, len(representation.row_id)),
+            backend=backend, threads=threads or n_threads(), reserve=reserve, progress=tell, max_memory=max_memory,
+            limit=limit, checked=-(-CHECKED // index.n_shards),
         )  # fmt: skip
         answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
         limit = limit_of(answer, k, limit, record.higher_is_better)
         stages.append((len(representation.row_ptr) - 1, of_part))
+    if answer is not None:
+        answer = with_strings(answer, index, text)
     return found_of(index, queries, record, backend, k, answer, exact, encoded, stages, text)
 
 
@@ -214,10 +215,12 @@ def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better:
 
 def search_shard(
     shard: Index, ids: Sequence[str], record: Metric, representation: Representation, encoded: EncodedQueries, *,
-    k: int, backend: str, threads: int, text: bool, reserve: Callable[[], int] | None,
-    progress: Callable[[int], None] | None, max_memory: float | None, limit: np.ndarray | None = None,
+    k: int, backend: str, threads: int, reserve: Callable[[], int] | None, progress: Callable[[int], None] | None,
+    max_memory: float | None, limit: np.ndarray | None = None, checked: int = CHECKED,
 ) -> tuple[Answer, dict[str, Any], bool]:  # fmt: skip
-    """Return the k best rows of one index for each query, what the signature records of the work, and `exact`.
+    """Return the k best rows of one index for each query, without their strings.
+
+    Beside them is what the signature records of the work, and `exact`.
 
     Parameters
     ----------
@@ -228,12 +231,14 @@ def search_shard(
         The metric, what it reads of the shard, and the queries as that takes them.
     k : int
         At most the rows that the shard can score.
-    backend, threads, text, progress, max_memory
+    backend, threads, progress, max_memory
         See :func:`retrieve`.
     reserve : function or None
         Returns the row of the whole corpus that queries get which nothing matches.
     limit : float64[Q] or None
         Rows that score worse may be left out; lists then end with row -1 and the worst of scores.
+    checked : int
+        Listed pairs that are scored again by the reference.
     """
     row_id = representation.row_id
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
@@ -266,7 +271,7 @@ def search_shard(
     some = np.flatnonzero(rows >= 0)
     pairs = query[some], representation.unit_of_row[rows[some]], scores[some]
     of_pairs = kernel.components(corpus, batch, *pairs)
-    check_pairs(record, representation, encoded, ids, *pairs, of_pairs)
+    check_pairs(record, representation, encoded, ids, *pairs, of_pairs, checked)
     components = {name: np.zeros(len(rows), values.dtype) for name, values in of_pairs.items()}
     for name, values in of_pairs.items():
         components[name][some] = values
@@ -275,15 +280,9 @@ def search_shard(
 
     def laid_out(lists: np.ndarray) -> Answer:
         """Return the answers at some places of the pairs: int64[Q, m]."""
-        some = np.maximum(rows[lists.ravel()], 0)
-        return Answer(
-            rows[lists] + shard.first_row,
-            scores[lists],
-            ties[lists],
-            {name: values[lists] for name, values in components.items()},
-            strings(shard.take("study_id", some)),
-            strings(shard.take("text", some)) if text else None,
-        )
+        of_whole = np.where(rows >= 0, rows + shard.first_row, -1)
+        of_lists = {name: values[lists] for name, values in components.items()}
+        return Answer(of_whole[lists], scores[lists], ties[lists], of_lists)
 
     found = laid_out((np.arange(n)[:, None] * k + np.arange(k))[encoded.which])
     if len(unmatched):
@@ -415,11 +414,11 @@ class _Reference(Kernel):
 
 def check_pairs(
     record: Metric, representation: Representation, encoded: EncodedQueries, ids: Sequence[str], query: np.ndarray,
-    units: np.ndarray, scores: np.ndarray, components: dict[str, np.ndarray],
+    units: np.ndarray, scores: np.ndarray, components: dict[str, np.ndarray], checked: int = CHECKED,
 ) -> None:  # fmt: skip
     """Raise unless scores and components of a sample of pairs are the reference's; `ids` are those of the queries."""
     score = load_reference(record)
-    for i in np.unique(np.linspace(0, len(scores) - 1, min(CHECKED, len(scores))).astype(np.int64)):
+    for i in np.unique(np.linspace(0, len(scores) - 1, min(checked, len(scores))).astype(np.int64)):
         expected = score(representation.candidate(int(units[i]), encoded), encoded.item(int(query[i])))
         got = scores[i], {name: values[i] for name, values in components.items()}
         if got != expected:

@@ -1,0 +1,97 @@
+"""Queries that one shard of a set has encoded, for another: the same as encoded there."""
+
+import json
+
+import numpy as np
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.indexes import ngrams
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.radgraph import FAMILIES, spell_graph
+from metric_oracle.metrics import get_metric
+
+WORDS = ["no", "acute", "edema", "stable", ".", "Effusion", "große", "x2"]
+
+
+def random_texts(seed, n, words):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(n)]
+
+
+def asked_of(encoded, n_families):
+    """Return for each query its sizes and the sets of known features, family by family."""
+    queries = encoded.batch.queries
+    features = [frozenset(queries.id[a:b].tolist()) for a, b in zip(queries.ptr[:-1], queries.ptr[1:], strict=True)]
+    assert len(queries.id) == sum(map(len, features)), "unique within a query"
+    assert queries.id.dtype == queries.sizes.dtype == np.int32
+    return [
+        (queries.sizes[q].tolist(), features[q * n_families : (q + 1) * n_families]) for q in encoded.which.tolist()
+    ]
+
+
+@pytest.mark.parametrize(("kind", "n_families"), [("ngrams", 4), ("words", 1)])
+def test_ngrams(kind, n_families):
+    queries = ["", "unknown words alone", "no no no no no no", *random_texts(1, 40, WORDS), "no no no no no no"]
+    inputs = Inputs([str(i) for i in range(len(queries))], queries)
+    corpora = [WORDS[:3], WORDS, WORDS[4:], ["else"]]
+    shards = []
+    for seed, words in enumerate(corpora):
+        texts = random_texts(seed, 30, words)
+        shards.append(ngrams.build_ngrams(kind, texts, np.arange(len(texts))))
+    for of in shards:
+        encoded = of.encode(inputs)
+        for shard in shards:
+            again, expected = shard.encode_again(inputs, encoded), shard.encode(inputs)
+            assert asked_of(again, n_families) == asked_of(expected, n_families)
+            assert again.items == expected.items
+            assert np.array_equal(again.words, expected.words)
+            assert np.array_equal(again.words_ptr, expected.words_ptr)
+    assert asked_of(shards[0].encode_again(inputs, None), n_families) == asked_of(shards[0].encode(inputs), n_families)
+
+
+def graph(*entities):
+    made = {str(i): {"tokens": words, "label": label, "relations": []} for i, (words, label) in enumerate(entities)}
+    for name in list(made)[1:]:
+        made["0"]["relations"].append(["located_at", name])
+    return {"entities": made}
+
+
+@pytest.mark.parametrize("metric", ["radgraph", "radgraph:rg_er-lower"])
+def test_graphs(tmp_path, metric):
+    """The first shard knows so little that graphs of equal sizes are the same for it, which others tell apart."""
+    rng = np.random.default_rng(3)
+    kinds = [(word, label) for word in WORDS for label in ("OBS-DP", "OBS-DA", "ANAT-DP")]
+    files = {}
+    for side, n in (("train", 40), ("test", 60)):
+        chosen = [[kinds[i] for i in rng.integers(0, len(kinds), rng.integers(0, 4))] for _ in range(n)]
+        if side == "train":
+            chosen[:10] = [[("elsewhere", "OBS-DP")]] * 10
+        texts = [f"report {i}" for i in range(n)]
+        graphs = {str(i): {"text": texts[i], **graph(*some)} for i, some in enumerate(chosen)}
+        (tmp_path / f"{side}.json").write_text(json.dumps(graphs))
+        files[side] = dict(zip(graphs, texts, strict=True)), tmp_path / f"{side}.json"
+    texts, graphs = files["train"]
+    many = mo.build_index(texts, tmp_path / "set", metrics="radgraph", radgraph=graphs, shard_rows=10)
+    inputs = mo.load_queries(files["test"][0], radgraph=files["test"][1])
+    parts = [shard.representation(get_metric(metric)) for shard in many.shards()]
+    assert len(parts) == 4
+    first = parts[0].encode(inputs)
+    assert len(first.chosen) < 10 < 20 < len(parts[1].encode(inputs).chosen)
+    for encoded in (first, parts[2].encode(inputs)):
+        for part in parts:
+            again, expected = part.encode_again(inputs, encoded), part.encode(inputs)
+            assert asked_of(again, len(FAMILIES)) == asked_of(expected, len(FAMILIES))
+            for q in range(len(inputs.ids)):
+                # Graphs that differ only in what a shard lacks may stand for each other when they are encoded for it.
+                assert again.item(int(again.which[q])) == spell_graph(again.graphs, int(again.graph_of_query[q]))
+
+
+def test_texts_are_tokenized_once(corpus, tmp_path, monkeypatch):
+    many = mo.build_index(corpus["train"], tmp_path / "set", metrics="rouge-l", shard_rows=40)
+    queries = mo.load_queries(corpus["test"])
+    asked = []
+    once = ngrams.distinct_sequences
+    monkeypatch.setattr(ngrams, "distinct_sequences", lambda *given: asked.append(given) or once(*given))
+    mo.retrieve(many, queries, "rouge-l")
+    assert len(asked) == 1
