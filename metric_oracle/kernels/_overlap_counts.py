@@ -250,9 +250,22 @@ def read_postings(counts, feature, begin, end, index, saturate):
 
 @compiled_for(raise_minimum, OneFamily)
 def _(counts, policy, theta):
+    # By bisection, because a bound never falls; a search that begins with a threshold raises all from 1 on.
+    n, limit = counts.n_lists, theta * SLACK
     for j in range(len(counts.minimum)):
-        while counts.minimum[j] <= counts.n_lists and bound(policy, j, counts.minimum[j], 0) < theta * SLACK:
-            counts.minimum[j] += 1
+        below = counts.minimum[j]
+        if below > n or bound(policy, j, below, 0) >= limit:
+            continue
+        least = n + 1 if bound(policy, j, n, 0) < limit else n
+        if least > n:
+            below = n
+        while least - below > 1:
+            middle = (below + least) >> 1
+            if bound(policy, j, middle, 0) < limit:
+                below = middle
+            else:
+                least = middle
+        counts.minimum[j] = least
 
 
 @compiled_for(raise_minimum, TwoFamilies)
