@@ -1,7 +1,7 @@
 """Write results into the site's page and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
 
 The page has all tables, those of one full run, one file, and growth, that of one file of ``benchmarks.growth``. The
-README has one table: a row an oracle.
+README has one table: a row an oracle. Sets of shards, of one file of ``benchmarks.scale``, are on a page of their own.
 """
 
 import argparse
@@ -27,16 +27,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.report", description=__doc__)
     parser.add_argument("file", type=Path, nargs="?", help="run; default: the newest full one of the results folder")
     parser.add_argument("--growth", type=Path, help="run of benchmarks.growth; default: the newest one there")
+    parser.add_argument("--scale", type=Path, help="run of benchmarks.scale; default: the newest one there")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results", help="folder (%(default)s)")
     parser.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks.md", help="for all tables (%(default)s)")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="for one table (%(default)s)")
     options = parser.parse_args(arguments)
-    for path in (options.file, options.growth):
+    for path in (options.file, options.growth, options.scale):
         if path and not path.is_file():
             parser.error(f"there is no file {path}")
     runs = [read(path) for path in sorted(options.results.glob("*.jsonl"))]
     rows = read(options.file) if options.file else newest(runs, lambda row: row.get("full", False))
     growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
+    scale = read(options.scale) if options.scale else newest(runs, lambda row: row["table"] == "scale")
     if not rows:
         print(
             f"report: results must hold a full run; got none in {options.results}. Run python -m benchmarks.",
@@ -51,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.page: "\n\n".join(part for part in parts if part),
         options.page.with_name("sizes.md"): sizes(rows),
         options.readme: headline(rows),
+        **({options.page.with_name("scaling.md"): scale_markdown(scale)} if scale else {}),
     }
     texts = {}
     for path, body in bodies.items():
@@ -256,6 +259,66 @@ def growth_markdown(rows: Sequence[Row]) -> str:
             parts.append(f"With {' or '.join(f'{n:,}' for n in fixed)} {others}:")
             parts.append(_table(header + (["Last tenfold", "Goal", "Met"] if by == "reports" else []), lines))
     return "\n\n".join(parts)
+
+
+def scale_markdown(rows: Sequence[Row]) -> str:
+    """Return the tables of sets of shards: builds, searches beside one index, and 1e8 reports by arithmetic."""
+    at = {(row["name"].removeprefix("scale-"), row["reports"]): row for row in rows}
+    sizes = sorted({size for _, size in at})
+    shards = rows[0].get("shards") or next(row["shards"] for row in rows if "shards" in row)
+    commit = (rows[0]["commit"] or "unknown")[:7] + (" with changes" if rows[0]["dirty"] else "")
+    caption = (
+        f"Synthetic reports in sets of {shards} shards, one after another, and in one index; "
+        f"{rows[0]['time'][:10]}, commit {commit}, {_escaped(rows[0]['machine']['cpu'])}, "
+        f"{rows[0]['machine']['cores']} cores."
+    )
+    header = [
+        "Reports",
+        *(f"{what} {kind}" for what in ("build", "peak of the build") for kind in ("set", "one index")),
+    ]
+    lines = []
+    for size in sizes:
+        both = [at.get((f"build-{kind}", size)) for kind in ("set", "single")]
+        held = f"{_number(both[0]['index_gb'])} GB" if both[0] else ""
+        times = [_seconds(row["value"]) if row else "" for row in both]
+        lines.append([f"{size:,}", *times, *(f"{_number(row['peak_gb'])} GB" if row else "" for row in both), held])
+    parts = [caption, _table([*header, "Set on disk"], lines)]
+    metrics = list(dict.fromkeys(row["metric"] for row in rows if "metric" in row))
+    tests = next(row["tests"] for row in rows if "metric" in row)
+    lines = []
+    for metric in metrics:
+        found = [row for row in rows if row.get("metric") == metric]
+        cells = []
+        for size in sizes:
+            row = at.get((f"search-{metric}", size))
+            over = f" ({row['over']:.2f} times one index)" if row and "over" in row else ""
+            cells.append(f"{_seconds(row['value'])}{over}" if row else "")
+        slope = exponent([row["reports"] for row in found], [row["value"] for row in found])
+        peak = max(row["peak_gb"] for row in found)
+        lines.append([metric, *cells, _number(slope) if len(found) > 1 else "", f"{_number(peak)} GB"])
+    parts += [f"{tests:,} test reports, seconds of the whole search:"]
+    parts.append(_table(["Oracle", *(f"{size:,}" for size in sizes), "Exponent", "Largest peak"], lines))
+    return "\n\n".join([*parts, *_arithmetic(at, sizes[-1], metrics, shards)])
+
+
+MANY = 100_000_000
+
+
+def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str], shards: int) -> list[str]:
+    """Return what as many shards like the largest measured ones would take that hold 1e8 reports."""
+    build = at.get(("build-set", size))
+    if not build or build.get("was_there"):
+        return []
+    times = MANY / size
+    searches = [(metric, at[f"search-{metric}", size]["value"] * times) for metric in metrics]
+    return [
+        f"By arithmetic, not measured: {MANY:,} reports are {shards * times:,.0f} shards of {size // shards:,}. One "
+        f"process builds them in {build['value'] * times / 3600:.1f} hours, with {build['peak_gb']:.1f} GB of memory "
+        f"and {build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
+        + ", ".join(f"{_seconds(seconds)} ({metric})" for metric, seconds in searches)
+        + ". Every shard counts as much as a measured one: later ones know better thresholds, but files that no longer "
+        "fit into memory must be read again. On n machines it is an n-th."
+    ]
 
 
 def _growth_caption(row: Row) -> str:
