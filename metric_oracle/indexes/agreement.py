@@ -36,6 +36,7 @@ class AgreementIndex(Units):
     row_ptr: np.ndarray
     row_id: np.ndarray
     counted: ClassVar[list[int] | slice] = slice(None)
+    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:

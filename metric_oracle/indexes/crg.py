@@ -1,7 +1,7 @@
 """CRG's representation: no files of its own, the sets of positive labels of the label vectors that an index holds."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class PositiveIndex(Units):
     positive: np.ndarray
     row_ptr: np.ndarray
     row_id: np.ndarray
+    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "PositiveIndex":

@@ -59,6 +59,7 @@ class EntityIndex(Units):
     lists: EntityLists
     data_files: ClassVar[tuple[str, ...]] = ("entities.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ()
+    encodes_by_corpus: ClassVar[bool] = False
 
     @property
     def row_ptr(self) -> np.ndarray:  # type: ignore[override]

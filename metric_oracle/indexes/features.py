@@ -25,10 +25,13 @@ class Units:
     data_files, derived_files : tuple of str
         Names of the files that `save` writes: what scores depend on and no text of the corpus tells, which makes the
         index's fingerprint; and what follows from texts or data, which another machine may make otherwise.
+    encodes_by_corpus : bool
+        Whether queries are encoded otherwise for another corpus.
     """
 
     data_files: ClassVar[tuple[str, ...]] = ()
     derived_files: ClassVar[tuple[str, ...]] = ()
+    encodes_by_corpus: ClassVar[bool] = True
     row_ptr: np.ndarray
     row_id: np.ndarray
     encode: Callable[..., Any]
@@ -58,7 +61,7 @@ class Units:
 
     def encode_again(self, inputs: Any, encoded: Any, **settings: Any) -> Any:
         """Encode queries that another shard of the same set may have encoded; what does not go by the shard is kept."""
-        return self.encode(inputs, **settings)
+        return encoded if encoded is not None and not self.encodes_by_corpus else self.encode(inputs, **settings)
 
 
 class Encoded:

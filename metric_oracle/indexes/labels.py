@@ -47,6 +47,7 @@ class LabelIndex(Units):
     setting: ClassVar[str] = "uncertain"  # the attachment's name of `meaning`
     data_files: ClassVar[tuple[str, ...]] = ("labels.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ()
+    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "LabelIndex":

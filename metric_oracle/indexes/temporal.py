@@ -101,6 +101,7 @@ class KeywordIndex(Units):
     row_id: np.ndarray
     data_files: ClassVar[tuple[str, ...]] = ()
     derived_files: ClassVar[tuple[str, ...]] = ("masks.arrow",)
+    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "KeywordIndex":

@@ -95,3 +95,18 @@ def test_texts_are_tokenized_once(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(ngrams, "distinct_sequences", lambda *given: asked.append(given) or once(*given))
     mo.retrieve(many, queries, "rouge-l")
     assert len(asked) == 1
+
+
+def test_what_no_corpus_changes_is_kept(corpus, tmp_path):
+    labels = {"chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
+    many = mo.build_index(
+        corpus["train"], tmp_path / "set", metrics="temporal,chexbert:labels", shard_rows=60, **labels
+    )
+    asked = {"chexbert_labels": corpus["test_labels"], "uncertain": "positive"}
+    inputs = mo.load_queries(corpus["test"], **asked)
+    one, other = many.shards()
+    for metric in map(get_metric, ("temporal", "chexbert:labels", "chexbert:agreement", "crg")):
+        encoded = one.representation(metric).encode(inputs)
+        assert other.representation(metric).encode_again(inputs, encoded) is encoded
+        again = other.representation(metric).encode_again(inputs, None)
+        assert np.array_equal(again.which, encoded.which)
