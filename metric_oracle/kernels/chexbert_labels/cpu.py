@@ -1,12 +1,14 @@
 """Cosine of CheXbert's 14 labels: integer products with every distinct vector, of which there are few."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels.contract import ScoredWhole
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.score import integer_cosine
+from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
 
 
 class LabelCorpus(NamedTuple):
@@ -21,6 +23,74 @@ class LabelBatch(NamedTuple):
     """Distinct label vectors of a batch of queries: int8[Q, 14]."""
 
     vectors: np.ndarray
+
+
+class Workspace(NamedTuple):
+    """Work space of one thread.
+
+    Attributes
+    ----------
+    best : Best
+    labels : int8[L, D]
+        The vectors, label by label.
+    length : int64[D]
+        Place of each vector's squared length in `squares`.
+    squares : int64[S]
+        The squared lengths that there are, ascending.
+    dot : int32[D]
+    score : float64[S, 2 M + 1]
+        Cosine of a query with a vector of each squared length, for each product from -M, the largest squared length.
+    """
+
+    best: Best
+    labels: np.ndarray
+    length: np.ndarray
+    squares: np.ndarray
+    dot: np.ndarray
+    score: np.ndarray
+
+
+@jit
+def search_labels(corpus, vectors, first, last, k, work, answers):
+    """Find the k best rows of the corpus for the queries first .. last - 1.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+    vectors : int8[Q, L]
+    first, last, k, work, answers
+        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
+
+    Exactness
+    ---------
+    Products are integers, and cosines those of `integer_cosine`: a product is at most the larger squared length.
+
+    Cost
+    ----
+    A multiplication and an addition for each vector and label that a query has, many at once, and one look-up a vector.
+    """
+    most = work.score.shape[1] // 2
+    for q in range(first, last):
+        reset(work.best, answers.limit[q])
+        work.dot[:] = 0
+        square = np.int64(0)
+        for label in range(vectors.shape[1]):
+            x = np.int32(vectors[q, label])
+            square += np.int64(x * x)
+            if x != 0:
+                column = work.labels[label]
+                for d in range(np.uint64(len(work.dot))):  # vectorised
+                    work.dot[d] += x * column[d]
+        for place in range(len(work.squares)):
+            for product in range(-most, most + 1):
+                work.score[place, product + most] = integer_cosine(np.int64(product), work.squares[place], square)
+        theta = threshold(work.best, k)
+        for d in range(np.uint64(len(work.dot))):
+            value = work.score[work.length[d], work.dot[d] + most]
+            if value >= theta:
+                insert(np.int64(d), value, corpus.row_ptr, k, work.best)
+                theta = threshold(work.best, k)
+        expand(work.best, corpus.row_ptr, corpus.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
 def cosines(corpus, squares, query):
@@ -42,8 +112,24 @@ def cosines(corpus, squares, query):
 
 
 @dataclass(frozen=True)
-class Backend(ScoredWhole):
+class Backend(Kernel):
     """Cosine of CheXbert's labels on CPUs."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        search_labels(corpus, batch.vectors, first, last, k, workspace, answers)
+
+    def new_workspace(self, corpus):
+        """Allocate the workspace of one thread."""
+        n_labels = corpus.vectors.shape[1]
+        squares, length = np.unique(np.sum(corpus.vectors.astype(np.int64) ** 2, axis=1), return_inverse=True)
+        most = max(int(squares.max(initial=0)), n_labels)  # a query may be longer than all vectors
+        return Workspace(
+            new_best(len(corpus.vectors)), np.ascontiguousarray(corpus.vectors.T), length.reshape(-1), squares,
+            np.empty(len(corpus.vectors), np.int32), np.empty((len(squares), 2 * most + 1)),
+        )  # fmt: skip
 
     def score_all(self, corpus, batch, chosen):
         """Yield the cosine of every document with each of some distinct queries: float64[D]."""
