@@ -274,13 +274,13 @@ def scale_markdown(rows: Sequence[Row]) -> str:
     )
     header = [
         "Reports",
-        *(f"{what} {kind}" for what in ("build", "peak of the build") for kind in ("set", "one index")),
+        *(f"{what}, {kind}" for what in ("Build, CPU time", "Its peak") for kind in ("set", "one index")),
     ]
     lines = []
     for size in sizes:
         both = [at.get((f"build-{kind}", size)) for kind in ("set", "single")]
         held = f"{_number(both[0]['index_gb'])} GB" if both[0] else ""
-        times = [_seconds(row["value"]) if row else "" for row in both]
+        times = [_seconds(row.get("cpu_s")) if row else "" for row in both]
         lines.append([f"{size:,}", *times, *(f"{_number(row['peak_gb'])} GB" if row else "" for row in both), held])
     parts = [caption, _table([*header, "Set on disk"], lines)]
     metrics = list(dict.fromkeys(row["metric"] for row in rows if "metric" in row))
@@ -313,8 +313,8 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
     searches = [(metric, at[f"search-{metric}", size]["value"] * times) for metric in metrics]
     return [
         f"By arithmetic, not measured: {MANY:,} reports are {shards * times:,.0f} shards of {size // shards:,}. One "
-        f"process builds them in {build['value'] * times / 3600:.1f} hours, with {build['peak_gb']:.1f} GB of memory "
-        f"and {build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
+        f"process builds them in {build['cpu_s'] * times / 3600:.1f} hours of CPU time, with {build['peak_gb']:.1f} GB "
+        f"of memory and {build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
         + ", ".join(f"{_seconds(seconds)} ({metric})" for metric, seconds in searches)
         + ". Every shard counts as much as a measured one: later ones know better thresholds, but files that no longer "
         "fit into memory must be read again. On n machines it is an n-th."

@@ -627,6 +627,52 @@ def test_report_of_growth():
     assert "| 9 times |  |  |" in report.growth_markdown(small)
 
 
+def test_report_of_sets(rows, tmp_path):
+    facts = {key: rows[0][key] for key in ("machine", "versions", "commit", "dirty", "seed", "time")} | {
+        "table": "scale"
+    }
+    made = [
+        facts | {"name": "scale-corpus", "reports": 10_000_000, "value": 1.0, "cpu_s": 1.0, "unit": "s", "peak_gb": 1.0}
+    ]
+    for size, seconds, single in ((1_000_000, 2.0, 1.6), (10_000_000, 20.0, None)):
+        build = {
+            "name": "scale-build-set",
+            "reports": size,
+            "value": 9.0,
+            "cpu_s": size / 5000,
+            "peak_gb": 3.0,
+            "index_gb": 1.6,
+            "shards": 8,
+        }
+        search = {
+            "name": "scale-search-bleu",
+            "reports": size,
+            "metric": "bleu",
+            "tests": 2192,
+            "value": seconds,
+            "peak_gb": 1.7,
+        }
+        made += [facts | build, facts | search | ({"single": single, "over": seconds / single} if single else {})]
+    made.insert(
+        2, facts | {"name": "scale-build-single", "reports": 1_000_000, "value": 9.0, "cpu_s": 155.0, "peak_gb": 3.6}
+    )
+    text = report.scale_markdown(made)
+    assert "| 1,000,000 | 200 s | 155 s | 3 GB | 3.6 GB | 1.6 GB |" in text
+    assert "| 10,000,000 | 2,000 s |  | 3 GB |  | 1.6 GB |" in text
+    assert "| bleu | 2 s (1.25 times one index) | 20 s | 1 | 1.7 GB |" in text
+    assert "100,000,000 reports are 80 shards of 1,250,000." in text
+    assert "in 5.6 hours of CPU time, with 3.0 GB of memory and 16 GB of disk" in text
+    assert "test reports in 200 s (bleu)." in text
+    # A row of a set that lay there already has no time.
+    assert "By arithmetic" not in report.scale_markdown([row | {"was_there": True} for row in made])
+    page, _, to = written_to(tmp_path, report.BEGIN + report.END)
+    page.with_name("scaling.md").write_text(report.BEGIN + report.END)
+    write(tmp_path / "results", whole(rows))
+    write(tmp_path / "results", made, "scale.jsonl")
+    assert report.main(["--results", str(tmp_path / "results"), *to]) == 0
+    assert page.with_name("scaling.md").read_text() == f"{report.BEGIN}\n{text}\n{report.END}"
+
+
 def test_sizes_have_time_and_memory(rows):
     made = rows[0] | {"name": "oracle-bleu", "title": "BLEU-2", "value": 0.5, "peak_gb": 0.4}
     alone = rows[0] | {"name": "single-bleu", "table": "other", "value": 3.7, "unit": "ms", "note": "x"}
