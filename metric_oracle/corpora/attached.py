@@ -70,7 +70,7 @@ def as_graphs(given: Any, function: str) -> GraphTable:
             f"{name_of(given)}. Pass what RadGraph returns."
         )
         raise InputError(msg) from None
-    table = parse_graphs(text, name_of(given))
+    table = parse_graphs([text], name_of(given))
     # Positions without texts to join on are the ids of a list.
     return table if any(text is not None for text in table.texts) else replace(table, keyed_by="study")
 

@@ -7,8 +7,9 @@ Layouts: an object keyed by report path (PhysioNet), by study id (CXR-Report-Met
 import json
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.corpora.tables import canonical_ids, check_unique, existing_file, read_text, shown_names
+from metric_oracle.corpora.tables import (
+    canonical_ids,
+    check_unique,
+    existing_file,
+    read_text,
+    shown_names,
+    text_pieces,
+)
 from metric_oracle.errors import InputError
 
 _SCHEMAS = {
@@ -26,6 +34,7 @@ _SCHEMAS = {
     ),
 }
 _skip_blanks = re.compile(r"[ \t\n\r]*").match
+LONGEST = 1 << 28  # characters of one graph; in a broken file that seems to have more nothing is read on
 # Below these shares of equal texts, a join by study id (by position) is one to other sections (other reports).
 _MIN_STUDY_AGREEMENT = 0.5
 _MIN_POSITION_AGREEMENT = 0.99
@@ -68,6 +77,11 @@ class GraphTable:
     n_dangling: int
     path: str = "the graphs in memory"
 
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """The place of each key."""
+        return {key: place for place, key in enumerate(self.keys)}
+
     def take(self, chosen: npt.NDArray[np.int64]) -> "GraphTable":
         """Return some of the graphs, with the strings that they have; `n_dangling` stays that of all."""
         of_entity, entity_ptr = _within(self.entity_ptr, chosen)
@@ -109,11 +123,14 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
     annotator : the annotator to read where each graph has several
     """
     path = existing_file(Path(path), "read_graphs")
-    return parse_graphs(read_text(path, "read_graphs")[0], path, annotator=annotator)
+    try:
+        return parse_graphs(text_pieces(path, "read_graphs"), path, annotator=annotator)
+    except UnicodeDecodeError:
+        return parse_graphs([read_text(path, "read_graphs")[0]], path, annotator=annotator)
 
 
-def parse_graphs(text: str, path: str | Path, *, annotator: str | None = None) -> GraphTable:
-    """Read RadGraph JSON that is in memory; `path` says in messages where it is from."""
+def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | None = None) -> GraphTable:
+    """Read RadGraph JSON that comes in pieces; `path` says in messages where it is from."""
     keys: list[str] = []
     texts: list[str | None] = []
     tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
@@ -122,7 +139,7 @@ def parse_graphs(text: str, path: str | Path, *, annotator: str | None = None) -
     entity_token, entity_label = array("i"), array("i")
     relation_source, relation_target, relation_type = array("i"), array("i"), array("i")
     n_dangling = 0
-    is_list = text.lstrip().startswith("[")
+    text = _Text(iter(pieces))
 
     for key, graph in _items(text, path):
         try:
@@ -169,8 +186,8 @@ def parse_graphs(text: str, path: str | Path, *, annotator: str | None = None) -
         if not all(isinstance(string, str) or (string is None and column == "text") for string in strings):
             msg = f"read_graphs: {column} must be text everywhere; got another type in {path}. Pass a RadGraph file."
             raise InputError(msg)
-    by_position = is_list or _are_positions(keys)
-    if is_list:
+    by_position = text.is_list or _are_positions(keys)
+    if text.is_list:
         # One-key objects all carry the key "0"; the place in the list is what they mean.
         keys = [str(place) for place in range(len(keys))]
     else:
@@ -184,13 +201,13 @@ def parse_graphs(text: str, path: str | Path, *, annotator: str | None = None) -
         tokens=list(tokens),
         labels=list(labels),
         relation_types=list(relation_types),
-        entity_ptr=np.array(entity_ptr, np.int64),
-        entity_token=np.array(entity_token, np.int32),
-        entity_label=np.array(entity_label, np.int32),
-        relation_ptr=np.array(relation_ptr, np.int64),
-        relation_source=np.array(relation_source, np.int32),
-        relation_target=np.array(relation_target, np.int32),
-        relation_type=np.array(relation_type, np.int32),
+        entity_ptr=np.frombuffer(entity_ptr, np.int64),
+        entity_token=np.frombuffer(entity_token, np.int32),
+        entity_label=np.frombuffer(entity_label, np.int32),
+        relation_ptr=np.frombuffer(relation_ptr, np.int64),
+        relation_source=np.frombuffer(relation_source, np.int32),
+        relation_target=np.frombuffer(relation_target, np.int32),
+        relation_type=np.frombuffer(relation_type, np.int32),
         n_dangling=n_dangling,
         path=str(path),
     )
@@ -226,17 +243,13 @@ def align_graphs(
             "Pass both of one corpus."
         )
         raise InputError(msg)
-    graph_texts = [text if text is None else _without_blanks(text) for text in graphs.texts]
     report_texts = [_without_blanks(text) for text in texts]
 
     if graphs.keyed_by == "study":
-        place_of = {key: place for place, key in enumerate(graphs.keys)}
-        joined = [place_of.get(study, -1) for study in canonical_ids(ids, "align_graphs", "ids")]
-        equal = [
-            graph_texts[place] == text
-            for place, text in zip(joined, report_texts, strict=True)
-            if place >= 0 and graph_texts[place] is not None
-        ]
+        joined = [graphs.place_of.get(study, -1) for study in canonical_ids(ids, "align_graphs", "ids")]
+        # Of graphs of a whole corpus a shard looks at its own.
+        pairs = [(graphs.texts[place], text) for place, text in zip(joined, report_texts, strict=True) if place >= 0]
+        equal = [_without_blanks(graph_text) == text for graph_text, text in pairs if graph_text is not None]
         if max(joined, default=-1) < 0 and not some:
             msg = (
                 f"align_graphs: ids must occur among the study ids of {graphs.path}; got none of {len(ids)} reports. "
@@ -253,6 +266,7 @@ def align_graphs(
             raise InputError(msg)
         return np.array(joined, np.int64)
 
+    graph_texts = [text if text is None else _without_blanks(text) for text in graphs.texts]
     if len(graph_texts) == len(report_texts) and not some:
         equal = [graph == report for graph, report in zip(graph_texts, report_texts, strict=True)]
         if sum(equal) >= _MIN_POSITION_AGREEMENT * len(equal):
@@ -271,41 +285,80 @@ def align_graphs(
     return np.array(joined, np.int64)
 
 
-def _items(text: str, path: str | Path) -> Iterator[tuple[str, Any]]:
+class _Text:
+    """JSON that comes in pieces, of which one at a time is held."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces, self._decode = pieces, json.JSONDecoder().raw_decode
+        self._text, self._place = "", 0
+        self.is_list = False
+
+    def _read_on(self) -> bool:
+        for piece in self._pieces:
+            if piece:
+                self._text, self._place = self._text[self._place :] + piece, 0
+                return True
+        return False
+
+    def next(self) -> str:
+        """Return the next character that is not blank; "" at the end."""
+        while True:
+            self._place = _skip_blanks(self._text, self._place).end()  # type: ignore[union-attr]
+            if self._place < len(self._text):
+                return self._text[self._place]
+            if not self._read_on():
+                return ""
+
+    def sign(self) -> str:
+        """Return the same and go behind it."""
+        found = self.next()
+        self._place += 1
+        return found
+
+    def value(self) -> Any:
+        """Return the next value, and go behind it."""
+        self.next()
+        while True:
+            try:
+                found, end = self._decode(self._text, self._place)
+            except ValueError:
+                # It may go on in the next piece.
+                if len(self._text) - self._place > LONGEST or not self._read_on():
+                    raise
+                continue
+            if end < len(self._text) or not self._read_on():
+                self._place = end
+                return found
+
+
+def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:
     """Yield key and graph of a top-level object or list of one-key objects, one parsed item at a time."""
-    decode = json.JSONDecoder().raw_decode
-
-    def blanks_end(place: int) -> int:
-        return _skip_blanks(text, place).end()  # type: ignore[union-attr]
-
     number = 0
     try:
-        place = blanks_end(0)
-        opening = text[place]
+        opening = text.sign()
         closing = {"{": "}", "[": "]"}[opening]
-        place = blanks_end(place + 1)
-        more = text[place] != closing
-        while more:
-            item, place = decode(text, place)
+        text.is_list = opening == "["
+        sign = "," if text.next() != closing else text.sign()
+        while sign == ",":
+            item = text.value()
             if opening == "{":
-                place = blanks_end(place)
-                if not isinstance(item, str) or text[place] != ":":
+                if not isinstance(item, str) or text.sign() != ":":
                     raise ValueError
                 key = item
-                item, place = decode(text, blanks_end(place + 1))
+                item = text.value()
             else:
                 (key, item), *others = item.items()
                 if others:
                     raise ValueError
             yield key, item
             number += 1
-            place = blanks_end(place)
-            more = text[place] == ","
-            if not more and text[place] != closing:
+            sign = text.sign()
+            if sign not in (",", closing):
                 raise ValueError
-            place = blanks_end(place + 1)
-        if number and place != len(text):
+        if number and text.sign():
             raise ValueError
+    except (InputError, UnicodeDecodeError):  # of the file, whatever it holds
+        raise
     except (ValueError, LookupError, AttributeError, RecursionError):
         msg = (
             f"read_graphs: path must be a whole JSON object of graphs or list of one-key objects; got {path}, "

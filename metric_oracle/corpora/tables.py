@@ -4,6 +4,7 @@ CSV cells stay text (`NA`, `None` and `nan` are words). An empty cell is missing
 is quoted (``""``): that is an empty report. Error messages name files, rows, columns and ids and never quote a cell.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv
@@ -35,6 +36,7 @@ ENDINGS = {
 _MIMIC_ID = re.compile(r"(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?")
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,79}\w|Unnamed: \d+|Report (?:Impression|Generated)")
+PIECE = 1 << 24  # bytes of a large text that are read at once
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1")
 _END_OF_FILE = "end-of-file"
@@ -223,12 +225,39 @@ def read_text(path: Path, function: str) -> tuple[str, str]:
         text, note = raw.decode("latin-1"), "read as latin-1"
     # Latin-1 decodes anything, so there a binary file is recognised by its control characters.
     if raw.startswith(_MAGIC) or b"\0" in raw or (note and _BINARY.search(raw)):
-        msg = (
-            f"{function}: path must be the file type that its ending says; got binary content in {path}. "
-            "Rename or convert it."
-        )
-        raise InputError(msg)
+        _refuse_binary(path, function)
     return text, note
+
+
+def text_pieces(path: Path, function: str) -> Iterator[str]:
+    """Yield a text file: whole where it is small or packed, as :func:`read_text` gives it, else piece by piece.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        If a large file is not in UTF-8, maybe after some pieces.
+    """
+    existing_file(path, function)
+    if path.suffix.lower() == ".gz" or path.stat().st_size <= PIECE:
+        yield read_text(path, function)[0]
+        return
+    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+    with path.open("rb") as file:
+        is_first = True
+        while raw := file.read(PIECE):
+            if (is_first and raw.startswith(_MAGIC)) or b"\0" in raw:
+                _refuse_binary(path, function)
+            is_first = False
+            yield decode(raw)
+    yield decode(b"", final=True)
+
+
+def _refuse_binary(path: Path, function: str) -> NoReturn:
+    msg = (
+        f"{function}: path must be the file type that its ending says; got binary content in {path}. "
+        "Rename or convert it."
+    )
+    raise InputError(msg)
 
 
 def file_ending(path: Path) -> str:

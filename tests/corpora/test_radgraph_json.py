@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 
+from metric_oracle.corpora import radgraph_json, tables
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
 from metric_oracle.errors import InputError
 
@@ -27,6 +28,12 @@ FIRST = graph(
 )
 SECOND = graph("lung clear", {"1": entity("clear", "OBS-DP", ("located_at", "2")), "2": entity("lung", "ANAT-DP")})
 LONG = graph("Lung clear", {"1": entity("Lung", "Anatomy::definitely present")})
+
+
+@pytest.fixture(autouse=True, params=[1 << 24, 5, 40], ids=["whole", "by 5", "by 40"])
+def piece(request, monkeypatch):
+    """Read files whole and in pieces: all that follows holds for both."""
+    monkeypatch.setattr(tables, "PIECE", request.param)
 
 
 def write(folder, content, name="graphs.json"):
@@ -195,3 +202,28 @@ def test_align_needs_as_many_texts_as_ids(tmp_path):
     graphs = read_graphs(write(tmp_path, {"0": FIRST}))
     with pytest.raises(InputError, match="texts must be as many as ids; got 1 texts and 2 ids"):
         align_graphs(graphs, ["a", "b"], ["Clear."])
+
+
+def test_other_encodings(tmp_path):
+    content = json.dumps({"50000001": FIRST, "50000002": graph("Größe")}, ensure_ascii=False)
+    for i, raw in enumerate((content.encode("latin-1"), content.encode(), content.encode("utf-8-sig"))):
+        path = tmp_path / f"{i}.json"
+        path.write_bytes(raw)
+        assert read_graphs(path).texts[1] == "Größe"
+    for raw in (content.encode() + b"\0", b"PK\x03\x04" + content.encode()):
+        path.write_bytes(raw)
+        with pytest.raises(InputError, match=r"^read_graphs: path must be the file type .* got binary content in "):
+            read_graphs(path)
+
+
+def test_a_broken_file_is_not_read_to_its_end(tmp_path, monkeypatch, piece):
+    content = '{"50000001": {"text": "' + 4000 * "x"
+    path = write(tmp_path, content)
+    monkeypatch.setattr(tables, "PIECE", 100)
+    monkeypatch.setattr(radgraph_json, "LONGEST", 1000)
+    read, pieces = [], radgraph_json.text_pieces
+    noted = lambda *given: (read.append(some) or some for some in pieces(*given))  # noqa: E731
+    monkeypatch.setattr(radgraph_json, "text_pieces", noted)
+    with pytest.raises(InputError, match=r"broken after 0 graphs\. Fetch or make it again\.$"):
+        read_graphs(path)
+    assert 1000 < sum(map(len, read)) < 1300
