@@ -10,8 +10,8 @@ ARG EXTRAS="cpu,plots,web"
 COPY --from=wheel /wheels /wheels
 RUN case ",$EXTRAS," in *,encoders,*) pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch;; esac \
     && pip install --no-cache-dir "$(ls /wheels/*.whl)${EXTRAS:+[$EXTRAS]}" \
-    && useradd --create-home oracle && mkdir /data && chown oracle /data
-USER oracle
+    && useradd --create-home --uid 1000 oracle && mkdir /data && chown oracle /data
+USER 1000
 # Compiled once, kept for as long as the container or a volume on this folder.
 ENV NUMBA_CACHE_DIR=/home/oracle/numba HF_HUB_OFFLINE=1
 WORKDIR /data

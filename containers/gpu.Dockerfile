@@ -10,8 +10,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev &
 ARG EXTRAS="gpu,encoders,plots,web"
 COPY --from=wheel /wheels /wheels
 RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cu130 "$(ls /wheels/*.whl)[$EXTRAS]" \
-    && useradd --create-home oracle && mkdir /data && chown oracle /data
-USER oracle
+    && useradd --create-home --uid 1000 oracle && mkdir /data && chown oracle /data
+USER 1000
 ENV NUMBA_CACHE_DIR=/home/oracle/numba HF_HUB_OFFLINE=1 \
     NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 WORKDIR /data

@@ -166,6 +166,23 @@ def test_pages_are_found_and_checked():
         rewritten("```bash\noracle nonsense\n```\n")
 
 
+def test_pages_can_be_followed_in_one_folder_in_any_order():
+    """An index of one page does not stand where another page makes its own."""
+    new_folder = re.compile(r'(?:build-index|survey create|study) [^\n]*?--out (\w+)|mo\.build_index\("[^"]+", "(\w+)"')
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in PAGES if name != "README.md"]
+    sources = [source for page in pages for _, source, _ in BLOCK.findall(page)]
+    made = ["".join(names) for source in sources for names in new_folder.findall(source)]
+    assert len(made) > 5
+    assert sorted(set(made)) == sorted(made)
+
+
+def test_benchmarks_are_a_small_part_of_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (benchmarks,) = re.findall(r"^## Speed\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+    assert "<!-- benchmarks:begin -->" in benchmarks
+    assert len(benchmarks) < 0.1 * len(readme)
+
+
 def test_the_reference_has_every_public_name():
     named = re.findall(r"^::: metric_oracle\.(?:.*\.)?(\w+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
     homes = {getattr(metric_oracle, name).__name__ for name in metric_oracle.__all__}

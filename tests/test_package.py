@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -11,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from support import parse_command
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -70,3 +73,19 @@ def test_an_installed_wheel_runs_outside_the_checkout(built, tmp_path):
             [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
         )
         assert said in run.stdout
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_containers_name_what_there_is(name):
+    """No image is built here: what a file takes from the checkout and from pyproject.toml exists."""
+    text = (ROOT / f"containers/{name}.Dockerfile").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"^ARG EXTRAS=\"(.*)\"$", text, re.MULTILINE)
+    mentioned = {*extras.split(","), *re.findall(r"\*,(\w+),\*", text)}
+    assert mentioned <= set(PROJECT["optional-dependencies"])
+    assert not {"cpu", "gpu"} <= mentioned
+    for python in re.findall(r"^FROM python:([\d.]+)", text, re.MULTILINE):
+        assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
+    assert all(target == "oracle" for target in re.findall(r"^ENTRYPOINT \[\"(\w+)\"\]$", text, re.MULTILINE))
+    build, run = re.findall(r"^# (docker .*)$", text, re.MULTILINE)
+    assert f"-f containers/{name}.Dockerfile" in build
+    parse_command(shlex.split(run.partition(build.split()[-2])[2]))

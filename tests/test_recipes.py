@@ -73,10 +73,15 @@ def world(corpus, rated, tmp_path_factory):
     names = {
         "train": "train.csv", "test": "test.csv", "train_graphs": "train_graphs.json",
         "test_graphs": "test_graphs.json", "test_labels": "test_labels.csv", "test_embeddings": "test_embeddings.npz",
+        "test_srr": "test_srr.csv",
     }  # fmt: skip
     for key, name in names.items():
         shutil.copy(corpus[key], folder / name)
-    for name, key in {"predicted_labels.csv": "test_labels", "r2gen.json": "test_graphs"}.items():
+    for name, key in {
+        "predicted_labels.csv": "test_labels",
+        "predicted_srr.csv": "test_srr",
+        "r2gen.json": "test_graphs",
+    }.items():
         shutil.copy(corpus[key], folder / name)
     for name, key in {"train_images.npz": "train_embeddings", "test_images.npz": "test_embeddings"}.items():
         shutil.copy(corpus[key], folder / name)

@@ -93,15 +93,13 @@ Predictions = Annotated[
 ]
 ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="File that retrieve or baseline --out wrote.")]
 ResultFiles = Annotated[
-    list[Path] | None, typer.Argument(metavar="RESULTS...", help="Files of retrieve, baseline and score.")
+    list[Path] | None, typer.Argument(metavar="RESULTS", help="Files of retrieve, baseline and score.")
 ]
 Ratings = Annotated[
     Path,
     typer.Argument(metavar="RATINGS", help="ReXVal's counted errors, GREEN's, RadEvalX, ReFiSco, a row a pair."),
 ]
-Systems = Annotated[
-    list[str], typer.Argument(metavar="NAME=FILE...", help="Rows: files of score, retrieve or baseline.")
-]
+Systems = Annotated[list[str], typer.Argument(metavar="NAME=FILE", help="Rows: files of score, retrieve or baseline.")]
 ScoredPairs = Annotated[
     Path, typer.Argument(metavar="TABLE", help="Scored pairs with errors and study; with --scores, ratings.")
 ]
@@ -131,7 +129,7 @@ MaxMemory = Annotated[float | None, _option("--max-memory", panel=SEARCH, metava
 Part = Annotated[
     str | None, _option("--part", panel=SEARCH, metavar="I/N", help="Of a set: search one of N runs of shards.")
 ]
-Parts = Annotated[list[Path], typer.Argument(metavar="PARTS...", help="Files that retrieve --part wrote, all of them.")]
+Parts = Annotated[list[Path], typer.Argument(metavar="PARTS", help="Files that retrieve --part wrote, all of them.")]
 ShardRows = Annotated[int | None, _number("--shard-rows", text="Make a set of shards of N reports each.")]
 RUNNERS = ("ray",)
 
@@ -334,7 +332,7 @@ _scores, _samples = (partial(_file, name, ROWS) for name in ("--scores", "--samp
 _TEXTS = "Texts of the pairs: 50_samples_gt_and_candidates.csv."
 Scores = Annotated[list[Path] | None, _scores("Scores of any tool, a row a pair. Repeatable.")]
 Samples = Annotated[Path | None, _samples(_TEXTS)]
-RatedSets = Annotated[list[str], typer.Argument(metavar="NAME=FILE...", help="Rated sets, in the layouts of align.")]
+RatedSets = Annotated[list[str], typer.Argument(metavar="NAME=FILE", help="Rated sets, in the layouts of align.")]
 ScoresOfSets = Annotated[list[str] | None, _scores("Scores of the pairs of a set. Repeatable.", "NAME=FILE")]
 SamplesOfSets = Annotated[list[str] | None, _samples(_TEXTS, "NAME=FILE")]
 Ablations = Annotated[list[str] | None, _several("--ablation", "NAME=FILE", "Variant: its scores of the first set.")]

@@ -81,7 +81,7 @@ class Table:
         column = self.columns[place]
         try:
             cells = column if isinstance(column, list) else column.to_pylist()
-        except (pa.ArrowException, OverflowError, ValueError):
+        except (pa.ArrowException, OverflowError, ValueError, LookupError):  # the last: time zones that nobody knows
             msg = (
                 f"{function}: column {shown_names([self.names[place]])} of {self.path} must hold text or numbers; got "
                 f"{column.type} with values out of range. Convert the column to text."  # type: ignore[union-attr]
