@@ -339,7 +339,7 @@ ScoresOfSets = Annotated[list[str] | None, _scores("Scores of the pairs of a set
 SamplesOfSets = Annotated[list[str] | None, _samples(_TEXTS, "NAME=FILE")]
 Ablations = Annotated[list[str] | None, _several("--ablation", "NAME=FILE", "Variant: its scores of the first set.")]
 Times = Annotated[Path | None, _file("--times", ROWS, "Of other tools: metric, ms_per_pair, device.")]
-ResampleRaters = Annotated[bool, _flag("--resample-raters", panel=ROWS, text="Draw raters as well as studies.")]
+ResampleRaters = Annotated[bool, _flag("--resample-raters", panel=ROWS, text="Intervals for other raters, too.")]
 Scatter = Annotated[Path | None, _file("--scatter", OUTPUT, "Draw errors against scores of the first set.")]
 
 
