@@ -1,7 +1,7 @@
-"""Write results into the site's page and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
+"""Write results into the site's pages and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
 
 The page has all tables, those of one full run, one file, and growth, that of one file of ``benchmarks.growth``. The
-README has one table: a row an oracle.
+README has one table: a row an oracle. The page on radiologists has the newest run of ``benchmarks.simulate``.
 """
 
 import argparse
@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.page.with_name("sizes.md"): sizes(rows),
         options.readme: headline(rows),
     }
+    simulation = newest(runs, lambda row: row["table"] == "simulation")
+    if simulation:
+        bodies[options.page.with_name("radiologists.md")] = simulated(simulation)
     texts = {}
     for path, body in bodies.items():
         try:
@@ -256,6 +259,25 @@ def growth_markdown(rows: Sequence[Row]) -> str:
             parts.append(f"With {' or '.join(f'{n:,}' for n in fixed)} {others}:")
             parts.append(_table(header + (["Last tenfold", "Goal", "Met"] if by == "reports" else []), lines))
     return "\n\n".join(parts)
+
+
+def simulated(rows: Sequence[Row]) -> str:
+    """Return the table of what intervals and tests are worth in made-up data."""
+    sets = min(row["sets"] for row in rows)
+    commit = (rows[0]["commit"] or "unknown")[:7] + (" with changes" if rows[0]["dirty"] else "")
+    caption = (
+        f"{sets} sets of each kind, {rows[0]['time'][:10]}, commit {commit} (benchmarks/simulate.py); the standard "
+        f"error of 95 % is {100 * (0.95 * 0.05 / sets) ** 0.5:.1f}."
+    )
+    lines = [[row["title"], f"{row['value']:.1f} %", _bounds(row), _met(row)] for row in rows]
+    return f"{caption}\n\n{_table(['What', 'Of sets', 'Goal', 'Met'], lines)}"
+
+
+def _bounds(row: Row) -> str:
+    least, most = (None if row[end] is None else f"{row[end]:g} %" for end in ("least", "most"))
+    if least and most:
+        return f"{least} to {most}"
+    return f"at least {least}" if least else f"at most {most}" if most else ""
 
 
 def _growth_caption(row: Row) -> str:

@@ -2,8 +2,9 @@
 
 A rated set has 50 studies with 4 candidates; a few pairs have equal texts and no error; the raters differ in how strict
 they are and in how much they mind what is severe. Measured are how often the difference of two metrics' tau is found,
-beside the rule of intervals that do not overlap, and how often 95 % intervals hold what a large population has, with
-raters of its own in each set. The tests of these intervals have small parts of it.
+beside the rule of intervals that do not overlap, and how often 95 % intervals hold what a large population has: of
+intervals that keep the raters, with the same six raters in all sets; of those for other raters, with raters of its own
+in each set. The tests of these intervals have small parts of it.
 """
 
 import argparse
@@ -44,11 +45,14 @@ class World(NamedTuple):
     raters : int
     leaning : float
         How differently raters mind a kind of finding that only the second metric sees.
+    same : bool
+        Whether all sets have the same raters.
     """
 
     noises: tuple[float, float]
     raters: int = 6
     leaning: float = 0.0
+    same: bool = False
 
     def draw(self, rng: np.random.Generator, studies: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return raters' errors int64[R, P], metrics float64[2, P] that share what they miss, and equal texts."""
@@ -56,8 +60,8 @@ class World(NamedTuple):
         severity = np.repeat(rng.normal(0, 0.8, studies), CANDIDATES) + rng.normal(0, 0.9, n)
         finding, shared = rng.normal(0, 1, n), rng.normal(0, 1.4, n)
         equal = rng.random(n) < EQUAL
-        strict, minding = rng.normal(0, 0.3, (self.raters, 1)), rng.normal(0.7, 0.2, (self.raters, 1))
-        liking = self.leaning * rng.normal(0, 1, (self.raters, 1))
+        traits = (np.random.default_rng(11) if self.same else rng).normal(0, 1, (3, self.raters, 1))
+        strict, minding, liking = 0.3 * traits[0], 0.7 + 0.2 * traits[1], self.leaning * traits[2]
         errors = rng.poisson(np.where(equal, 0, np.exp(0.3 + strict + minding * severity + liking * finding)))
         seen = [0.0, self.leaning]
         metrics = [
@@ -115,7 +119,7 @@ def by_raters(errors: np.ndarray, metrics: np.ndarray, drawn: Resamples, seed: i
     return {"tau": other_raters(taus[0], draws, n), "difference": other_raters(taus[1] - taus[0], draws, n)}
 
 
-def population(world: World, repeats: int = 400, studies: int = 60) -> dict[str, float]:
+def population(world: World, repeats: int, studies: int = 60) -> dict[str, float]:
     """Return what a large population has: the mean over many sets, each with raters of its own."""
     rng = np.random.default_rng(7)
     drawn = draw(of_study(studies), 1, 0)
@@ -146,8 +150,8 @@ def row(name: str, title: str, hits: Sequence[bool], least: float | None, most: 
 
 def differences(n: int) -> Iterator[Row]:
     """Yield how often two metrics are told apart, and coverage of all that is compared, the raters as they are."""
-    apart, alike = World((1.5, 0.4)), World((0.8, 0.8))
-    expected = population(apart)
+    apart, alike = World((1.5, 0.4), same=True), World((0.8, 0.8), same=True)
+    expected = population(apart, n)
     found: list[bool] = []
     by_rule: list[bool] = []
     inside: dict[str, list[bool]] = {name: [] for name in expected}
@@ -189,7 +193,7 @@ def raters(n: int) -> Iterator[Row]:
         (World((1.5, 0.4), 6), "6 raters", COVERAGE),
         (World((1.0, 0.4), 4, 0.8), "4 raters who weigh findings very differently", (None, None)),
     ):
-        expected = population(world)
+        expected = population(world, n)
         inside: dict[str, list[bool]] = {"tau": [], "difference": []}
         fixed: list[bool] = []
         for seed, errors, metrics, _, drawn in rated_sets(world, n):
@@ -217,7 +221,7 @@ def made(values: np.ndarray) -> Scores:
 
 def tables(n: int) -> Iterator[Row]:
     """Yield coverage of what a table and the failure modes print beside means."""
-    inside: dict[str, list[bool]] = {"share": [], "change": [], "ratio": [], "crg": []}
+    inside: dict[str, list[bool]] = {"share": [], "percent-change": [], "ratio": [], "crg": []}
     labels, rate, wrong = 13, 0.25, 0.2
     big = labelled(np.random.default_rng(5), 400_000, labels, rate, wrong)
     crg = float(crg_of_means(big.mean(axis=1), labels))
@@ -227,7 +231,7 @@ def tables(n: int) -> Iterator[Row]:
         values = {name: common + up + rng.normal(0, 0.05, 60) for name, up in (("r", 0.1), ("a", 0.3), ("o", 0.5))}
         scores = {name: made(column) for name, column in values.items()}
         cell = compare(scores, random="r", oracles={"bleu-2": "o"}, resamples=RESAMPLES, seed=seed).cells["a", "bleu-2"]
-        for name, ends, value in (("share", cell.share_interval, 0.5), ("change", cell.change_interval, 100.0)):
+        for name, ends, value in (("share", cell.share_interval, 0.5), ("percent-change", cell.change_interval, 100.0)):
             inside[name].append(ends is not None and ends.low <= value <= ends.high)
         shared = np.exp(rng.normal(-0.2, 0.6, (50, 1)))
         counts = [rng.poisson(times * shared.repeat(6, axis=1)).mean(axis=1) for times in (1.5, 1.0)]
@@ -238,7 +242,7 @@ def tables(n: int) -> Iterator[Row]:
         inside["crg"].append(interval is not None and interval.low <= crg <= interval.high)
     for name, title in (
         ("share", "share of the way to an oracle, 60 studies"),
-        ("change", "change from random retrieval in percent, 60 studies"),
+        ("percent-change", "change from random retrieval in percent, 60 studies"),
         ("ratio", "ratio of two candidates' errors by study"),
         ("crg", "CRG, 60 reports"),
     ):
