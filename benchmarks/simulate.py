@@ -58,7 +58,7 @@ class World(NamedTuple):
         """Return raters' errors int64[R, P], metrics float64[2, P] that share what they miss, and equal texts."""
         n = studies * CANDIDATES
         severity = np.repeat(rng.normal(0, 0.8, studies), CANDIDATES) + rng.normal(0, 0.9, n)
-        finding, shared = rng.normal(0, 1, n), rng.normal(0, 1.4, n)
+        finding, shared = rng.normal(0, 1, n), rng.normal(0, 1.44, n)
         equal = rng.random(n) < EQUAL
         traits = (np.random.default_rng(11) if self.same else rng).normal(0, 1, (3, self.raters, 1))
         strict, minding, liking = 0.3 * traits[0], 0.7 + 0.2 * traits[1], self.leaning * traits[2]
@@ -163,9 +163,7 @@ def differences(n: int) -> Iterator[Row]:
         ends = [np.quantile(values[name][:RESAMPLES], SIDES) for name in ("tau", "second")]
         by_rule.append(bool(ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]))
     taus = f"tau {expected['tau']:.2f} and {expected['second']:.2f}"
-    yield row(
-        "found", f"Two metrics that differ ({taus}) told apart, difference on the same resamples", found, 70, None
-    )
+    yield row("found", f"Two metrics that differ ({taus}) told apart by their difference", found, 70, None)
     yield row("found-by-overlap", "The same told apart by intervals that do not overlap", by_rule, None, None)
     false = []
     for _, errors, metrics, _, drawn in rated_sets(alike, n):
