@@ -1,7 +1,8 @@
-"""Write results into the site's page and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
+"""Write results into the site's pages and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
 
 The page has all tables, those of one full run, one file, and growth, that of one file of ``benchmarks.growth``. The
-README has one table: a row an oracle. Sets of shards, of one file of ``benchmarks.scale``, are on a page of their own.
+README has one table: a row an oracle. Sets of shards, of one file of ``benchmarks.scale``, are on a page of their own;
+the page on radiologists has the newest run of ``benchmarks.simulate``.
 """
 
 import argparse
@@ -58,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.readme: headline(rows),
         **({options.page.with_name("scaling.md"): scale_markdown(scale)} if scale else {}),
     }
+    simulation = newest(runs, lambda row: row["table"] == "simulation")
+    if simulation:
+        bodies[options.page.with_name("radiologists.md")] = simulated(simulation)
     texts = {}
     for path, body in bodies.items():
         try:
@@ -338,6 +342,25 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
         + ". Every shard counts as much as a measured one: later ones know better thresholds, but files that no longer "
         "fit into memory must be read again. On n machines it is an n-th."
     ]
+
+
+def simulated(rows: Sequence[Row]) -> str:
+    """Return the table of what intervals and tests are worth in made-up data."""
+    sets = min(row["sets"] for row in rows)
+    commit = (rows[0]["commit"] or "unknown")[:7] + (" with changes" if rows[0]["dirty"] else "")
+    caption = (
+        f"{sets} sets of each kind, {rows[0]['time'][:10]}, commit {commit} (benchmarks/simulate.py); the standard "
+        f"error of 95 % is {100 * (0.95 * 0.05 / sets) ** 0.5:.1f}."
+    )
+    lines = [[row["title"], f"{row['value']:.1f} %", _bounds(row), _met(row)] for row in rows]
+    return f"{caption}\n\n{_table(['What', 'Of sets', 'Goal', 'Met'], lines)}"
+
+
+def _bounds(row: Row) -> str:
+    least, most = (None if row[end] is None else f"{row[end]:g} %" for end in ("least", "most"))
+    if least and most:
+        return f"{least} to {most}"
+    return f"at least {least}" if least else f"at most {most}" if most else ""
 
 
 def _growth_caption(row: Row) -> str:

@@ -12,7 +12,7 @@ import pytest
 import metric_oracle as mo
 from benchmarks import __main__ as harness
 from benchmarks import data as benchmark_data
-from benchmarks import floor, growth, peers, report, workloads
+from benchmarks import floor, growth, peers, report, simulate, workloads
 from metric_oracle.encoders.token_states import TokenEncoder
 from metric_oracle.evaluation import bench
 from metric_oracle.kernels.bertscore import cpu as bertscore
@@ -678,6 +678,47 @@ def test_report_of_sets(rows, tmp_path):
     write(tmp_path / "results", made, "scale.jsonl")
     assert report.main(["--results", str(tmp_path / "results"), *to]) == 0
     assert page.with_name("scaling.md").read_text() == f"{report.BEGIN}\n{text}\n{report.END}"
+
+
+def test_report_of_a_simulation(rows, tmp_path):
+    pytest.importorskip("matplotlib")
+    facts = {"table": "simulation", "time": "2026-11-22T12:00:00", "commit": "abcdef123", "dirty": False}
+    hits = [True] * 94 + [False] * 6
+    found = [
+        simulate.row("a", "coverage", hits, *simulate.COVERAGE) | facts,
+        simulate.row("b", "found", hits, 70, None) | facts,
+        simulate.row("c", "found falsely", hits, None, 7) | facts,
+        simulate.row("d", "a limit", hits, None, None) | facts,
+    ]
+    results = tmp_path / "results"
+    write(results, whole(rows))
+    write(results, found, "simulation.jsonl")
+    _, _, to = written_to(tmp_path, f"{report.BEGIN}\n{report.END}\n")
+    page = tmp_path / "radiologists.md"
+    page.write_text(f"before\n{report.BEGIN}\nearlier\n{report.END}\nafter\n", encoding="utf-8")
+    assert report.main(["--results", str(results), *to]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "100 sets of each kind, 2026-11-22, commit abcdef1 (benchmarks/simulate.py)" in text
+    assert "standard error of 95 % is 2.2." in text
+    assert "| coverage | 94.0 % | 92 % to 97 % | yes |" in text
+    assert "| found | 94.0 % | at least 70 % | yes |" in text
+    assert "| found falsely | 94.0 % | at most 7 % | **no** |" in text
+    assert "| a limit | 94.0 % |  |  |" in text
+    assert "earlier" not in text
+
+
+def test_simulation_runs(tmp_path, capsys, monkeypatch):
+    """A few sets of each kind: every row is a share of them, and the goals are the stated ones."""
+    monkeypatch.setattr(simulate, "RESAMPLES", 100)
+    out = tmp_path / "simulation.jsonl"
+    assert simulate.main(["--sets", "3", "--out", str(out)]) == 0
+    found = report.read(out)
+    assert len({row["name"] for row in found}) == len(found) == 23
+    assert all(row["sets"] == 3 and round(3 * row["value"] / 100, 9) in (0, 1, 2, 3) for row in found)
+    by_name = {row["name"]: row for row in found}
+    assert (by_name["found"]["least"], by_name["found-falsely"]["most"]) == (70, 7)
+    assert {(row["least"], row["most"]) for row in found if row["name"].startswith("coverage")} == {(92, 97)}
+    assert capsys.readouterr().out.endswith(f"rows: {out}\n")
 
 
 def test_sizes_have_time_and_memory(rows):

@@ -15,9 +15,9 @@ import typer
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, BACKENDS, COMPOSITE, METRICS, REPRESENTATIONS, shown_in
 
-SEARCH, FILES, MODELS, BERTSCORE = "Metric and search", "Files of these reports", "Models", "BERTScore"
+SEARCH, FILES, BERTSCORE = "Metric and search", "Files and models", "BERTScore"
 READING, PREDICTED, ROWS, OUTPUT = "How to read the reports", "The predictions", "Rows, intervals and tests", "Options"
-PANELS = (OUTPUT, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, MODELS, READING)  # in this order in the help
+PANELS = (OUTPUT, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, READING)  # in this order in the help
 DEVICES = ("cpu", "cuda")
 UNCERTAIN = ("positive", "negative", "blank")
 SECTIONS = ("impression", "findings", "findings+impression")
@@ -204,15 +204,15 @@ class Models:
 
     encoder: Annotated[str | None, _ENCODER] = None
     radgraph_encoder: Annotated[
-        Path | None, _file("--radgraph-encoder", MODELS, "Transformer that the archive names.", "FOLDER")
+        Path | None, _file("--radgraph-encoder", FILES, "Transformer that the archive names.", "FOLDER")
     ] = None
-    vocabulary: Annotated[Path | None, _file("--vocabulary", MODELS, "vocab.txt of bert-base-uncased.")] = None
-    device: Annotated[str | None, _choice("--device", DEVICES, MODELS, "; default: a GPU, if any"), OneOf(DEVICES)] = (
+    vocabulary: Annotated[Path | None, _file("--vocabulary", FILES, "vocab.txt of bert-base-uncased.")] = None
+    device: Annotated[str | None, _choice("--device", DEVICES, FILES, "; default: a GPU, if any"), OneOf(DEVICES)] = (
         None
     )
 
 
-_CREPE = _file("--crepe", MODELS, "CREPE: folder or weights.")
+_CREPE = _file("--crepe", FILES, "CREPE: folder or weights.")
 Crepe = Annotated[Path, _CREPE]
 CrepeOrNone = Annotated[Path | None, _CREPE]
 
@@ -221,11 +221,11 @@ CrepeOrNone = Annotated[Path | None, _CREPE]
 class CrepeFiles:
     """Files of a checkpoint of CREPE that do not lie beside its weights."""
 
-    crepe_config: Annotated[Path | None, _file("--crepe-config", MODELS, "Its config.json.")] = None
-    crepe_vocabulary: Annotated[Path | None, _file("--crepe-vocabulary", MODELS, "tokenizer.json, vocab.txt.")] = None
+    crepe_config: Annotated[Path | None, _file("--crepe-config", FILES, "CREPE's config.json.")] = None
+    crepe_vocabulary: Annotated[Path | None, _file("--crepe-vocabulary", FILES, "CREPE's vocabulary.")] = None
 
 
-Base = Annotated[str, _file("--base", MODELS, "Encoder to begin with: name or folder.", "MODEL")]
+Base = Annotated[str, _file("--base", FILES, "Encoder to begin with: name or folder.", "MODEL")]
 Epochs = Annotated[int, _number("--epochs", text="How often each pair is seen.")]
 BatchSize = Annotated[int, _number("--batch-size", text="Pairs of a step.")]
 LearningRate = Annotated[float, _option("--learning-rate", panel=SEARCH, metavar="X", help="The highest.")]
@@ -337,7 +337,7 @@ ScoresOfSets = Annotated[list[str] | None, _scores("Scores of the pairs of a set
 SamplesOfSets = Annotated[list[str] | None, _samples(_TEXTS, "NAME=FILE")]
 Ablations = Annotated[list[str] | None, _several("--ablation", "NAME=FILE", "Variant: its scores of the first set.")]
 Times = Annotated[Path | None, _file("--times", ROWS, "Of other tools: metric, ms_per_pair, device.")]
-ResampleRaters = Annotated[bool, _flag("--resample-raters", panel=ROWS, text="Draw raters as well as studies.")]
+ResampleRaters = Annotated[bool, _flag("--resample-raters", panel=ROWS, text="Intervals for other raters, too.")]
 Scatter = Annotated[Path | None, _file("--scatter", OUTPUT, "Draw errors against scores of the first set.")]
 
 

@@ -33,8 +33,9 @@ from metric_oracle.evaluation.alignment import (
     pairs_asked,
 )
 from metric_oracle.evaluation.machine import machine
-from metric_oracle.evaluation.rank_agreement import STATISTICS, TAU, Resamples, Side, draw, side, sum_of
+from metric_oracle.evaluation.rank_agreement import ACCURACY, STATISTICS, TAU, Resamples, Side, draw, side, sum_of
 from metric_oracle.evaluation.rated_scores import fingerprint, lower_is_better, read_rated, score_texts
+from metric_oracle.evaluation.rater_agreement import draw_raters, other_raters
 from metric_oracle.statistics import FEW, LEVEL, Array
 
 AGREEMENT, CHANGE, DIFFERENCE, CEILING = "agreement", "change", "difference", "ceiling"
@@ -136,12 +137,20 @@ class MetricComparison(OneLine):
 
 @dataclass(frozen=True)
 class _Set:
-    """A set with its resamples, and who of the raters was drawn how often in each."""
+    """A set with its resamples, and by how much the raters deviate in each; None where they are fixed."""
 
     rated: Rated
     columns: dict[str, Array]
     drawn: Resamples
-    drawn_raters: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+    raters: Array | None
+
+    def resampled(self, values: Array, statistic: str, is_difference: bool = False) -> Array:
+        """Return a statistic over the resamples, as other raters would have it where these are asked for."""
+        if self.raters is None:
+            return values
+        low = 0 if statistic == ACCURACY else -1
+        low, high = (low - 1, 1 - low) if is_difference else (low, 1)
+        return np.clip(other_raters(values, self.raters, self.drawn.studies.shape[1]), low, high)
 
 
 @called(_FUNCTION)
@@ -176,8 +185,9 @@ def compare_metrics(
         Name of a variant -> its scores of the pairs of the first set; a file has one of the metrics as a column. As in
         Cho et al., variants are compared without pairs of equal texts, where these are known.
     resample_raters : bool
-        Draw raters with replacement too: intervals then speak of other raters as well as of other studies. Those of the
-        ceiling keep the raters.
+        Intervals and p-values speak of other raters as well as of other studies:
+        :func:`metric_oracle.evaluation.rater_agreement.other_raters`. Those of the ceiling keep the raters. Of raters
+        who weigh findings very differently, a few do not show how differently: such intervals are still too short.
     resamples, seed : int
         Of the bootstrap over studies.
 
@@ -196,8 +206,15 @@ def compare_metrics(
         rated, columns, sources[name] = read_rated(files.ratings, files.scores, files.samples, metrics, _FUNCTION)
         check_varied(rated, columns)
         measured |= {m: t for m, t in _measure(rated, sources[name]).items() if m not in measured}
-        drawn = draw(rated.studies, resamples, seed)
-        read[name] = _Set(rated, columns, drawn, _draw_raters(rated, drawn, resamples, seed, resample_raters))
+        n_raters = len(rated.raters)
+        if resample_raters and n_raters < 2:
+            msg = (
+                f"{_FUNCTION}: resample_raters must be asked of sets with at least 2 raters; got {n_raters} in {name}. "
+                "Leave the set or resample_raters out."
+            )
+            raise InputError(msg)
+        raters = draw_raters(n_raters, resamples, seed) if resample_raters else None
+        read[name] = _Set(rated, columns, draw(rated.studies, resamples, seed), raters)
     names = list(dict.fromkeys(metric for one in read.values() for metric in one.columns))
     lower = lower_is_better(names, directions or {}, _FUNCTION)
     asked = pairs_asked(names, paired)
@@ -211,7 +228,7 @@ def compare_metrics(
     records = [
         *_agreements(found, read, views),
         *_changes(found, read, views),
-        *_differences(found, views, asked, resamples),
+        *_differences(found, read, views, asked, resamples),
         *(record for view in views if view.raters > 1 for record in _ceilings(view, read[view.base], lower)),
         *_ablations(found, [v for v in views if v.base == views[0].base][-1], of_first, variants, lower, resamples),
         *_times(names, times, measured),
@@ -229,26 +246,12 @@ def compare_metrics(
         "times": None if times is None else fingerprint(Path(times)),
         **({"machine": machine()} if measured else {}),
         "bootstrap": {
-            "unit": "study and rater" if resample_raters else "study", "resamples": resamples, "seed": seed,
-            "level": LEVEL,
+            "unit": "study, and raters by the jackknife" if resample_raters else "study",
+            "resamples": resamples, "seed": seed, "level": LEVEL,
         },
         "version": version("metric-oracle"),
     }  # fmt: skip
     return MetricComparison(views, pa.Table.from_pylist(records, _SCHEMA), signature)
-
-
-def _draw_raters(
-    rated: Rated, drawn: Resamples, resamples: int, seed: int, is_asked: bool
-) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Return how often each rater counts, int64[R], with the places of the resamples in which it is so."""
-    n, n_raters = len(drawn.studies), len(rated.raters)
-    times = np.ones((n, n_raters), np.int64)
-    if is_asked:
-        # Another stream than the studies': the same seed must not tie the two.
-        chosen = np.random.default_rng([seed, 1]).integers(0, n_raters, (resamples, n_raters))
-        times[:resamples] = np.stack([(chosen == rater).sum(axis=1) for rater in range(n_raters)], axis=1)
-    distinct, group = np.unique(times, axis=0, return_inverse=True)
-    return [(weights, np.flatnonzero(group.ravel() == place)) for place, weights in enumerate(distinct)]
 
 
 def _views(name: str, rated: Rated) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
@@ -286,20 +289,26 @@ def _at(one: Side, places: npt.NDArray[np.int64]) -> Side:
 def _statistics(
     one: _Set, kept: npt.NDArray[np.bool_], lower: set[str], columns: Mapping[str, Array] | None = None
 ) -> dict[tuple[str, str, str], Array]:
-    """Return each statistic, kind and metric over all resamples, with the mean of the raters drawn."""
+    """Return each statistic, kind and metric over all resamples; then as :func:`other_raters` wants them, if asked."""
     drawn = _some(one.drawn, kept)
     goodness = {
         name: side((-values if name in lower else values)[kept], drawn)
         for name, values in (columns or one.columns).items()
     }
-    keys = [*product(STATISTICS, one.rated.kinds, goodness)]
-    found = {key: np.full(len(drawn.studies), np.nan) for key in keys}
-    for kind, (weights, places) in product(one.rated.kinds, one.drawn_raters):
-        part = Resamples(drawn.studies[places], drawn.member, drawn.pairs[places])
-        errors = side(-sum_of(weights[:, None] * one.rated.by_rater(kind)[:, kept]), part)
-        for name, function in product(goodness, STATISTICS):
-            found[function, kind, name][places] = STATISTICS[function](_at(goodness[name], places), errors, part)
-    return found
+    left_out = np.arange(len(drawn.studies))[-drawn.studies.shape[1] - 1 :]
+    fewer = Resamples(drawn.studies[left_out], drawn.member, drawn.pairs[left_out])
+    found = {}
+    for kind in one.rated.kinds:
+        by_rater = one.rated.by_rater(kind)[:, kept]
+        panels = [(side(-sum_of(by_rater), drawn), drawn)]
+        if one.raters is not None:
+            rest = (np.delete(by_rater, place, axis=0) for place in range(len(by_rater)))
+            panels += [(side(-sum_of(some), fewer), fewer) for some in rest]
+        for (name, values), statistic in product(goodness.items(), STATISTICS):
+            sides = [values, *[_at(values, left_out)] * (len(panels) - 1)]
+            parts = [STATISTICS[statistic](x, *panel) for x, panel in zip(sides, panels, strict=True)]
+            found[statistic, kind, name] = np.concatenate(parts)
+    return {key: found[key] for key in product(STATISTICS, one.rated.kinds, goodness)}
 
 
 def _agreements(
@@ -307,7 +316,8 @@ def _agreements(
 ) -> Iterator[dict[str, Any]]:
     for view in views:
         for (statistic, kind, metric), values in found[view.name].items():
-            record = agreement(statistic, values, read[view.base].drawn)
+            one = read[view.base]
+            record = agreement(statistic, one.resampled(values, statistic), one.drawn)
             yield {"what": AGREEMENT, "set": view.name, "metric": metric, "errors": kind, **record}
 
 
@@ -318,13 +328,16 @@ def _changes(
     for view in views:
         for key, values in found[view.name].items() if view.name != view.base else ():
             statistic, kind, metric = key
-            record = agreement(statistic, values - found[view.base][key], read[view.base].drawn)
+            one = read[view.base]
+            change = one.resampled(values - found[view.base][key], statistic, is_difference=True)
+            record = agreement(statistic, change, one.drawn)
             names = {"set": view.base, "metric": metric, "versus": view.name, "errors": kind}
             yield {"what": CHANGE, **names, **record}
 
 
 def _differences(
     found: Mapping[str, Mapping[tuple[str, str, str], Array]],
+    read: Mapping[str, _Set],
     views: Sequence[View],
     asked: Sequence[tuple[str, str]],
     resamples: int,
@@ -335,7 +348,9 @@ def _differences(
         for view, (a, b) in product(views, asked):
             for kind in view.kinds if {a, b} <= view.scores.keys() else ():
                 values = found[view.name]
-                record = difference(values[statistic, kind, a] - values[statistic, kind, b], resamples)
+                between = values[statistic, kind, a] - values[statistic, kind, b]
+                between = read[view.base].resampled(between, statistic, is_difference=True)
+                record = difference(between, resamples)
                 if record is not None:
                     record["value"] = record.pop("difference")
                     names = {"set": view.name, "metric": a, "versus": b, "errors": kind, "statistic": statistic}
@@ -410,8 +425,9 @@ def _ablations(
         for kind in view.kinds:
             names = {"what": ABLATION, "set": view.name, "metric": variant, "errors": kind}
             of_variant = own[TAU, kind, metric]
-            yield {**names, **agreement(TAU, of_variant, one.drawn)}
-            record = difference(of_variant - found[view.name][TAU, kind, metric], resamples)
+            yield {**names, **agreement(TAU, one.resampled(of_variant, TAU), one.drawn)}
+            between = one.resampled(of_variant - found[view.name][TAU, kind, metric], TAU, is_difference=True)
+            record = difference(between, resamples)
             if record is not None:
                 record["value"] = record.pop("difference")
                 family.append({**names, "versus": metric, "statistic": TAU, **record})

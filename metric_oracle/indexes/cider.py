@@ -6,13 +6,13 @@ or the corpus.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 
-from metric_oracle.indexes.features import Encoded, FeatureUnits
+from metric_oracle.indexes.features import Encoded, FeatureUnits, lookup
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.ngrams import (
     TOKENIZERS,
@@ -81,12 +81,18 @@ class Frequencies:
 
     def weights_of(self, words: Words) -> dict[Words, float]:
         """Return the weight of each n-gram of a text."""
-        weights = self.weights_at(find_features([words], self.index)[1]).tolist()
-        grams = chain.from_iterable((words[i : i + n] for i in range(len(words) - n + 1)) for n in range(1, ORDERS + 1))
-        found: dict[Words, float] = {}
-        for gram, weight in zip(grams, weights, strict=True):
-            found.setdefault(gram, weight)  # a later occurrence may be one more than any text has
-        return found
+        index = self.index
+        word = gram = np.array([index.word_id.get(w, -1) for w in words], np.int64)
+        features = []
+        for order in range(ORDERS):
+            if order:
+                gram, word = gram[:-1], word[1:]
+                keys = index.gram_key[index.gram_ptr[order] : index.gram_ptr[order + 1]]
+                gram = lookup(keys, np.where((gram >= 0) & (word >= 0), gram * len(index.word_id) + word, -1))
+            features.append(np.where(gram >= 0, gram + index.family_ptr[order], -1))
+        weights = self.weights_at(np.concatenate(features)).tolist()
+        grams = chain.from_iterable(zip(*(words[i:] for i in range(n)), strict=False) for n in range(1, ORDERS + 1))
+        return dict(zip(grams, weights, strict=True))
 
 
 @dataclass(frozen=True)
@@ -226,11 +232,11 @@ class WeightedIndex(FeatureUnits):
         words = sorted(set(chain.from_iterable(items)))
         flat, ptr = flatten(items, {word: i for i, word in enumerate(words)})
         asked = Frequencies(index_sequences("queries", words, flat.astype(np.int32), ptr, which, ORDERS))
-        query, feature, sizes, *_ = find_features(items, self.ngrams)
-        gram = asked.gram[find_features(items, asked.index)[1]]
+        query, feature, sizes = _features(items, self.ngrams)
+        gram = asked.gram[asked.index.features.fwd_id]
         used = self.frequencies(asked)
         is_known = feature >= 0
-        weight = self.asked_weight(asked, items, gram)
+        weight = self.asked_weight(asked, items, gram, feature)
         squares = np.empty((ORDERS, len(items)))
         square_weights(asked.index.features, asked.gram, weight * weight, squares)
         # Entries: the distinct n-grams of each query, and the entry of each place.
@@ -259,15 +265,15 @@ class WeightedIndex(FeatureUnits):
         """Return whose texts are counted: the queries'."""
         return asked
 
-    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray) -> np.ndarray:
+    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
         """Return the weights of the n-grams of the queries, at their first features.
 
         Parameters
         ----------
         asked : Frequencies
             In the queries.
-        items, gram : list of tuple of str, int64[n]
-            The queries, and their n-grams in `asked`.
+        items, gram, feature : list of tuple of str, int64[n], int64[n]
+            The queries, their n-grams in `asked`, and their features here.
         """
         return asked.weight
 
@@ -306,10 +312,11 @@ class CorpusWeightedIndex(WeightedIndex):
         """Return whose texts are counted: the corpus's."""
         return self.own if self.whole is None else self.whole
 
-    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray) -> np.ndarray:
+    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
         """Return the weights of the n-grams of the queries, at their first features."""
         counted = self.frequencies(asked)
-        feature = find_features(items, counted.index)[1]
+        if self.whole is not None:
+            feature = _features(items, self.whole.index)[1]
         weight = np.full(len(asked.gram), inverse_frequency(counted.texts, 1))
         weight[gram[feature >= 0]] = counted.weight[feature[feature >= 0]]
         return weight
@@ -346,11 +353,19 @@ class WeightedQueries(Encoded):
 
     def item(self, q: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
         """Return the tokens of a distinct query, and what weights the n-grams of a text."""
-        return self.items[q], self.frequencies.weights_of
+        # Of many candidates in turn: the query's own weights are kept.
+        return self.items[q], lru_cache(2)(self.frequencies.weights_of)
 
     def own(self, q: int) -> Words:
         """Return the tokens of a distinct query, as those of a candidate."""
         return self.items[q]
+
+
+def _features(items: list[Words], index: NgramIndex) -> tuple[np.ndarray, ...]:
+    """Return what :func:`find_features` does, text by text and within a text order by order, as an index has them."""
+    query, feature, sizes, *_ = find_features(items, index)
+    place = np.argsort(query, kind="stable")
+    return query[place], feature[place], sizes
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

@@ -46,10 +46,10 @@ def _notes(found: MetricComparison) -> list[str]:
         f"rater{'s' if view.raters > 1 else ''}"
         for view in found.views
     ]
+    raters = "and what other raters would change" if "rater" in bootstrap["unit"] else "the raters fixed"
     notes = [
-        f"{'; '.join(sets)}. 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies"
-        f"{', raters resampled too' if 'rater' in bootstrap['unit'] else ', the raters fixed'}, seed "
-        f"{bootstrap['seed']}; positive: a better score goes with fewer errors.",
+        f"{'; '.join(sets)}. 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, {raters}, "
+        f"seed {bootstrap['seed']}; positive: a better score goes with fewer errors.",
         *found.warnings(),
     ]
     if any(view.name != view.base for view in found.views):

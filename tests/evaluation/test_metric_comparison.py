@@ -22,6 +22,7 @@ from metric_oracle.evaluation.metric_comparison import (
     compare_metrics,
 )
 from metric_oracle.evaluation.rank_agreement import draw
+from metric_oracle.evaluation.rater_agreement import draw_raters, other_raters
 from metric_oracle.presentation.metric_comparison_layout import comparison_tables
 from metric_oracle.presentation.paper_table import markdown
 from metric_oracle.presentation.ratings_plots import plot_metric_bars, plot_scatter
@@ -121,35 +122,110 @@ def test_metrics_beside_one_radiologist(rated, found):
     assert below["low"] < below["value"] < below["high"]
 
 
-def test_raters_resampled():
-    """Each resample is tau-b of the drawn studies with the mean of the drawn raters; the values stay."""
+def rated_by_four(n_raters=4):
+    """Return a set of 30 studies x 2 rated by some of four, and the errors that each counted, int64[60, R].
+
+    The counts of the last run against the texts.
+    """
     rng = np.random.default_rng(6)
     rate = rng.gamma(1, 1, (30, 2, 1))
-    total = rng.poisson(rate * rng.gamma(2, 0.5, (1, 1, 4))).reshape(60, 4)
-    counts = np.zeros((60, 4, 1, 2), np.int64)
+    total = rng.poisson(3 * rate ** [1, 1, 1, -0.3]).reshape(60, 4)[:, :n_raters]
+    counts = np.zeros((60, n_raters, 1, 2), np.int64)
     counts[:, :, 0, 1] = total
     studies = [f"s{i // 2}" for i in range(60)]
-    words = [["w"] * 8 + ["x"] * (2 * n) for n in rate.ravel().astype(int) + rng.integers(0, 2, 60)]
+    places, added = rng.integers(0, 9, 60), rng.poisson(3 * rate.ravel())
+    words = [["w"] * a + ["x"] * n + ["w"] * (8 - a) for a, n in zip(places, added, strict=True)]
     texts = [["w " * 8] * 60, [" ".join(some) for some in words]]
     pairs = [f"p{i}" for i in range(60)]
-    ratings = Ratings(pairs, studies, None, list("abcd"), ["1"], counts, "made up", None, *texts)
-    files = {"S": RatedFiles(ratings)}
-    fixed = compare_metrics(files, metrics=["bleu-1"], resamples=100, seed=2)
-    both = compare_metrics(files, metrics=["bleu-1"], resamples=100, seed=2, resample_raters=True)
-    assert both.signature["bootstrap"]["unit"] == "study and rater"
-    chosen = np.random.default_rng([2, 1]).integers(0, 4, (100, 4))
-    drawn = draw(studies, 100, 2).pairs[:100].astype(int)
-    scores = both.views[0].scores["bleu-1"]
-    taus = [
-        stats.kendalltau(scores.repeat(times), -total[:, raters].sum(axis=1).repeat(times)).statistic
-        for times, raters in zip(drawn, chosen, strict=True)
-    ]
-    record, before = (value(some, AGREEMENT, set="S", metric="bleu-1") for some in (both, fixed))
-    assert [record["low"], record["high"]] == pytest.approx(np.quantile(taus, [0.025, 0.975]), abs=1e-12)
-    assert 0.2 < record["value"] == before["value"]
-    assert record["high"] - record["low"] > before["high"] - before["low"]
-    assert record["bca_low"] is None
+    return Ratings(pairs, studies, None, list("abcd"[:n_raters]), ["1"], counts, "made up", None, *texts), total
+
+
+def test_intervals_for_other_raters():
+    """A resample of studies, moved by what leaving out each rater changes, less what comes from single studies."""
+    ratings, total = rated_by_four()
+    files, asked = {"S": RatedFiles(ratings)}, {"metrics": ["bleu-1", "bleu-2"], "resamples": 100, "seed": 2}
+    fixed, both = (compare_metrics(files, **asked, resample_raters=is_asked) for is_asked in (False, True))
+    assert both.signature["bootstrap"]["unit"] == "study, and raters by the jackknife"
     assert both.select(CEILING) == fixed.select(CEILING)
+    draws = draw_raters(4, 100, 2)
+    drawn = draw(ratings.studies, 100, 2).pairs.astype(int)
+    columns = [both.views[0].scores[name] for name in asked["metrics"]]
+
+    def tau(scores, times, raters):
+        return stats.kendalltau(scores.repeat(times), -total[:, raters].sum(axis=1).repeat(times)).statistic
+
+    everyone = [0, 1, 2, 3]
+    found = []
+    for scores in columns:
+        panels = [everyone, *(np.delete(everyone, rater) for rater in everyone)]
+        found.append([np.array([tau(scores, times, some) for times in drawn]) for some in panels])
+    for values, keys in (
+        (found[0], {"what": AGREEMENT, "metric": "bleu-1"}),
+        ([a - b for a, b in zip(*found, strict=True)], {"what": DIFFERENCE, "metric": "bleu-1", "versus": "bleu-2"}),
+    ):
+        deviations = np.array([some[-1] for some in values[1:]])
+        deviations -= deviations.mean()
+        cells = np.array([some[100:130] for some in values[1:]]) - values[0][100:130]
+        cells = cells - cells.mean(axis=0) - cells.mean(axis=1)[:, None] + cells.mean()
+        between, single = 3 / 4 * (deviations**2).sum(), 29 * 3 / (30 * 4) * (cells**2).sum()
+        share = max(0, 1 - single / between)
+        expected = values[0][:100] + np.sqrt(share * 3 / 4) * (draws @ deviations)
+        widest = 1 if keys["what"] == AGREEMENT else 2
+        ends = np.quantile(np.clip(expected, -widest, widest), [0.025, 0.975])
+        record, before = (value(some, set="S", **keys) for some in (both, fixed))
+        assert [record["low"], record["high"]] == pytest.approx(ends, abs=1e-12)
+        assert record["value"] == before["value"]
+        assert record["bca_low"] is None
+        assert single > 0
+        if keys["what"] == AGREEMENT:
+            assert share > 0.1
+            assert record["high"] - record["low"] > before["high"] - before["low"]
+
+
+def test_raters_vary_as_an_analysis_of_variance_says():
+    """Of a mean, which leaves nothing to approximate: the component of raters, and nothing where there is none."""
+    rng = np.random.default_rng(3)
+    n_studies, n_raters = 12, 5
+    for of_raters in (1.0, 0.0):
+        x = rng.normal(0, 1, (n_raters, n_studies)) + of_raters * rng.normal(0, 1, (n_raters, 1))
+        without = [*(np.delete(np.arange(n_studies), s) for s in range(n_studies)), np.arange(n_studies)]
+        tails = [[np.delete(x, r, axis=0)[:, some].mean() for some in without] for r in range(n_raters)]
+        values = np.concatenate([np.zeros(n_raters), [x[:, some].mean() for some in without], *tails])
+        moved = other_raters(values, np.eye(n_raters), n_studies)  # one rater's part in each resample
+        assert (moved[n_raters:] == values[n_raters:][: n_studies + 1]).all()
+        of_rater, of_study = x.mean(axis=1), x.mean(axis=0)
+        rest = x - of_rater[:, None] - of_study + x.mean()
+        errors = (rest**2).sum() / ((n_studies - 1) * (n_raters - 1))
+        component = n_studies * of_rater.var(ddof=1) - errors
+        assert (component > 0) == (of_raters > 0)
+        assert (moved[:n_raters] ** 2).sum() == pytest.approx(max(component, 0) / (n_studies * n_raters), rel=1e-9)
+
+
+def test_two_raters_vary_widely_within_bounds():
+    """With one degree of freedom t has no bounds; agreement has."""
+    files = {"S": RatedFiles(rated_by_four(2)[0])}
+    both = compare_metrics(files, metrics=["bleu-1", "rouge-l"], resamples=100, resample_raters=True)
+    for record in both.select(AGREEMENT):
+        low = 0 if record["statistic"] == "pairwise accuracy" else -1
+        assert low <= record["low"] <= record["value"] <= record["high"] <= 1
+    assert all(-2 <= record["low"] <= record["high"] <= 2 for record in both.select(DIFFERENCE))
+
+
+def test_no_interval_where_one_rater_says_all():
+    """Without the only rater who saw an error there is nothing to rank."""
+    ratings, _ = rated_by_four(2)
+    ratings.counts[:, 1] = 0
+    both = compare_metrics({"S": RatedFiles(ratings)}, metrics=["bleu-1"], resamples=100, resample_raters=True)
+    record = value(both, AGREEMENT, set="S", metric="bleu-1")
+    assert record["value"] > 0.2
+    assert record["low"] is record["high"] is None
+    assert record["degenerate"] == 100
+
+
+def test_other_raters_want_two():
+    match = r"^compare_metrics: resample_raters must be asked of sets with at least 2 raters; got 1 in S\. Leave the"
+    with pytest.raises(InputError, match=match):
+        compare_metrics({"S": RatedFiles(rated_by_four(1)[0])}, metrics=["bleu-1"], resample_raters=True)
 
 
 REFISCO = "id,indication,impression_original,impression_edited,score,annotator,source"

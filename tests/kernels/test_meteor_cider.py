@@ -19,6 +19,7 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import BackendError, ExactnessError
 from metric_oracle.indexes import stems
+from metric_oracle.indexes.cider import Frequencies, JoinedFrequencies
 from metric_oracle.indexes.ngrams import tokenize_bleu
 from metric_oracle.kernels.cider_d import cpu
 from metric_oracle.kernels.cider_d.score import cider_d, inverse_frequency, length_penalty, similarity
@@ -122,6 +123,27 @@ def test_cider_d_by_hand(tmp_path):
     twos = similarity(ab * ab, ab * ab + bb * bb, ab * ab + unknown**2)
     assert by_row[2] == pytest.approx(cider_d(ones, twos, 0, 0, 1.0), rel=1e-14)
     assert by_row[1] == 0.0  # of "a", which every text has
+
+
+def test_weights_of_a_text_are_those_of_its_features(tmp_path):
+    """N-grams that a collection does not have weigh as those of no text; a text of its own as its features do."""
+    texts = ["a b", "a b a b a b", "b c . a", "", "c c c"]
+    index = api.build_index(reports(texts), tmp_path / "I", metrics=["cider-d"]).part("ngrams")
+    counts = Counter(
+        gram
+        for words in map(tokenize_bleu, texts)
+        for gram in {tuple(words[i : i + n]) for n in range(1, 5) for i in range(len(words) - n + 1)}
+    )
+    for of_texts in (Frequencies(index), JoinedFrequencies.of([index, index])):
+        times = of_texts.texts // len(texts)
+        for text in [*texts, "a b x a b", "x", "c c c c c a b a b a b a b"]:
+            words = tuple(tokenize_bleu(text))
+            expected = {
+                words[i : i + n]: inverse_frequency(of_texts.texts, times * counts[words[i : i + n]])
+                for n in range(1, 5)
+                for i in range(len(words) - n + 1)
+            }
+            assert of_texts.weights_of(words) == expected
 
 
 def test_one_reference_weighs_nothing(tmp_path):

@@ -1,4 +1,4 @@
-"""Cosine of CheXbert's 14 labels: integer products with every distinct vector, of which there are few."""
+"""Cosine of CheXbert's 14 labels: products with every distinct vector, of which there are few, by blocks of queries."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -93,21 +93,21 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
         expand(work.best, corpus.row_ptr, corpus.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
-def cosines(corpus, squares, query):
+def cosines(dot, squares, square):
     """Return the exact cosines of a query with label vectors, float64[D].
 
-    Small integers: every sum is exact, and one division of integers makes equal cosines equal numbers.
+    One division of integers makes equal cosines equal numbers.
 
     Parameters
     ----------
-    corpus : float64[D, 14]
+    dot : float64[D]
+        Products with the query.
     squares : float64[D]
         Squared lengths.
-    query : int8[14]
+    square : float
+        The query's.
     """
-    query = query.astype(np.float64)
-    dot, norm = corpus @ query, squares * np.sum(query * query)
-    root = np.sqrt(np.divide(dot * dot, norm, out=np.zeros(len(corpus)), where=norm > 0))
+    root = np.sqrt(dot * dot / np.maximum(squares * square, 1))  # where a length is 0 the product is
     return np.where(dot < 0, -root, root)
 
 
@@ -133,10 +133,13 @@ class Backend(Kernel):
 
     def score_all(self, corpus, batch, chosen):
         """Yield the cosine of every document with each of some distinct queries: float64[D]."""
-        corpus = corpus.vectors.astype(np.float64)
-        squares = np.sum(corpus * corpus, axis=1)
-        for q in chosen:
-            yield cosines(corpus, squares, batch.vectors[q])
+        # Products of so few small integers are exact in float32.
+        vectors, queries = corpus.vectors.astype(np.float32), batch.vectors[list(chosen)].astype(np.float32)
+        squares = np.einsum("dl,dl->d", vectors, vectors).astype(np.float64)
+        for first in range(0, len(queries), self.capabilities.queries_at_once):
+            some = queries[first : first + self.capabilities.queries_at_once]
+            for query, dot in zip(some, some @ vectors.T, strict=True):
+                yield cosines(dot.astype(np.float64), squares, float(query @ query))
 
     def score_pairs(self, corpus, batch, query, document):
         """Return the score of pairs of a distinct query and a document, float64[n]; a cosine has no components."""

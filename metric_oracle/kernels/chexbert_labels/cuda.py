@@ -75,9 +75,10 @@ class Backend(_device.ByLibrary, cpu.Backend):
 
         def work_on(device, begin, end):
             for q, units, screened in _candidates(corpus, batch.vectors, first + begin, first + end, k):
+                query = batch.vectors[q].astype(np.float64)
 
-                def score(some, q=q):
-                    return cosines(vectors[some], squares[some], batch.vectors[q])
+                def score(some, query=query):
+                    return cosines(vectors[some] @ query, squares[some], query @ query)
 
                 scores = score(units)
                 check_bounds({"float64": float((ERROR - np.abs(screened - scores)).min())})
