@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from numba import config
+from threadpoolctl import threadpool_limits
 
 from metric_oracle import cli
 from metric_oracle.encoders import token_states
@@ -25,9 +26,21 @@ from metric_oracle.kernels import _device
 from support import PROFILE, PROFILES, assert_refused, lacking, write_corpus
 from support.interpreted import run_once
 
+# Threads that wait for those of another worker spin. Tests of several threads ask for them; PyTorch is not loaded yet.
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if IS_WORKER:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)
 settings.load_profile(PROFILE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_blas():
+    """Keep NumPy's products on one thread where workers share the processors, as those of PyTorch above."""
+    with threadpool_limits(1 if IS_WORKER else None, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
