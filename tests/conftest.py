@@ -16,19 +16,31 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from numba import config
+from threadpoolctl import threadpool_limits
 
 from metric_oracle import cli
-from metric_oracle.corpora.synthetic import write_synthetic
-from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.encoders import token_states
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes import stems
 from metric_oracle.kernels import _device
-from support import PROFILE, PROFILES, assert_refused, lacking, write_entities, write_srr
+from support import PROFILE, PROFILES, assert_refused, lacking, write_corpus
+from support.interpreted import run_once
+
+# Threads that wait for those of another worker spin. Tests of several threads ask for them; PyTorch is not loaded yet.
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if IS_WORKER:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)
 settings.load_profile(PROFILE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_blas():
+    """Keep NumPy's products on one thread where workers share the processors, as those of PyTorch above."""
+    with threadpool_limits(1 if IS_WORKER else None, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,20 +65,7 @@ def iu_xray() -> Path:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory) -> dict[str, Path]:
     """Return the files of a small synthetic corpus: reports, graphs, labels and stand-in embeddings of both splits."""
-    folder = tmp_path_factory.mktemp("synthetic")
-    paths = write_synthetic(folder / "corpus", 120, 12, seed=3)
-    rng = np.random.default_rng(3)
-    for side in ("train", "test"):
-        labels = read_labels(paths[f"{side}_labels"])
-        paths[f"{side}_srr"] = write_srr(folder / f"{side}_srr.csv", labels.ids, labels.values)
-        paths[f"{side}_entities"] = write_entities(folder / f"{side}_entities.json", labels.ids, labels.values)
-        # Few distinct vectors, so that scores tie; the last component keeps them from zero.
-        vectors = np.c_[labels.values[:, :6], np.ones(len(labels.ids))].astype(np.float32)
-        paths[f"{side}_embeddings"] = folder / f"{side}.npz"
-        np.savez(
-            paths[f"{side}_embeddings"], ids=np.array(labels.ids), embeddings=vectors[rng.permutation(len(vectors))]
-        )
-    return paths
+    return write_corpus(tmp_path_factory.mktemp("synthetic"), 120, 12, seed=3)
 
 
 class Rated(NamedTuple):
@@ -261,6 +260,8 @@ def cuda_lane(monkeypatch):
         elif reason and find_spec(kernel.LIBRARY) and (kernel.LIBRARY == "torch" or os.environ.get("TRITON_INTERPRET")):
             for home in ("bertscore", "cosine", "chexbert_labels"):
                 monkeypatch.setattr(f"metric_oracle.kernels.{home}.cuda.DEVICE", "cpu")
+            if kernel.LIBRARY == "triton":
+                run_once(monkeypatch)
             monkeypatch.setattr(_device, "lacking", lambda library: "")
         elif reason:
             switch = "TRITON_INTERPRET=1" if kernel.LIBRARY == "triton" else "NUMBA_ENABLE_CUDASIM=1"

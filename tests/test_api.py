@@ -18,21 +18,13 @@ from metric_oracle.indexes import bertscore, inputs
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import REPRESENTATIONS, SEARCHED, Representation, get_metric
+from support import beside
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
 
 def files(corpus, side):
-    pytest.importorskip("faiss")
-    return {
-        "radgraph": corpus[f"{side}_graphs"],
-        "chexbert": corpus[f"{side}_embeddings"],
-        "embeddings": corpus[f"{side}_embeddings"],
-        "chexbert_labels": corpus[f"{side}_labels"],
-        "srr_labels": corpus[f"{side}_srr"],
-        "entities": corpus[f"{side}_entities"],
-        "uncertain": "negative",
-    }
+    return beside(corpus, side, "negative")
 
 
 @pytest.fixture(scope="module")

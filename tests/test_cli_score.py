@@ -59,7 +59,6 @@ def models(tmp_path_factory):
     """Return the options of an encoder, a RadGraph archive and a CheXbert checkpoint, all tiny."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    pytest.importorskip("faiss")
 
     def module(name):
         spec = importlib.util.spec_from_file_location(name, TESTS / f"encoders/{name}.py")

@@ -23,6 +23,7 @@ import pytest
 import metric_oracle
 from metric_oracle import cli
 from metric_oracle.evaluation.example import write_example
+from metric_oracle.metrics import COMPOSITE, METRICS, get_metric
 from support import lacking, parse_command
 
 ROOT = Path(__file__).parents[1]
@@ -188,6 +189,32 @@ def test_the_reference_has_every_public_name():
     homes = {getattr(metric_oracle, name).__name__ for name in metric_oracle.__all__}
     assert set(named) == homes
     assert len(named) == len(metric_oracle.__all__)
+
+
+def metrics_of(cell):
+    """Return the metrics that a cell of a table names; `:variant` is one of the metric named before it."""
+    found = []
+    for name in re.findall(r"`([^`]*)`", cell):
+        if not name.startswith(("-", "oracle ")):
+            found.append(found[-1].partition(":")[0] + name if name.startswith(":") else name)
+    return found
+
+
+def test_tables_of_metrics_are_those_of_the_registry():
+    """docs/metrics.md is what `oracle metrics` prints, compared as it runs; here are tables that people write."""
+    cells = {
+        page: [line.split(" | ") for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+        for page in ("tests/README.md", "docs/coming-from.md")
+    }
+    anchored = [name for row in cells["tests/README.md"] for name in metrics_of(row[0])]
+    assert sorted(anchored) == sorted([*METRICS, COMPOSITE])
+    files = {file for row in cells["tests/README.md"] for file in re.findall(r"`(\w+/\w+\.py)`", " ".join(row[1:]))}
+    assert len(files) > 20
+    assert [file for file in sorted(files) if not (ROOT / "tests" / file).is_file()] == []
+    ours = [name for row in cells["docs/coming-from.md"] for name in metrics_of(row[1])]
+    assert len(ours) > 15
+    for name in ours:
+        get_metric(name)
 
 
 def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):

@@ -19,6 +19,7 @@ from metric_oracle.corpora.tables import (
     check_unique,
     existing_file,
     is_missing,
+    number_of,
     read_table,
     shown_names,
 )
@@ -196,10 +197,7 @@ def _read_grades(table: Table, number: Sequence[str]) -> Grades:
     for row, (rater, pair, cell) in enumerate(
         zip(raters, pair_of_row, table.column(number[0], _FUNCTION, number[0]), strict=True)
     ):
-        try:
-            value = np.nan if is_missing(cell) or isinstance(cell, bool) else float(cell)
-        except (TypeError, ValueError):
-            value = np.nan
+        value = number_of(cell)
         if not np.isfinite(value):
             msg = (
                 f"{_FUNCTION}: column {number[0]!r} of {table.path} must hold a finite number in every row; got "

@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,6 +130,16 @@ def shown_names(names: Iterable[str]) -> str:
 def is_missing(cell: object) -> bool:
     """Tell whether a cell is missing: None, the NaN that JSON and Parquet writers leave, pandas' NA and NaT."""
     return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def number_of(cell: object) -> float:
+    """Return a cell as a number, NaN where it is none or beyond float64."""
+    if is_missing(cell) or isinstance(cell, bool):
+        return math.nan
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: bool = True) -> list[str]:

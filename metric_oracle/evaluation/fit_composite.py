@@ -18,7 +18,7 @@ import numpy as np
 from metric_oracle.corpora.raters import Rated
 from metric_oracle.corpora.score_names import direction_of
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.corpora.tables import Table, existing_file, is_missing, read_table, shown_names
+from metric_oracle.corpora.tables import Table, existing_file, is_missing, number_of, read_table, shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.alignment import RESAMPLES, agreement
 from metric_oracle.evaluation.rank_agreement import TAU, draw, of_signs, side, tau_b
@@ -266,10 +266,7 @@ def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
     """Return the cells of a column as float64[n]."""
     values = []
     for row, cell in enumerate(table.column(column, "fit_composite", "column"), start=1):
-        try:
-            value = float(cell)
-        except (TypeError, ValueError):
-            value = np.nan
+        value = number_of(cell)
         if not np.isfinite(value):
             msg = (
                 f"fit_composite: column {column!r} must hold a finite number in every row; got none in row {row} of "

@@ -12,9 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.score_names import direction_of
-from metric_oracle.corpora.tables import canonical_ids, check_unique, existing_file, read_table, shown_names
+from metric_oracle.corpora.tables import (
+    canonical_ids,
+    check_unique,
+    existing_file,
+    number_of,
+    read_table,
+    shown_names,
+)
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.rated_scores import DIRECTIONS, fingerprint, number_of
+from metric_oracle.evaluation.rated_scores import DIRECTIONS, fingerprint
 from metric_oracle.retrieval.results import Scores
 
 

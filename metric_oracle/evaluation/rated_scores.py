@@ -11,7 +11,7 @@ from metric_oracle.corpora.grades import read_rated_set
 from metric_oracle.corpora.raters import Rated, match_pairs
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.score_names import direction_of
-from metric_oracle.corpora.tables import existing_file, is_missing, read_table, shown_names
+from metric_oracle.corpora.tables import existing_file, number_of, read_table, shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS
 from metric_oracle.retrieval import pairs
@@ -183,16 +183,6 @@ def _read_columns(
                 raise InputError(msg)
             columns[name] = values
     return columns, [name for name in wanted or () if name not in columns and ALIASES.get(name) not in columns]
-
-
-def number_of(cell: object) -> float:
-    """Return a cell as a number, NaN where it is none."""
-    if is_missing(cell) or isinstance(cell, bool):
-        return np.nan
-    try:
-        return float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return np.nan
 
 
 def drop_identical(rated: Rated, columns: Mapping[str, Array], function: str) -> tuple[Rated, dict[str, Array], int]:

@@ -217,6 +217,15 @@ def _read(directory: int, name: str) -> bytes | None:
         return file.read()
 
 
+def parse(text: bytes, form: str) -> dict[str, Any] | None:
+    """Return what a JSON file says that names its format; None for anything else."""
+    try:
+        found = json.loads(text.decode("utf-8"))
+        return found if found["format"] == form else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
 def _no_index(folder: Path) -> str:
     return (
         f"open_index: index must be a folder with {NAME}; got {folder}. "
@@ -228,12 +237,8 @@ def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
     """Return the manifest of an index once this version can use it."""
     if text is None:
         raise IndexFormatError(_no_index(folder))
-    try:
-        manifest = json.loads(text.decode("utf-8"))
-        known = manifest["format"] == FORMAT
-    except (ValueError, TypeError, KeyError, RecursionError):
-        known = False
-    if not known:
+    manifest = parse(text, FORMAT)
+    if manifest is None:
         msg = f"open_index: {NAME} must be that of a metric-oracle index; got something else in {folder}. Rebuild it."
         raise IndexFormatError(msg)
     version = manifest.get("format_version")

@@ -5,7 +5,6 @@ what an uncertain label counts as. Vocabularies and bounds need not: queries are
 that it does not know count in their sizes, so that every pair has the score that it has in one index.
 """
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -365,12 +364,8 @@ def _read_set(folder: Path) -> dict[str, Any]:
             "again to resume it."
         )
         raise IndexFormatError(msg)
-    try:
-        found = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        known = found["format"] == FORMAT
-    except (ValueError, TypeError, KeyError, RecursionError):
-        known = False
-    if not known:
+    found = manifest.parse((folder / NAME).read_bytes(), FORMAT)
+    if found is None:
         msg = f"open_index: {NAME} must be that of a set of shards; got something else in {folder}. Build it again."
         raise IndexFormatError(msg)
     if found.get("format_version") != FORMAT_VERSION:

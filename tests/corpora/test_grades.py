@@ -3,6 +3,7 @@ import pytest
 
 from metric_oracle.corpora.grades import AVERAGE, LINES, MAXIMUM, Grades, read_rated_set
 from metric_oracle.corpora.raters import Ratings, read_ratings
+from metric_oracle.corpora.tables import number_of
 from metric_oracle.errors import InputError
 
 V0 = "id,indication,impression_original,impression_edited,score,annotator,source"
@@ -137,3 +138,8 @@ def test_radevalx_refused(tmp_path):
     ):  # fmt: skip
         with pytest.raises(InputError, match=match):
             read_ratings(write(tmp_path, [header, *lines]))
+
+
+def test_cells_as_numbers():
+    assert [number_of(cell) for cell in (1, "2.5", " 3 ", np.float32(0.5))] == [1.0, 2.5, 3.0, 0.5]
+    assert all(np.isnan(number_of(cell)) for cell in (None, True, "", "word", [], 10**400))

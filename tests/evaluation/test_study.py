@@ -31,7 +31,6 @@ from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.results import read_results, read_scores
 from support import write
 
-COMMAND = Path(sys.executable).with_name("oracle")
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq"]
 
 
@@ -185,31 +184,26 @@ def test_metrics_without_a_report_in_common(world, tmp_path):
         run_study(index, queries, metrics=("radgraph", "chexbert"))
 
 
-def run(*arguments):
-    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_command(world, tmp_path):
+def test_command(world, oracle, tmp_path):
     index, _, _, paths = world
     given = [index.folder, paths["test"], "--metrics", "bleu,radgraph", "--radgraph", paths["test_graphs"]]
     models = [f"--model=fair={paths['fair']}", f"--model-radgraph=fair={paths['fair_graphs']}"]
-    code, out, err = run("study", *given, *models, "--out", tmp_path / "study")
+    code, out, err = oracle("study", *given, *models, "--out", tmp_path / "study")
     assert (code, out) == (0, ""), err
     assert err.splitlines()[-1] == f"{tmp_path / 'study'}: 6 systems, 40 studies: bleu-2, radgraph"
-    code, out, err = run("study", *given)
+    code, out, err = oracle("study", *given)
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert {record.get("system") for record in records} >= {"bleu-2 oracle", RANDOM}
-    code, _, err = run("study", *given, f"--model-radgraph=fair={paths['fair_graphs']}")
+    code, _, err = oracle("study", *given, f"--model-radgraph=fair={paths['fair_graphs']}")
     assert code == 2
     assert err == "error: study: model_radgraph must name a model; got 'fair', which has no --model. Add it.\n"
-    code, _, err = run("study", *given, "--model", "fair")
+    code, _, err = oracle("study", *given, "--model", "fair")
     assert code == 2
     assert (
         err == "error: study: model must be NAME=FILE; got 'fair'. Put both sides, in quotes where there are blanks.\n"
     )
-    code, _, err = run("study", *given, "--out", tmp_path / "no" / "study")
+    code, _, err = oracle("study", *given, "--out", tmp_path / "no" / "study")
     assert code == 2
     assert err.startswith("error: study: out must be in an existing folder; got ")
 

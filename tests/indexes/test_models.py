@@ -13,7 +13,6 @@ from metric_oracle.encoders.radgraph import RadGraph
 from metric_oracle.errors import InputError
 
 pytest.importorskip("transformers")
-pytest.importorskip("faiss")
 ENCODERS = Path(__file__).parents[1] / "encoders"
 # The tiny RadGraph finds entities in the last two, and relations in the last.
 TEXTS = [

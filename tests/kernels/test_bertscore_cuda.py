@@ -30,7 +30,8 @@ from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
-from support import examples
+from support import as_opened, examples
+from support.interpreted import run_once
 
 torch = pytest.importorskip("torch")
 REQUIRED = os.environ.get("ORACLE_REQUIRE_GPU") == "1"
@@ -44,13 +45,13 @@ PARTS = (PRECISION, RECALL, F1)
 KINDS = ("random", "common", "opposite", "mixed", "few", "near")
 N_IDS = 30
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu) if ON_GPU else "cpu"]
-# Compiled code is made for read-only arrays, as those of an opened index are.
-READ_ONLY = ("states", "ids", "ptr", "row_ptr", "row_id", "cell", "radius", "codes", "terms", "mean_along", "mean_off")
 
 
 @pytest.fixture(autouse=True, params=DEVICES)
 def device(request, monkeypatch):
     monkeypatch.setattr(cuda, "DEVICE", request.param)
+    if INTERPRETED:
+        run_once(monkeypatch)
     return request.param
 
 
@@ -116,8 +117,7 @@ def make_world(
     unit_of_row = rng.permutation(np.r_[np.arange(n_units), rng.integers(0, n_units, n_rows - n_units)])
     description = {"encoder": {"model": "made up"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
     index = TokenStateIndex.from_states(states, tokens, unit_of_row, description)
-    for name in READ_ONLY:
-        getattr(index, name).flags.writeable = False
+    as_opened(index)
     copied = slice(tokens.ptr[0], tokens.ptr[1])
     own = make_tokens(rng, list(asked))
     queries = Tokens(np.r_[own.ids, tokens.ids[copied]], np.r_[own.ptr, own.ptr[-1] + sizes[0]], 0)

@@ -228,6 +228,9 @@ every_backend = pytest.mark.parametrize(
 )
 
 
+AT_ANY_K = [(metric, "cpu") for metric in ("bleu-2", "radgraph", "chexbert", "radcliq")]
+
+
 def test_the_corpus_is_as_awkward_as_promised(world):
     texts = Counter(item.text for item in world.items)
     lengths = {len(item.text.split()) for item in world.items}
@@ -269,7 +272,8 @@ def test_search_equals_the_plain_scorer(world, metric, backend, cuda_lane):
     expected = answers(world.index, queries, metric, n, "reference")
     for k, threads in runs:
         assert answers(world.index, queries, metric, k, backend, threads) == [e[:k] for e in expected]
-    assert answers(world.index, queries, metric, 2, "reference") == [e[:2] for e in expected]
+    if (metric, backend) in AT_ANY_K:  # what k means does not depend on the metric: one with a fallback, signed, lower
+        assert answers(world.index, queries, metric, 2, "reference") == [e[:2] for e in expected]
 
 
 @every_metric
@@ -354,6 +358,16 @@ def own_score(metric: str, item: Item) -> float:
     return 1.0 if variant == "" or any(item.labels) else 0.0
 
 
+def rounding(metric: str) -> float:
+    """Return how far the score of a report against itself may be from what is written out, relative to it.
+
+    pycocoevalcap's BLEU divides by one n-gram and 1e-9 more at least, in its precisions and in its penalty; the other
+    form by n-grams as they are, but the fourth root is taken in two steps. All other metrics are exact.
+    """
+    name, _, variant = metric.partition(":")
+    return 0.0 if not name.startswith("bleu") else 2.01e-9 if variant else 2.0**-52
+
+
 @every_metric
 def test_a_report_is_its_own_best_match(world, metric, tmp_path):
     rows = scorable(world.items, metric)
@@ -361,7 +375,7 @@ def test_a_report_is_its_own_best_match(world, metric, tmp_path):
     for name, answer in zip(queries.ids, answers(world.index, queries, metric, len(rows)), strict=True):
         own = rows[int(name.removeprefix("test"))]
         of_row = {row: score for row, score, *_ in answer}
-        assert of_row[own] == pytest.approx(own_score(metric, world.items[own]), rel=1e-8, abs=0)
+        assert of_row[own] == pytest.approx(own_score(metric, world.items[own]), rel=rounding(metric), abs=0)
         if metric == "radcliq:v0":  # takes a high BLEU for a fault
             continue
         assert of_row[own] == answer[0][1]
@@ -492,16 +506,27 @@ def shards(request, world, tmp_path_factory) -> Index:
     return set_of(world, CUTS[request.param], tmp_path_factory.mktemp("set"))
 
 
+def some_asked(queries: Inputs, metric: str) -> Inputs:
+    """Return the queries that a metric takes; under BERTScore, whose every pair takes long, each fifth of them."""
+    queries = asked(queries, metric)
+    if "bertscore" not in get_metric(metric).representations:
+        return queries
+    return queries.take(np.r_[0 : len(queries.ids) : 5])
+
+
 @pytest.fixture(scope="module")
-def whole(world) -> Callable[[str, int], Results]:
+def whole(world) -> Callable[..., Results]:
     """Return the search of the one index, each done once."""
-    return cache(lambda metric, k: retrieve(world.index, asked(world.queries, metric), metric, k=k))
+    return cache(lambda metric, k, queries=asked: retrieve(world.index, queries(world.queries, metric), metric, k=k))
 
 
 @every_metric
 def test_a_set_of_shards_equals_the_index(world, whole, shards, metric):
     for k in (1, 2, 40, len(scorable(world.items, metric))):  # 40: more than most shards have; then all
-        one, other = whole(metric, k), retrieve(shards, asked(world.queries, metric), metric, k=k)
+        one, other = (
+            whole(metric, k, some_asked),
+            retrieve(shards, some_asked(world.queries, metric), metric, k=k),
+        )
         assert one.table.equals(other.table)
     assert other.signature["index"] == shards.fingerprint != one.signature["index"]
     differ = {name for name in one.signature if one.signature[name] != other.signature.get(name)}
@@ -521,7 +546,7 @@ def alike(world, tmp_path_factory) -> tuple[Index, Index]:
 
 @every_metric
 def test_a_set_of_equal_rows_and_of_zeros_equals_the_index(world, alike, metric):
-    queries = asked(world.queries, metric)
+    queries = some_asked(world.queries, metric)
     for k in (1, 7, 45, 65):
         one, other = (retrieve(index, queries, metric, k=k).table for index in alike)
         assert one.equals(other)

@@ -271,6 +271,9 @@ states = (states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.floa
 tokens = Tokens(rng.integers(2, 40, ptr[-1]).astype(np.int32), ptr, 0)
 description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
 index = TokenStateIndex.from_states(states, tokens, np.arange(120) % 110, description)
+for array in vars(index).values():  # as those of an opened index: this processor's own code is there already
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = False
 asked = Tokens(tokens.ids[: ptr[3]], ptr[:4], 0)
 queries = TokenQueries(
     np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index._corpus_off, None, {}

@@ -32,7 +32,6 @@ every_kernel = pytest.mark.parametrize("metric", ONE_A_KERNEL)
 @pytest.fixture(scope="module")
 def world(corpus, tmp_path_factory, fake_encoder):
     """Return an index whose rows repeat and may lack a graph or an embedding, and queries that repeat."""
-    pytest.importorskip("faiss")
     sides = {}
     for side in ("train", "test"):
         read = read_reports(corpus[side])

@@ -42,7 +42,6 @@ def write(folder, **changes):
 
 @pytest.fixture(scope="module")
 def files(corpus):
-    pytest.importorskip("faiss")
     return {
         side: {
             "radgraph": corpus[f"{side}_graphs"],
@@ -102,10 +101,10 @@ def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, q
             api.retrieve(index, queries, "composite", k=7, weights=path, backend=b) for b in ("cpu", "reference")
         )
         assert fast.table.equals(slow.table)
-        by_hand = 1.5 + sum(
-            t["weight"] * (fast.table[part].to_numpy() - t["mean"]) / t["scale"] for part, t in terms.items()
-        )
-        np.testing.assert_allclose(fast.table["score"].to_numpy(), by_hand, rtol=1e-12)
+        by_hand = 1.5
+        for part, t in terms.items():
+            by_hand = by_hand + t["weight"] * ((fast.table[part].to_numpy() - t["mean"]) / t["scale"])
+        np.testing.assert_array_equal(fast.table["score"].to_numpy(), by_hand)
 
 
 COSINES = {
@@ -129,6 +128,29 @@ def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monk
             ExactnessError, match=r"^retrieve: the bound of stage 'cosine' must not lie below a score; got"
         ):
             api.retrieve(index, queries, metric, k=k, **given)
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("metric", ["composite", "radcliq", "radcliq:v0"])
+def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp_path, monkeypatch, metric, dropped):
+    """Of all items, which are listed all the same; or of all that no query lists, where only the sample can tell."""
+    given = {"weights": write(tmp_path)} if metric == "composite" else {}
+    found = api.retrieve(index, queries, metric, threads=1, **given)
+    assert 0.0 < found.signature["closest_call"]["bonus"] < 1e-3
+    listed, honest = found.table["row"].to_numpy(), composite_cpu.Backend.bonuses
+
+    def lowered(self, corpus, *rest):
+        added = honest(self, corpus, *rest)
+        item_of_row = np.empty(len(corpus.row_id), np.int64)
+        item_of_row[corpus.row_id] = np.repeat(np.arange(len(corpus.row_ptr) - 1), np.diff(corpus.row_ptr))
+        falls = np.ones(len(added.items.bonus), bool)
+        falls[item_of_row[listed]] = not dropped
+        bonus = np.where(falls, added.items.bonus - np.float32(1), added.items.bonus)
+        return added._replace(items=added.items._replace(bonus=bonus))
+
+    monkeypatch.setattr(composite_cpu.Backend, "bonuses", lowered)
+    with pytest.raises(ExactnessError, match=r"^retrieve: the bound of stage 'bonus' must not lie below a score; got"):
+        api.retrieve(index, queries, metric, threads=1, **given)
 
 
 @pytest.mark.parametrize("k", [1, 5])

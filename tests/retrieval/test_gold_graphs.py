@@ -14,7 +14,7 @@ import pytest
 from metric_oracle.api import build_index, retrieve
 from metric_oracle.corpora.synthetic import write_synthetic
 
-N_TRAIN, N_TEST = 1500, 150
+N_TRAIN, N_TEST = 900, 60
 
 
 def sets_of(graph: dict) -> dict[str, frozenset]:
@@ -108,7 +108,7 @@ def test_oracles_equal_the_brute_force(world, metric):
             assert (answer[0], answer[2], answer[3]) == (row, ties[scores[row]], fallback and rank == 0)
             assert answer[1] == pytest.approx(float(scores[row]), rel=1e-15, abs=0)
     assert n_fallbacks >= 3
-    assert n_tied > 30
+    assert n_tied > 12
 
 
 def test_scores_are_components(world):

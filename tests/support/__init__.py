@@ -17,7 +17,8 @@ from hypothesis import settings
 
 from metric_oracle import cli
 from metric_oracle.corpora.entities import TYPES
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.synthetic import write_synthetic
+from metric_oracle.corpora.vectors import LABELS, read_labels
 
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 PROFILES = {
@@ -75,6 +76,51 @@ def write_entities(path: Path, ids: Iterable[str], classes: Iterable[Iterable[in
         records[i] = {"types": types, "vectors": [pool[place][c] for place, c in found]}
     path.write_text(json.dumps(records), encoding="utf-8")
     return path
+
+
+def write_corpus(folder: Path, n_reports: int, n_tests: int, *, seed: int) -> dict[str, Path]:
+    """Write a synthetic corpus and all that metrics read beside the reports; return the paths by side and kind."""
+    paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
+    rng = np.random.default_rng(seed)
+    for side in ("train", "test"):
+        labels = read_labels(paths[f"{side}_labels"])
+        paths[f"{side}_srr"] = write_srr(folder / f"{side}_srr.csv", labels.ids, labels.values)
+        paths[f"{side}_entities"] = write_entities(folder / f"{side}_entities.json", labels.ids, labels.values)
+        # Few distinct vectors, so that scores tie; the last component keeps them from zero.
+        vectors = np.c_[labels.values[:, :6], np.ones(len(labels.ids))].astype(np.float32)
+        paths[f"{side}_embeddings"] = folder / f"{side}.npz"
+        np.savez(
+            paths[f"{side}_embeddings"], ids=np.array(labels.ids), embeddings=vectors[rng.permutation(len(vectors))]
+        )
+    return paths
+
+
+def beside(corpus: Mapping[str, Path], side: str, uncertain: str = "positive") -> dict[str, Any]:
+    """Return the options that name the files beside the reports of one side of :func:`write_corpus`."""
+    return {
+        "radgraph": corpus[f"{side}_graphs"],
+        "chexbert": corpus[f"{side}_embeddings"],
+        "embeddings": corpus[f"{side}_embeddings"],
+        "chexbert_labels": corpus[f"{side}_labels"],
+        "srr_labels": corpus[f"{side}_srr"],
+        "entities": corpus[f"{side}_entities"],
+        "uncertain": uncertain,
+    }
+
+
+def as_opened(index: Any) -> Any:
+    """Make the arrays of an index in memory read-only, as those of an opened one are: both take the same machine code.
+
+    Returns
+    -------
+    The index.
+    """
+    for name, value in (index._asdict() if isinstance(index, tuple) else vars(index)).items():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = name == "skip"  # which is made when a file is opened
+        elif hasattr(value, "_asdict"):
+            as_opened(value)
+    return index
 
 
 def assert_refused(outcome: tuple[int, str, str], match: str, notes: str = r"(?!)") -> None:

@@ -7,7 +7,7 @@ the other parts give. The README of this folder says how it stays exact for othe
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,25 @@ from metric_oracle.retrieval.kernels import load_kernel
 SAMPLED = 50_000  # items for which a dropped one is scored, to see that it was dropped rightly
 STEEPEST = 1e30  # composites over slope beyond which a bonus would leave float32's range
 COSINE, BERTSCORE = "cosine", "bertscore"  # kernels of the parts that are not cheap
+BONUS = "bonus"
+
+
+class Bonuses(NamedTuple):
+    """What the other parts add to BERTScore, in its units: (least - their sum) / slope.
+
+    Attributes
+    ----------
+    items : Items
+        With the bonuses, enlarged by their margin.
+    least : float
+        The least sum of the other parts.
+    slope : float
+        By how much the composite falls as BERTScore rises.
+    """
+
+    items: bertscore.Items
+    least: float
+    slope: float
 
 
 @dataclass(frozen=True)
@@ -38,7 +57,7 @@ class Backend(Kernel):
     scored : dict
         Values of the parts of pairs of distinct query and listed combination, as a search found them.
     closest : dict
-        The least distance of the float32 cosines' margin from an error that became known.
+        The least distance of the margins of float32 cosines and of bonuses from an error that became known.
     """
 
     terms: Mapping[str, Term]
@@ -62,17 +81,17 @@ class Backend(Kernel):
         name = self.part(BERTSCORE)
         for q in range(first, last):
             values = self.known_values(corpus, batch, q, None if similar is None else similar[q - first])
-            items = self.bonuses(corpus, batch, values, answers.limit[q])
-            if items is None:
+            added = self.bonuses(corpus, batch, values, answers.limit[q])
+            if added is None:
                 item, f1 = self._least(corpus, batch, q, k, values)
             else:
                 part = batch.parts[BERTSCORE]
                 item, precision, recall = bertscore.find(
-                    corpus.parts[name], part, batch.of(q, BERTSCORE), k, items, workspace, F1, {}
+                    corpus.parts[name], part, batch.of(q, BERTSCORE), k, added.items, workspace, F1, {}
                 )
                 f1 = bertscore.final_scores(precision, recall, part.baseline)[F1]
-            self.rank(corpus, batch, q, k, item, values, f1, answers)
-            self.check_dropped(corpus, batch, q, q == first, k, item, values, answers)
+            self.rank(corpus, batch, q, k, item, values, added, f1, answers)
+            self.check_dropped(corpus, batch, q, q == first, k, item, values, added, answers)
 
     def known_values(self, corpus, batch, q, similar):
         """Return the values of the cheap parts for every unit of theirs; `similar` holds float32 cosines."""
@@ -82,7 +101,7 @@ class Backend(Kernel):
         return values
 
     def bonuses(self, corpus, batch, values, limit):
-        """Return what the other parts add to BERTScore, for its search; None where its bounds are of no use.
+        """Return :class:`Bonuses` for BERTScore's search; None where its bounds are of no use.
 
         Composites above `limit` may be left out.
         """
@@ -104,9 +123,10 @@ class Backend(Kernel):
         error = ((error + self._rounding * size) / slope - bonus.min() * 2.0**-23) * (1.0 + 1e-6)
         wide = 2 * error + 1e-5
         least = float(mean + (others.min() - limit) / slope - wide)
-        return bertscore.Items(
+        items = bertscore.Items(
             corpus.unit[BERTSCORE], (bonus + error).astype(np.float32), wide, False, corpus.row_ptr, least
         )
+        return Bonuses(items, float(others.min()), slope)
 
     def _least(self, corpus, batch, q, k, values):
         """Return the items that may be among the k best by the values of all parts, and their BERTScore if it is one.
@@ -137,17 +157,29 @@ class Backend(Kernel):
         """Bound the rounding errors of two sums of the terms, relative to the greatest partial sum."""
         return gamma(2 * (len(self.terms) + 4), FLOAT64)
 
-    def _check_cosines(self, corpus, item, values, exact):
-        """Compare the float32 cosines of some items with the exact ones, and raise where one is off its margin."""
-        name = self.part(COSINE)
-        if name is None or not len(item):
-            return
-        screen = values[name][corpus.unit[self.terms[name].metric.representation][item]]
-        distance = screen_error(corpus.parts[name].vectors.shape[1]) - float(np.abs(screen - exact[name]).max())
-        check_bounds({COSINE: distance})
-        self.closest[COSINE] = min(self.closest.get(COSINE, np.inf), distance)
+    def _check(self, corpus, item, values, added, exact):
+        """Compare float32 cosines and bonuses of some items with the exact ones, and raise where one is off its margin.
 
-    def check_dropped(self, corpus, batch, q, is_first, k, item, values, answers):
+        A bonus lies above what it bounds, and by no more than the error of the items.
+        """
+        name, found = self.part(COSINE), {}
+        if name is not None and len(item):
+            screen = values[name][corpus.unit[self.terms[name].metric.representation][item]]
+            found[COSINE] = screen_error(corpus.parts[name].vectors.shape[1]) - float(
+                np.abs(screen - exact[name]).max()
+            )
+        if added is not None and len(item):
+            others = np.full(len(item), self.intercept)
+            for part, t in self.terms.items():
+                if t.metric.kernel != BERTSCORE:
+                    others += term(exact[part], t.mean, t.scale, t.weight)
+            above = added.items.bonus[item] - (added.least - others) / added.slope
+            found[BONUS] = float(min(above.min(), added.items.error - above.max()))
+        check_bounds(found)
+        for stage, distance in found.items():
+            self.closest[stage] = min(self.closest.get(stage, np.inf), distance)
+
+    def check_dropped(self, corpus, batch, q, is_first, k, item, values, added, answers):
         """Score an item that was dropped, seeded by the query, and raise if it would have been listed.
 
         The first query of a block always has one, others where so many items hide the cost.
@@ -158,14 +190,14 @@ class Backend(Kernel):
             return
         f1 = None if self.part(BERTSCORE) is None else self._f1(corpus, batch, q, corpus.unit[BERTSCORE][one])
         exact = self._exact(corpus, batch, q, one, values, f1)
-        self._check_cosines(corpus, one, values, exact)
+        self._check(corpus, one, values, added, exact)
         is_full = answers.rows[q, k - 1] >= 0
         check_bounds({}, int(self._scores(exact)[0] <= (answers.scores[q, k - 1] if is_full else answers.limit[q])))
 
-    def rank(self, corpus, batch, q, k, item, values, f1, answers):
+    def rank(self, corpus, batch, q, k, item, values, added, f1, answers):
         """Score items by the exact values of all parts and write the k best rows."""
         exact = self._exact(corpus, batch, q, item, values, f1)
-        self._check_cosines(corpus, item, values, exact)
+        self._check(corpus, item, values, added, exact)
         scores = self._scores(exact)
         rows, best, ties = select(item, -scores, corpus.row_ptr, corpus.row_id, k)
         answers.put(q, (rows, -best, ties))
@@ -274,7 +306,7 @@ class Backend(Kernel):
         return self.with_closest(bertscore.stages(workspaces))
 
     def with_closest(self, found):
-        """Return the stages of BERTScore's search with the closest call of the cosines."""
+        """Return the stages of BERTScore's search with the closest calls of the cosines and the bonuses."""
         closest = {**found.get("closest_call", {}), **self.closest}
         return {**found, "closest_call": closest} if closest else found
 

@@ -33,11 +33,11 @@ class Backend(_device.ByLibrary, cpu.Backend):
             kind = self.terms[cosine].metric.representation
             which = [batch.of(q, kind) for q in range(first, last)]
             similar = cosine_kernel.products(corpus.parts[cosine], batch.parts[kind].vectors[which])
-        values, items = [], []
+        values, added = [], []
         for q in range(first, last):
             values.append(self.known_values(corpus, batch, q, None if similar is None else similar[q - first]))
-            items.append(self.bonuses(corpus, batch, values[-1], answers.limit[q]))
-            if items[-1] is None:
+            added.append(self.bonuses(corpus, batch, values[-1], answers.limit[q]))
+            if added[-1] is None:
                 msg = (
                     "retrieve: a composite must have BERTScore among its parts, with a weight below 0, to be searched "
                     'on a GPU; got one whose other parts decide. Use backend "cpu".'
@@ -45,11 +45,11 @@ class Backend(_device.ByLibrary, cpu.Backend):
                 raise _device.DeviceError(msg)
         part = batch.parts[BERTSCORE]
         places = [batch.of(q, BERTSCORE) for q in range(first, last)]
-        found = bertscore.find(corpus.parts[name], part, places, k, items, workspace, F1, {})
-        for q, (item, precision, recall) in zip(range(first, last), found, strict=True):
+        found = bertscore.find(corpus.parts[name], part, places, k, [a.items for a in added], workspace, F1, {})
+        for q, (item, precision, recall), known, of_query in zip(range(first, last), found, values, added, strict=True):
             f1 = final_scores(precision, recall, part.baseline)[F1]
-            self.rank(corpus, batch, q, k, item, values[q - first], f1, answers)
-            self.check_dropped(corpus, batch, q, q == first, k, item, values[q - first], answers)
+            self.rank(corpus, batch, q, k, item, known, of_query, f1, answers)
+            self.check_dropped(corpus, batch, q, q == first, k, item, known, of_query, answers)
 
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
