@@ -246,7 +246,7 @@ def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
         step = "Upgrade metric-oracle" if isinstance(version, int) and version > FORMAT_VERSION else "Rebuild it"
         msg = f"open_index: format_version must be {FORMAT_VERSION}; got {version!r} in {folder}. {step}."
         raise IndexFormatError(msg)
-    content = manifest.get("content")
+    content: Any = manifest.get("content")
     if manifest.get("checksum") != checksum(content):
         msg = f"open_index: {NAME} must match its own checksum; got an altered one in {folder}. Rebuild the index."
         raise DamagedIndexError(msg)

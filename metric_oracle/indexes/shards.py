@@ -374,7 +374,7 @@ def _read_set(folder: Path) -> dict[str, Any]:
             f"{folder}. Build it again, or upgrade metric-oracle."
         )
         raise IndexFormatError(msg)
-    content = found.get("content")
+    content: Any = found.get("content")
     if found.get("checksum") != manifest.checksum(content) or found.get("fingerprint") != _fingerprint(content):
         msg = f"open_index: {NAME} must match its own checksum; got an altered one in {folder}. Build the set again."
         raise IndexFormatError(msg)
