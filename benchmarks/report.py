@@ -289,10 +289,10 @@ def scale_markdown(rows: Sequence[Row]) -> str:
     at = {(row["name"].removeprefix("scale-"), row["reports"]): row for row in rows}
     sizes = sorted({size for _, size in at})
     shards = rows[0].get("shards") or next(row["shards"] for row in rows if "shards" in row)
-    commit = (rows[0]["commit"] or "unknown")[:7] + (" with changes" if rows[0]["dirty"] else "")
+    commits = dict.fromkeys((row["commit"] or "unknown")[:7] for row in rows if row["name"] != "scale-corpus")
     caption = (
         f"Synthetic reports in sets of {shards} shards, one after another, and in one index; "
-        f"{rows[0]['time'][:10]}, commit {commit}, {_escaped(rows[0]['machine']['cpu'])}, "
+        f"{rows[0]['time'][:10]}, commit {' and '.join(commits)}, {_escaped(rows[0]['machine']['cpu'])}, "
         f"{rows[0]['machine']['cores']} cores."
     )
     header = [
@@ -336,11 +336,12 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
     searches = [(metric, at[f"search-{metric}", size]["value"] * times) for metric in metrics]
     return [
         f"By arithmetic, not measured: {MANY:,} reports are {shards * times:,.0f} shards of {size // shards:,}. One "
-        f"process builds them in {build['cpu_s'] * times / 3600:.1f} hours of CPU time, with {build['peak_gb']:.1f} GB "
-        f"of memory and {build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
+        f"process builds them in {build['cpu_s'] * times / 3600:.1f} hours of CPU time and {build['index_gb'] * times:,.0f} GB "
+        "of disk, and searches them for the same test reports in "
         + ", ".join(f"{_seconds(seconds)} ({metric})" for metric, seconds in searches)
         + ". Every shard counts as much as a measured one: later ones know better thresholds, but files that no longer "
-        "fit into memory must be read again. On n machines it is an n-th."
+        "fit into memory must be read again. On n machines it is an n-th. Graphs and labels in files are held whole: their "
+        f"part of the {build['peak_gb']:.1f} GB that the largest build took grows with the corpus."
     ]
 
 
