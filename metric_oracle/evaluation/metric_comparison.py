@@ -179,7 +179,7 @@ def compare_metrics(
         Draw raters with replacement too: intervals then speak of other raters as well as of other studies. Those of the
         ceiling keep the raters.
     resamples, seed : int
-        Of the bootstrap over studies.
+        Number of bootstrap resamples of the studies, and their seed.
 
     Returns
     -------
