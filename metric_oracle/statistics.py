@@ -167,7 +167,7 @@ def interval(
     level : float
         Confidence level.
     resamples : int
-        Of the bootstrap, 10,000 by default; not with ``legacy-yu2023``.
+        Number of bootstrap resamples, 10,000 by default; not with ``legacy-yu2023``.
     seed : int
 
     Returns

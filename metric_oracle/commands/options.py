@@ -140,10 +140,10 @@ class Running:
 
     runner: Annotated[str | None, _choice("--runner", RUNNERS, SEARCH, ": who works on shards"), OneOf(RUNNERS)] = None
     address: Annotated[
-        str | None, _option("--address", panel=SEARCH, metavar="ADDRESS", help="Of Ray: local, auto or HOST:PORT.")
+        str | None, _option("--address", panel=SEARCH, metavar="ADDRESS", help="Ray: local, auto or HOST:PORT.")
     ] = None
     num_gpus: Annotated[
-        float | None, _option("--num-gpus", panel=SEARCH, metavar="N", help="Of Ray: GPUs for each worker.")
+        float | None, _option("--num-gpus", panel=SEARCH, metavar="N", help="GPUs for each worker of Ray.")
     ] = None
 
 
@@ -155,7 +155,7 @@ AuditedQueries = Annotated[int, _number("--audit", least=0, text="Test reports t
 Recall = Annotated[
     float | None, _option("--recall", panel=SEARCH, metavar="Q", help="Pool that holds the best so surely.")
 ]
-Seed = Annotated[int, _number("--seed", panel=OUTPUT, least=0, text="Of all draws.")]
+Seed = Annotated[int, _number("--seed", panel=OUTPUT, least=0, text="Seed of all draws.")]
 _REPORTS = _number("--reports", text="Training reports of a synthetic corpus.")
 _TESTS = _number("--tests", text="Its test reports.")
 NReports = Annotated[int, _REPORTS]

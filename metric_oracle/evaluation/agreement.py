@@ -88,7 +88,7 @@ def agreement(
     repeated : path or Ratings
         What the same raters counted when pairs were shown again, as the export of a survey has it.
     resamples, seed : int
-        Of the bootstrap over studies, the raters being fixed.
+        Number of bootstrap resamples of the studies, and their seed; the raters are fixed.
 
     Returns
     -------

@@ -136,7 +136,7 @@ def align(
     without_identical : bool
         Leave out pairs whose two texts are the same (ReXVal*, Cho et al. 2025).
     resamples, seed : int
-        Of the bootstrap over studies; 1,000 resamples as in the paper.
+        Number of bootstrap resamples of the studies, 1,000 as in the paper, and their seed.
 
     Returns
     -------

@@ -138,9 +138,9 @@ def score_crg(
         Name of a level -> its labels. The score is the mean of the levels' CRG: Hamamci et al. score general classes as
         one and structured labels (such as consolidation in the left lung) as another. By default all labels are one.
     id_column : str
-        Where its name does not say it.
+        Column of the ids, if its name is not one that is known.
     resamples, seed : int
-        Of the bootstrap over reports, 10,000 by default.
+        Number of bootstrap resamples of the reports, 10,000 by default, and their seed.
 
     Raises
     ------

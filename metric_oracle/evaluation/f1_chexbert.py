@@ -100,9 +100,9 @@ def score_f1_chexbert(
     reference, predicted : path
         CheXbert's files: an id and its 14 columns. Every reference report must have a prediction.
     id_column : str
-        Where its name does not say it.
+        Column of the ids, if its name is not one that is known.
     resamples, seed : int
-        Of the bootstrap over studies, 10,000 by default.
+        Number of bootstrap resamples of the studies, 10,000 by default, and their seed.
 
     Returns
     -------

@@ -94,7 +94,7 @@ def failure_modes(
     categories : sequence of str
         Error categories to test; by default all.
     direction : {"more", "less"}
-        How a test is written: "A > B" (A has more errors) or "A < B". The directed pairs are the same tests.
+        Way in which a test is written: "A > B" (A has more errors) or "A < B". The directed pairs are the same tests.
     rate : float
         False discovery rate within one category and one kind of errors.
 

@@ -37,7 +37,7 @@ def read_foreign(
     path : path
         A table with an id column and a row a report. A cell without a number is a report that the tool could not score.
     directions : mapping
-        Column -> "higher" or "lower", whichever is better, where its name does not say it.
+        Column -> "higher" or "lower", whichever is better; needed for names that are not known.
     function : str
         For error lines.
 

@@ -189,7 +189,7 @@ def compare_metrics(
         :func:`metric_oracle.evaluation.rater_agreement.other_raters`. Those of the ceiling keep the raters. Of raters
         who weigh findings very differently, a few do not show how differently: such intervals are still too short.
     resamples, seed : int
-        Of the bootstrap over studies.
+        Number of bootstrap resamples of the studies, and their seed.
 
     Returns
     -------
