@@ -9,6 +9,7 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, read_labels
 from metric_oracle.errors import InputError
+from metric_oracle.kernels.chexbert_labels import cpu
 from support import write_srr
 
 POSITIVE = {"positive": (1, 3), "negative": (1,), "blank": (1,)}
@@ -61,6 +62,21 @@ def test_random_corpora_full_of_ties(uncertain, n_used, tmp_path):
 def test_real_labels(iu_xray, tmp_path):
     labels = read_labels(iu_xray / "chexbert_labels_organ.csv").values
     check(labels[300:], labels[:300], "positive", tmp_path, 5)
+
+
+def test_blocks_of_queries_score_as_pairs():
+    """In any order of more queries than a block has; blank vectors and opposite ones among them."""
+    vectors = np.random.default_rng(4).integers(-1, 2, (90, 14)).astype(np.int8)
+    vectors[::9] = 0
+    vectors[1] = -vectors[2]
+    corpus, batch = cpu.LabelCorpus(vectors, np.arange(91), np.arange(90)), cpu.LabelBatch(vectors[:70])
+    chosen = [*range(69, 0, -2), *range(0, 70, 2)]
+    kernel = cpu.Backend()
+    for q, scores in zip(chosen, kernel.score_all(corpus, batch, chosen), strict=True):
+        expected, _ = kernel.score_pairs(corpus, batch, np.full(90, q), np.arange(90))
+        assert np.array_equal(scores, expected)
+        assert not np.signbit(scores[scores == 0]).any()
+        assert scores[q] == vectors[q].any()
 
 
 def f1_of(one, other):
