@@ -336,12 +336,12 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
     searches = [(metric, at[f"search-{metric}", size]["value"] * times) for metric in metrics]
     return [
         f"By arithmetic, not measured: {MANY:,} reports are {shards * times:,.0f} shards of {size // shards:,}. One "
-        f"process builds them in {build['cpu_s'] * times / 3600:.1f} hours of CPU time and {build['index_gb'] * times:,.0f} GB "
-        "of disk, and searches them for the same test reports in "
+        f"process builds them in {build['cpu_s'] * times / 3600:.1f} hours of CPU time, on "
+        f"{build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
         + ", ".join(f"{_seconds(seconds)} ({metric})" for metric, seconds in searches)
         + ". Every shard counts as much as a measured one: later ones know better thresholds, but files that no longer "
-        "fit into memory must be read again. On n machines it is an n-th. Graphs and labels in files are held whole: their "
-        f"part of the {build['peak_gb']:.1f} GB that the largest build took grows with the corpus."
+        "fit into memory must be read again. On n machines it is an n-th. Graphs and labels in files are held "
+        f"whole: their part of the {build['peak_gb']:.1f} GB that the largest build took grows with the corpus."
     ]
 
 

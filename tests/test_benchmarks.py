@@ -668,7 +668,7 @@ def test_report_of_sets(rows, tmp_path):
     assert "| 10,000,000 | 2,000 s |  | 3 GB |  | 1.6 GB |" in text
     assert "| bleu | 2 s (1.25 times one index) | 20 s | 1 | 1.7 GB |" in text
     assert "100,000,000 reports are 80 shards of 1,250,000." in text
-    assert "in 5.6 hours of CPU time and 16 GB of disk" in text
+    assert "in 5.6 hours of CPU time, on 16 GB of disk" in text
     assert "test reports in 200 s (bleu)." in text
     # A row of a set that lay there already has no time.
     assert "By arithmetic" not in report.scale_markdown([row | {"was_there": True} for row in made])
