@@ -217,8 +217,8 @@ def _read(directory: int, name: str) -> bytes | None:
         return file.read()
 
 
-def parse(text: bytes, form: str) -> dict[str, Any] | None:
-    """Return what a JSON file says that names its format; None for anything else."""
+def parse(text: bytes, form: str) -> Any:
+    """Return the object in a JSON file that names its format, None for anything else."""
     try:
         found = json.loads(text.decode("utf-8"))
         return found if found["format"] == form else None
