@@ -62,7 +62,7 @@ def _graphs(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Inde
     feature = np.asarray(features.fwd_id)
     family = np.searchsorted(part.family_ptr, feature, side="right") - 1
     keys = part.keys[feature]
-    # Keys of `indexes.radgraph._pairs`: an entity has 29 bits, and in `partial` one more for its relations.
+    # Keys of `indexes.graph_keys.pack_keys`: an entity has 29 bits, and in `partial` one more for its relations.
     n_units, shift = len(features.fwd_ptr) - 1, 30
     mention = np.sort(unit[family == 2] << shift | keys[family == 2])
     entity_ptr = np.searchsorted(mention, np.arange(n_units + 1) << shift)

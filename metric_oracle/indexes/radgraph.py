@@ -36,6 +36,7 @@ from metric_oracle.indexes.features import (
     pack_queries,
     renamed,
 )
+from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
@@ -86,7 +87,7 @@ class GraphIndex(FeatureUnits):
     @cached_property
     def numbers(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
         """Tokens, labels and relation types as dictionaries, made at the first query."""
-        return _numbered(self.tokens), _numbered(self.labels), _numbered(self.relation_types)
+        return numbered(self.tokens), numbered(self.labels), numbered(self.relation_types)
 
     @cached_property
     def _strings(self) -> tuple[list[str], list[str], list[str]]:
@@ -122,7 +123,7 @@ class GraphIndex(FeatureUnits):
         return tokens[key >> 5], labels[key & 31]
 
     def _spell(self, family: int, key: int) -> tuple:
-        """Undo the packing of :func:`_pairs`."""
+        """Undo the packing of :func:`pack_keys`."""
         tokens, _, types = self._strings
         if family == 0:
             return self._entity(key)
@@ -177,7 +178,7 @@ class GraphIndex(FeatureUnits):
         found = []
         for f, (begin, end) in enumerate(pairwise(other.family_ptr.tolist())):
             keys = self.keys[self.family_ptr[f] : self.family_ptr[f + 1]]
-            place = lookup(keys, _renumbered(f, np.asarray(other.keys[begin:end]), *places))
+            place = lookup(keys, renumber_keys(f, np.asarray(other.keys[begin:end]), *places))
             found.append(np.where(place >= 0, place + self.family_ptr[f], -1))
         return np.concatenate(found)
 
@@ -212,7 +213,7 @@ class GraphIndex(FeatureUnits):
         return opened
 
     def _check_keys(self) -> None:
-        """Raise ValueError where a key, packed by :func:`_pairs`, names a string that is not there."""
+        """Raise ValueError where a key, packed by :func:`pack_keys`, names a string that is not there."""
         entity, relation, partial, complete = np.split(self.keys, self.family_ptr[1:-1])
         related = complete[complete & 1 == 1] >> 1
         plain = complete[complete & 1 == 0] >> 1
@@ -289,81 +290,6 @@ def spell_graph(graphs: GraphTable, g: int) -> Graph:
     )
 
 
-def _pairs(
-    graphs: GraphTable,
-    chosen: np.ndarray,
-    tokens: Mapping[str, int],
-    labels: Mapping[str, int],
-    types: Mapping[str, int],
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return for each family the distinct (graph, key) pairs of the `chosen` graphs, numbered in that order.
-
-    A key packs vocabulary positions into an int64. Strings outside the vocabulary get numbers of their own behind it,
-    so that sets keep their sizes; such keys are in no index.
-    """
-    token = _numbers(graphs.tokens, tokens)
-    lower = _numbers([t.lower() for t in graphs.tokens], tokens)
-    label = _numbers(graphs.labels, labels)
-    kind = _numbers(graphs.relation_types, types)
-    if max(token.max(initial=0), lower.max(initial=0)) >> 24 or label.max(initial=0) >> 5 or kind.max(initial=0) >> 4:
-        msg = (
-            "build_index: graphs must have at most 2**24 entity strings, 32 labels and 16 relation types; got "
-            f"{len(graphs.tokens)}, {len(graphs.labels)} and {len(graphs.relation_types)}. Check the graph file."
-        )
-        raise InputError(msg)
-
-    entity_ptr, entity_of = reorder(graphs.entity_ptr, np.arange(len(graphs.entity_token)), chosen)
-    graph_of_entity = np.repeat(np.arange(len(chosen)), np.diff(entity_ptr))
-    relation_ptr, relation_of = reorder(graphs.relation_ptr, np.arange(len(graphs.relation_type)), chosen)
-    graph_of_relation = np.repeat(np.arange(len(chosen)), np.diff(relation_ptr))
-    first = graphs.entity_ptr[:-1][chosen][graph_of_relation]
-    source = first + graphs.relation_source[relation_of]
-    target = first + graphs.relation_target[relation_of]
-
-    # Bits of a key: token 24, label 5; relation type 4. Widths are fixed, so index and queries pack alike.
-    entity = token[graphs.entity_token] << 5 | label[graphs.entity_label]
-    lowered = lower[graphs.entity_token] << 5 | label[graphs.entity_label]
-    related = np.zeros(len(entity), bool)
-    related[source] = True
-    plain = ~related[entity_of]
-    relation_kind = kind[graphs.relation_type[relation_of]]
-    relation = (entity[source] << 29 | entity[target]) << 4 | relation_kind
-    complete = (lowered[source] << 4 | relation_kind) << 24 | lower[graphs.entity_token[target]]
-    # Plain entities and relations share the family "complete": even keys are plain, odd keys are relations.
-    return [
-        _distinct(graph_of_entity, entity[entity_of]),
-        _distinct(graph_of_relation, relation),
-        _distinct(graph_of_entity, entity[entity_of] << 1 | related[entity_of]),
-        _distinct(
-            np.concatenate([graph_of_entity[plain], graph_of_relation]),
-            np.concatenate([entity[entity_of][plain] << 1, complete << 1 | 1]),
-        ),
-    ]
-
-
-def _numbered(strings: Sequence[str]) -> dict[str, int]:
-    return {s: i for i, s in enumerate(strings)}
-
-
-def _numbers(strings: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
-    """Return numbers in the vocabulary; equal strings outside it share a number from its end on."""
-    extra: dict[str, int] = {}
-    number = [vocabulary.get(s, -1) for s in strings]
-    for i, s in enumerate(strings):
-        if number[i] < 0:
-            number[i] = extra.setdefault(s, len(vocabulary) + len(extra))
-    return np.array(number, np.int64)
-
-
-def _distinct(graph: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Drop repeated (graph, key) pairs."""
-    order = np.lexsort((key, graph))
-    graph, key = graph[order], key[order]
-    new = np.ones(len(key), bool)
-    new[1:] = (graph[1:] != graph[:-1]) | (key[1:] != key[:-1])
-    return graph[new], key[new]
-
-
 def _sort_key(sizes: np.ndarray) -> np.ndarray:
     """Return what units are sorted by: entities + relations, then entities."""
     return np.stack([sizes[0] + sizes[1], sizes[0]])
@@ -383,7 +309,7 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     row_graph[graph_of_row >= 0] = which
     tokens = sorted(set(graphs.tokens) | {t.lower() for t in graphs.tokens})
     strings = Strings(tokens), sorted(graphs.labels), sorted(graphs.relation_types)
-    pairs = _pairs(graphs, used, *(_numbered(some) for some in (tokens, *strings[1:])))
+    pairs = pack_keys(graphs, used, *(numbered(some) for some in (tokens, *strings[1:])))
     return _indexed(GraphIndex, pairs, len(used), row_graph, strings, graphs.schema, graphs.n_dangling)
 
 
@@ -404,9 +330,9 @@ class LowerCaseIndex(GraphIndex):
         units = np.repeat(np.arange(len(fwd_ptr) - 1), np.diff(fwd_ptr))
         pairs = []
         for f, (begin, end) in enumerate(pairwise(index.family_ptr.tolist())):
-            keys = _renumbered(f, np.asarray(index.keys[begin:end]), lower, label, kind)
+            keys = renumber_keys(f, np.asarray(index.keys[begin:end]), lower, label, kind)
             inside = (fwd_id >= begin) & (fwd_id < end)
-            pairs.append(_distinct(units[inside], keys[fwd_id[inside] - begin]))
+            pairs.append(distinct_pairs(units[inside], keys[fwd_id[inside] - begin]))
         strings = index.tokens, index.labels, index.relation_types
         found = _indexed(cls, pairs, len(fwd_ptr) - 1, index.unit_of_row, strings, index.schema)
         for array in found.features:
@@ -416,30 +342,6 @@ class LowerCaseIndex(GraphIndex):
     def as_compared(self, graphs: GraphTable) -> GraphTable:
         """Return graphs with their tokens as they are compared: lower-cased."""
         return replace(graphs, tokens=[token.lower() for token in graphs.tokens])
-
-
-def _renumbered(family: int, keys: np.ndarray, token: np.ndarray, label: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """Return the keys of a family, packed as in :func:`_pairs`, with other numbers for tokens, labels and types.
-
-    Where one of these is -1 a key is negative.
-    """
-
-    def entity(packed: np.ndarray) -> np.ndarray:
-        return token[packed >> 5] << 5 | label[packed & 31]
-
-    if family == 0:
-        return entity(keys)
-    if family == 1:
-        return (entity(keys >> 33) << 29 | entity(keys >> 4 & (1 << 29) - 1)) << 4 | kind[keys & 15]
-    if family == 2:
-        return entity(keys >> 1) << 1 | keys & 1
-    found = np.empty(len(keys), np.int64)
-    is_plain = keys & 1 == 0
-    found[is_plain] = entity(keys[is_plain] >> 1) << 1
-    related = keys[~is_plain] >> 1
-    packed = (entity(related >> 28) << 4 | kind[related >> 24 & 15]) << 24 | token[related & (1 << 24) - 1]
-    found[~is_plain] = packed << 1 | 1
-    return found
 
 
 Graphs = TypeVar("Graphs", bound=GraphIndex)
@@ -508,7 +410,7 @@ def encode_graphs(graphs: GraphTable, chosen: np.ndarray, index: GraphIndex) -> 
         raise InputError(msg)
     queries, features = [], []
     sizes = np.zeros((len(chosen), len(FAMILIES)), np.int64)
-    for f, (graph, key) in enumerate(_pairs(graphs, chosen, *index.numbers)):
+    for f, (graph, key) in enumerate(pack_keys(graphs, chosen, *index.numbers)):
         begin, end = index.family_ptr[f], index.family_ptr[f + 1]
         found = lookup(index.keys[begin:end], key)
         queries.append(graph)

@@ -377,7 +377,7 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     encoded = index.encode(labels(query, "blank"))
     backend, given = labels_cpu.Backend(), index.corpus(METRICS["chexbert:labels"], encoded)
     answers = Answers(np.full((2, 4), -7), np.full((2, 4), np.nan), np.full((2, 4), -7), np.full(2, -np.inf))
-    backend.search(given, encoded.batch, 0, 2, 4, answers, None)
+    backend.search(given, encoded.batch, 0, 2, 4, answers, backend.new_workspace(given))
     root = np.sqrt(1 / 3)
     assert answers.rows[0].tolist() == [0, 1, 2, 3]
     assert answers.scores[0].tolist() == [root, root, -root, -root]

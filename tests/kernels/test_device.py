@@ -240,10 +240,15 @@ def labels():
 def test_labels(labels, cuda_lane, monkeypatch):
     cuda_lane(labels_cuda)
     index, queries = labels
+    corpus, backend = labels_cpu.LabelCorpus(index.vectors, index.row_ptr, index.row_id), labels_cpu.Backend()
+
+    def on_cpu(_, *asked):
+        backend.search(corpus, *asked[:-1], backend.new_workspace(corpus))
+
     for cells in (labels_cuda.CELLS, 1, 200):
         monkeypatch.setattr(labels_cuda, "CELLS", cells)
         for k in (1, 6, 50, len(index.row_id)):
-            expected = answers(labels_cpu.Backend().search, index, queries, k)
+            expected = answers(on_cpu, index, queries, k)
             assert_same(answers(labels_cuda.Backend().search, index, queries, k), expected)
 
 
