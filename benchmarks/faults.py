@@ -122,6 +122,8 @@ class Campaign:
             is_right = False
         is_clean = names == sorted(entry.name for entry in self.right.folder.iterdir())
         count["right" if is_right and is_clean else "wrong"] += 1
+        if not (is_right and is_clean):
+            print(f"wrong: {'' if is_right else 'other answers or files, '}entries {', '.join(names)}", flush=True)
 
 
 def build(corpus: Path, out: Path, most: int | None = None) -> None:

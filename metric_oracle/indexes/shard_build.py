@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.corpora.unfinished import alone
+from metric_oracle.corpora.unfinished import alone, remove_leftovers
 from metric_oracle.errors import InputError, InUseError
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import BUILDING, LOCK, build_index
@@ -107,6 +107,8 @@ def build_set(
             time.sleep(PAUSE)
     for name in (PLAN, LOCK):
         (out / name).unlink(missing_ok=True)
+    for name in (PLAN, NAME):  # of a worker that was killed before it renamed it
+        remove_leftovers(out / name, f"{name}.", ".tmp")
     return ShardSet(out)
 
 

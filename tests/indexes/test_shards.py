@@ -12,7 +12,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.unfinished import alone
 from metric_oracle.errors import IndexFormatError, InputError
-from metric_oracle.indexes import build, shard_build, shards
+from metric_oracle.indexes import build, manifest, shard_build, shards
 from metric_oracle.indexes.build import LOCK
 from metric_oracle.indexes.manifest import checksum
 from metric_oracle.indexes.shard_build import Slice, build_set
@@ -62,6 +62,20 @@ def test_a_set_says_what_its_shards_hold(table, tmp_path):
     assert again.fingerprint == found.fingerprint == make(table, tmp_path / "other").fingerprint
     queries = mo.load_queries(texts(30)[23:])
     assert mo.retrieve(again, queries, METRIC, k=12).table.equals(mo.retrieve(one, queries, METRIC, k=12).table)
+
+
+def test_what_killed_workers_were_writing_is_removed(table, tmp_path, monkeypatch):
+    """Seen once in 200 kills: a worker died after it had written a file beside, before it renamed it."""
+    folder, sync = tmp_path / "set", manifest.sync
+    for i, name in enumerate((PLAN, NAME)):
+        with monkeypatch.context() as patch:
+            patch.setattr(manifest, "sync", lambda path, name=name: killed() if name in path.name else sync(path))
+            with pytest.raises(KeyboardInterrupt):
+                make(table, tmp_path)
+        (left,) = folder.glob(f"{name}.*.tmp")
+        left.rename(folder / f"{name}.{i}.tmp")  # of another process
+    make(table, tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == [NAME, *map(shard_name, range(3))]
 
 
 def test_reports_in_memory_and_prepared_ones_are_cut_the_same(table, tmp_path):
