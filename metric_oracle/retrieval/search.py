@@ -134,7 +134,7 @@ def search(
     k, backend = check(index, queries, record, k, backend, threads, max_memory, settings)
     reserve = cache(partial(fallback_row, index, record)) if record.fallback else None
     tell = None if progress is None else _shared(progress, index.n_shards if places is None else len(places))
-    answer, exact = None, True
+    answer, exact, of_shard = None, True, None
     stages: list[tuple[int, dict[str, Any]]] = []
     for shard in index.shards(places):
         representation = representation_of(shard, record)
@@ -155,7 +155,7 @@ def search(
         stages.append((len(representation.row_ptr) - 1, of_part))
     if answer is not None:
         answer = with_strings(answer, index, text)
-    return found_of(index, queries, record, backend, k, answer, exact, encoded, stages, text)
+    return found_of(index, queries, record, backend, k, answer, exact, of_shard, stages, text)
 
 
 def found_of(
