@@ -18,9 +18,7 @@ from metric_oracle.indexes.ngrams import (
     TOKENIZERS,
     NgramIndex,
     distinct_sequences,
-    find_features,
-    flatten,
-    index_sequences,
+    index_queries,
 )
 from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma
@@ -229,16 +227,17 @@ class WeightedIndex(FeatureUnits):
     def encode(self, inputs: Inputs) -> "WeightedQueries":
         """Tokenize queries, look up their n-grams and weight them."""
         items, which = distinct_sequences(inputs.texts, TOKENIZERS["ngrams"])
-        words = sorted(set(chain.from_iterable(items)))
-        flat, ptr = flatten(items, {word: i for i, word in enumerate(words)})
-        asked = Frequencies(index_sequences("queries", words, flat.astype(np.int32), ptr, which, ORDERS))
-        query, feature, sizes = _features(items, self.ngrams)
-        gram = asked.gram[asked.index.features.fwd_id]
+        asked = Frequencies(index_queries(items, which, ORDERS))
+        features = asked.index.features
+        n_features = np.diff(features.fwd_ptr)
+        query = np.repeat(np.arange(len(items)), n_features)
+        feature = self.ngrams.places_of(asked.index)[features.fwd_id]
+        gram = asked.gram[features.fwd_id]
         used = self.frequencies(asked)
         is_known = feature >= 0
-        weight = self.asked_weight(asked, items, gram, feature)
+        weight = self.asked_weight(asked, gram, feature)
         squares = np.empty((ORDERS, len(items)))
-        square_weights(asked.index.features, asked.gram, weight * weight, squares)
+        square_weights(features, asked.gram, weight * weight, squares)
         # Entries: the distinct n-grams of each query, and the entry of each place.
         key = query * len(weight) + gram
         _, first, entry, times = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
@@ -255,9 +254,9 @@ class WeightedIndex(FeatureUnits):
             size[kept],
             times[kept] * size[kept] / squares[order[kept], query[first[kept]]],
             np.ascontiguousarray(squares.T),
-            np.diff(ptr),
+            np.diff(asked.index.sequence_ptr),
             # A term meets the roundings of two factors and a product, then a sum of as many as a query has features.
-            np.array([1 + 2 * gamma(n + 8, FLOAT32) for n in sizes.sum(axis=1).tolist()]),
+            np.array([1 + 2 * gamma(n + 8, FLOAT32) for n in n_features.tolist()]),
         )
         return WeightedQueries(which, items, batch, used, self.corpus_weight(asked, feature[is_known], gram[is_known]))
 
@@ -265,15 +264,15 @@ class WeightedIndex(FeatureUnits):
         """Return whose texts are counted: the queries'."""
         return asked
 
-    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
+    def asked_weight(self, asked: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
         """Return the weights of the n-grams of the queries, at their first features.
 
         Parameters
         ----------
         asked : Frequencies
             In the queries.
-        items, gram, feature : list of tuple of str, int64[n], int64[n]
-            The queries, their n-grams in `asked`, and their features here.
+        gram, feature : int64[n], int64[n]
+            The n-grams of the queries in `asked`, and their features here.
         """
         return asked.weight
 
@@ -312,11 +311,11 @@ class CorpusWeightedIndex(WeightedIndex):
         """Return whose texts are counted: the corpus's."""
         return self.own if self.whole is None else self.whole
 
-    def asked_weight(self, asked: Frequencies, items: list[Words], gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
+    def asked_weight(self, asked: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
         """Return the weights of the n-grams of the queries, at their first features."""
         counted = self.frequencies(asked)
         if self.whole is not None:
-            feature = _features(items, self.whole.index)[1]
+            feature = self.whole.index.places_of(asked.index)[asked.index.features.fwd_id]
         weight = np.full(len(asked.gram), inverse_frequency(counted.texts, 1))
         weight[gram[feature >= 0]] = counted.weight[feature[feature >= 0]]
         return weight
@@ -359,13 +358,6 @@ class WeightedQueries(Encoded):
     def own(self, q: int) -> Words:
         """Return the tokens of a distinct query, as those of a candidate."""
         return self.items[q]
-
-
-def _features(items: list[Words], index: NgramIndex) -> tuple[np.ndarray, ...]:
-    """Return what :func:`find_features` does, text by text and within a text order by order, as an index has them."""
-    query, feature, sizes, *_ = find_features(items, index)
-    place = np.argsort(query, kind="stable")
-    return query[place], feature[place], sizes
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

@@ -222,10 +222,7 @@ class NgramQueries(Encoded):
     @cached_property
     def asked(self) -> NgramIndex:
         """The queries as a corpus of their own, with all their n-grams, one unit each."""
-        words = sorted(set(chain.from_iterable(self.items)))
-        flat, ptr = flatten(self.items, {word: i for i, word in enumerate(words)})
-        n_orders = self.queries.sizes.shape[1]
-        return index_sequences("queries", words, flat.astype(np.int32), ptr, np.arange(len(self.items)), n_orders)
+        return index_queries(self.items, np.arange(len(self.items)), self.queries.sizes.shape[1])
 
     def item(self, q: int) -> tuple[str, ...]:
         """Return the tokens of a distinct query."""
@@ -360,6 +357,13 @@ def index_sequences(
         flat,
         ptr,
     )
+
+
+def index_queries(sequences: Sequence[tuple[str, ...]], unit_of_row: np.ndarray, max_order: int) -> NgramIndex:
+    """Index the n-grams of tokenized queries, each a unit in the order given; see :func:`index_sequences`."""
+    words = sorted(set(chain.from_iterable(sequences)))
+    flat, ptr = flatten(sequences, {word: i for i, word in enumerate(words)})
+    return index_sequences("queries", words, flat.astype(np.int32), ptr, unit_of_row, max_order)
 
 
 def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tuple[Queries, np.ndarray, np.ndarray]:
