@@ -402,7 +402,7 @@ Repeated = Annotated[Path | None, _file("--repeated", ROWS, "Counts of pairs sho
 # Pages
 IndexOption = Annotated[Path | None, _file("--index", SEARCH, "Index that the candidates are of.", "INDEX")]
 QueriesOption = Annotated[Path | None, _file("--queries", SEARCH, "Test reports, best prepared.", "QUERIES")]
-Port = Annotated[int, _number("--port", panel=OUTPUT, least=0, text="Port of the pages; default: a free one.")]
+Port = Annotated[int, _number("--port", panel=OUTPUT, least=0, text="Port of the pages; 0: a free one.")]
 
 # Output
 WithText = Annotated[bool, _flag("--with-text/--no-text", panel=OUTPUT, text="Reports in the result, or not.")]
