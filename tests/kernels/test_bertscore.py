@@ -20,7 +20,7 @@ from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels._errors import check_bounds
-from metric_oracle.kernels.bertscore import bounds, cpu
+from metric_oracle.kernels.bertscore import all_pairs, bounds, cpu
 from metric_oracle.kernels.bertscore import exact as products
 from metric_oracle.kernels.bertscore.bounds import UNIT
 from metric_oracle.kernels.bertscore.reference import precision_recall, score
@@ -286,12 +286,27 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                         assert one.tolist() == two[:m].tolist(), (part, baseline, k, q)
 
 
+def check_all_pairs(world: World, exact: list[np.ndarray]) -> None:
+    """Compare what describes random retrieval with the plain scorer, within the error that is stated."""
+    for part, baseline in ((PRECISION, None), (RECALL, BASELINES[1]), (F1, None), (F1, BASELINES[2])):
+        encoded, kernel = replace(world.queries, baseline=baseline), cpu.Backend(part)
+        error = kernel.score_error(encoded.corpus, encoded.batch)
+        assert error < (2e-6 if baseline is None else 1e-5)
+        for scores, pairs in zip(
+            kernel.score_all(encoded.corpus, encoded.batch, range(len(exact))), exact, strict=True
+        ):
+            expected = [(p, r, f1(p, r))[part] for p, r in pairs.tolist()]
+            expected = [rescale(x, baseline[part]) for x in expected] if baseline else expected
+            assert np.abs(scores - expected).max() <= error
+
+
 def check(shape: tuple, seed: int, kind: str, width: int, storage: str, weighing: str) -> None:
     n_units, lengths, asked, widest = shape
     world = draw(seed, kind, min(width, widest), storage, weighing, n_units, (lengths, asked))
     exact = exact_of(world)
     for q, pairs in enumerate(exact):
         check_stages(world, q, pairs)
+    check_all_pairs(world, exact)
     check_search(world, exact, (1, 3, 10, len(world.index.row_id)))
 
 
@@ -436,6 +451,23 @@ def test_a_bound_below_a_score_that_another_way_admits_is_an_error(stage, monkey
     rule = rf"^retrieve: the bound of stage '{stage}' must not lie below a score; got one [\d.e-]+ below\. This is"
     with pytest.raises(ExactnessError, match=rule):
         searched(planted(world, stage, np.arange(world.index.ptr[3], world.index.ptr[4])), 300)
+
+
+@pytest.mark.parametrize("share", [-1, 0])
+def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
+    """Of all pairs: where codes are wrong, best matches are dropped, and the cosines that are computed tell."""
+    world = leaning_world(40)
+    kernel, queries, pack = cpu.Backend(), world.queries, all_pairs.pack
+    assert len(list(kernel.score_all(queries.corpus, queries.batch, [0]))) == 1
+
+    def wrong(batch, places):
+        packed = pack(batch, places)
+        return packed._replace(codes=share * packed.codes)
+
+    monkeypatch.setattr(all_pairs, "pack", wrong)
+    rule = r"^expectation: the bound of stage 'codes' must not lie below a score; got one [\d.e-]+ below\. This is"
+    with pytest.raises(ExactnessError, match=rule):
+        next(kernel.score_all(queries.corpus, queries.batch, [0]))
 
 
 @pytest.mark.parametrize("stage", cpu.STAGES)

@@ -18,7 +18,8 @@ import pytest
 from llvmlite import ir
 
 from metric_oracle.kernels import _target
-from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, make_dots, make_products, make_widen
+from metric_oracle.kernels._simd import LANES, dot, dot_error, make_dots, make_products, make_widen
+from metric_oracle.kernels._simd_codes import code_tokens, lowest_angles, make_bounds, make_candidates, make_near
 from metric_oracle.kernels.bertscore.bounds import UNIT, margins_of
 
 PATHS = {path.name: path for path in (*_target._X86, *_target._ARM)}
@@ -199,6 +200,99 @@ def test_lowest_angles_equal_numpy(n_tokens):
 
 
 @cache
+def near_of(name: str, blocks: int) -> Any:
+    near, candidates = make_near(blocks, PATHS[name]), make_candidates(blocks)
+
+    @numba.njit
+    def run(query, steps, lanes, codes, terms, n_tokens, out, row, column):
+        near(query, steps, lanes, codes, terms, n_tokens, out, row, column)
+
+    @numba.njit
+    def choose(products, low, margin, column, out):
+        return candidates(products, low, margin, column, out)
+
+    return run, choose
+
+
+@pytest.mark.parametrize("n_tokens", [1, 6, 13, 25])
+@pytest.mark.parametrize("blocks", BLOCKS)
+@pytest.mark.parametrize("name", HERE)
+def test_near_products_and_candidates_equal_numpy(name, blocks, n_tokens):
+    """Powers of two as steps and margins: nothing rounds. Equal products are many, and each may be a maximum."""
+    rng = np.random.default_rng(n_tokens)
+    lanes, width = 16 * blocks, 12
+    query = rng.integers(-3, 4, (width, lanes)).astype(np.int8)
+    codes = rng.integers(-3, 4, (n_tokens, width))
+    steps = (2.0 ** rng.integers(-3, 1, lanes)).astype(np.float32)
+    terms = (2.0 ** rng.integers(-3, 1, (n_tokens, 2))).astype(np.float32)
+    expected = ((codes @ query.astype(np.int64)) * steps * terms[:, :1]).astype(np.float32)
+    packed = np.ascontiguousarray(query.reshape(width // 4, 4, lanes).swapaxes(1, 2))
+    head = np.r_[-128 * query.astype(np.int32).sum(axis=0), steps.view(np.int32)].astype(np.int32)
+    out, row, column = np.empty((n_tokens, lanes), np.float32), np.full(n_tokens, -1e30, np.float32), steps - 1e30
+    row[0], column[1] = 2.0**20, 2e9  # what stands there is kept where it is greater
+    run, choose = near_of(name, blocks)
+    bytes_of_tokens = (codes + 128).astype(np.uint8)
+    run(
+        address(packed), width // 4, address(head), address(bytes_of_tokens), address(terms), n_tokens, address(out),
+        address(row), address(column),
+    )  # fmt: skip
+    assert out.tolist() == expected.tolist()
+    lowered = (expected - terms[:, 1:]).max(axis=0)
+    assert row[1:].tolist() == expected.max(axis=1)[1:].tolist()
+    assert column[2:].tolist() == lowered[2:].tolist()
+    assert (row[0], column[1]) == (2.0**20, 2e9)
+    chosen = np.empty(lanes, np.int64)
+    for t in range(n_tokens):
+        low, margin = row[t] - 2 * terms[t, 1], terms[t, 1]
+        n = choose(address(out[t]), low, margin, address(column), address(chosen))
+        wanted = np.flatnonzero((expected[t] >= low) | (expected[t] + margin >= column))
+        assert chosen[:n].tolist() == wanted.tolist()
+
+
+@numba.njit
+def _code(tokens, n_groups, n_turned, n_tokens, codes, measured):
+    code_tokens(tokens, n_groups, n_turned, n_tokens, codes, measured)
+
+
+@pytest.mark.parametrize(("width", "n_turned"), [(128, 8), (384, 8), (384, 1), (256, 16), (1024, 64)])
+def test_codes_of_tokens_stand_for_the_turned_tokens(width, n_turned):
+    """All groups of numbers are multiplied by Hadamard's matrix, and what the codes leave out is as long as it says."""
+    rng = np.random.default_rng(width)
+    tokens = rng.standard_normal((7, width)).astype(np.float32)
+    tokens[0] = 0.0
+    tokens[1] = np.eye(width)[5]
+    tokens[2, 3] = 90.0
+    matrix = np.ones((1, 1))
+    while len(matrix) < 16 * n_turned:
+        matrix = np.kron([[1, 1], [1, -1]], matrix)
+    turned = (tokens.astype(np.float64).reshape(-1, len(matrix)) @ matrix).reshape(tokens.shape)
+    given, codes, measured = tokens.copy(), np.full((8, width), 7, np.uint8), np.zeros((7, 3))
+    _code(address(given), width // 16, n_turned, 7, address(codes), address(measured))
+    assert np.abs(given - turned).max() <= 1e-6 * np.abs(turned).max()
+    assert (codes[7] == 7).all()
+    stands_for = measured[:, 1:2] * (codes[:7].astype(float) - 128)
+    assert measured[:, 0] == pytest.approx((tokens.astype(np.float64) ** 2).sum(axis=1), rel=1e-12)
+    assert measured[:, 2] == pytest.approx(((turned - stands_for) ** 2).sum(axis=1), rel=1e-3, abs=1e-9)
+    assert (np.abs(turned - stands_for) <= 0.501 * measured[:, 1:2] + 1e-6).all()
+    assert codes[1].min() == 1
+    assert codes[1].max() == 255
+
+
+@numba.njit
+def _dot(a, b, n):
+    return dot(a, b, n)
+
+
+def test_products_of_vectors_err_as_little_at_any_width():
+    rng = np.random.default_rng(0)
+    for n in (1, 63, 64, 384, 385, 768, 1024, 8192):
+        a, b = (x / np.linalg.norm(x) for x in np.abs(rng.standard_normal((2, n))))
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        exact = float((a.astype(np.longdouble) * b).sum())
+        assert abs(_dot(address(a), address(b), n) - exact) <= dot_error(n, 1.001) < 3.6e-7
+
+
+@cache
 def widened_by(name: str) -> Any:
     widen = make_widen(PATHS[name])
 
@@ -283,6 +377,7 @@ work = {}
 cpu.Backend().search(queries.corpus, queries.batch, 0, 3, 4, found, work)
 print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
 print(b"".join(x.tobytes() for x in found).hex())
+print(*np.concatenate([x[:20] for x in cpu.Backend().score_all(queries.corpus, queries.batch, range(3))]).tolist())
 """
 
 
@@ -302,9 +397,12 @@ def answers(**environment: str) -> list[str]:
 
 @pytest.mark.parametrize("name", HERE)
 def test_a_search_on_every_path_finds_the_same(name):
-    got = answers(ORACLE_SIMD=name)
+    got, own = answers(ORACLE_SIMD=name), answers()
     assert got[:2] == [name, "True"]
-    assert got[2] == answers()[2]
+    assert got[2] == own[2]
+    # Of all pairs, products without a fused addition round otherwise.
+    apart = np.abs(np.array(got[3:], float) - np.array(own[3:], float)).max()
+    assert apart <= (2e-6 if name == "portable" else 0.0)
 
 
 @pytest.mark.parametrize("name", [None, "x86-64-v3"])

@@ -10,7 +10,8 @@ import numpy as np
 
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, product_error
 from metric_oracle.kernels._jit import inlined, jit
-from metric_oracle.kernels._simd import LANES, lowest_angles, make_bounds, prefetch
+from metric_oracle.kernels._simd import LANES, prefetch
+from metric_oracle.kernels._simd_codes import lowest_angles, make_bounds
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import lanes_of
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.kernels._errors import check_bounds, gamma
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels._simd import LANES
+from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import angle_tables, fill_tables, margins_of
 from metric_oracle.kernels.bertscore.cascade import (
     OF_QUERY,
@@ -22,11 +22,10 @@ from metric_oracle.kernels.bertscore.cascade import (
     Work,
     check,
     finish,
-    part_of,
     search_cells,
     search_codes,
 )
-from metric_oracle.kernels.bertscore.exact import approximate, exact_pair, length_of, widen
+from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.query import Coded, Query, pack_query
 from metric_oracle.kernels.bertscore.score import F1, f1, rescale
 from metric_oracle.kernels.contract import Capabilities, Kernel
@@ -35,7 +34,6 @@ from metric_oracle.kernels.topk.reference import select
 SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k answers
 MOST_SEEDED = 256  # answers beyond which no more seeds are taken
 QUERIES = 8  # that go through the corpus together
-CHUNK = 1 << 14  # states that are widened at once
 ROUNDING = 1e-12  # of a score that is rescaled and back
 SAMPLED = 50_000  # items for which dropped ones are scored, to see that they were dropped rightly
 
@@ -229,52 +227,13 @@ def stages(works):
     return {**shares, "closest_call": _closest(works)}
 
 
-@jit
-def _direct(n_tokens, first, inverse, work):
-    """Divide the widened states of a unit by their lengths."""
-    for t in range(n_tokens):
-        x = inverse[first + t]
-        for d in range(work.wide.shape[1]):
-            work.wide[t, d] *= x
-
-
-@jit
-def _score_all(part, corpus, query, inverse, error, base, work, out):
-    n = len(query.weights)
-    for u in range(len(out)):
-        n_tokens = length_of(u, corpus)
-        precision = recall = 0.0
-        if n != 2 and n_tokens != 2:
-            widen(u, corpus, work)
-            _direct(n_tokens, corpus.ptr[u], inverse, work)
-            precision, recall = approximate(u, corpus, query, work)
-            if part == F1 and not (min(precision, recall) >= error or max(precision, recall) <= -error):
-                precision, recall = exact_pair(u, corpus, query, work)  # near the pole an error would grow
-        out[u] = rescale(part_of(part, precision, recall), base)
-
-
-def _inverse_lengths(states):
-    """Return one over the length of each stored state: float32[T]."""
-    states = states.view(np.float16) if states.dtype == np.uint16 else states
-    out = np.empty(len(states), np.float32)
-    for first in range(0, len(out), CHUNK):
-        some = slice(first, first + CHUNK)
-        out[some] = 1.0 / np.linalg.norm(states[some].astype(np.float64), axis=1)
-    return out
-
-
-def _product_error(corpus):
-    """Bound the error of precision and recall from float32 products of vectors that float32 made unit vectors."""
-    return margins_of(corpus.states.shape[1], gamma(4)).product
-
-
 @dataclass(frozen=True)
 class Backend(Kernel):
     """BERTScore on CPUs."""
 
     part: int = F1
     scored: dict[tuple[int, int], Any] = field(default_factory=dict, compare=False, repr=False)
-    capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=all_pairs.QUERIES)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
@@ -291,24 +250,24 @@ class Backend(Kernel):
     def score_all(self, corpus, batch, chosen):
         """Yield BERTScore of every unit against each of some distinct queries.
 
-        float64[D], right within `score_error` and overwritten by the next. Float32 products; in float64 only where
-        precision and recall may differ in sign.
+        float64[D], right within `score_error` and overwritten by the next; exact where precision and recall may differ
+        in sign.
         """
-        out = np.empty(len(corpus.row_ptr) - 1)
-        scratch = line_of(room({}, corpus, 1, 1, batch.longest, 1)[0], 0)
-        inverse = _inverse_lengths(corpus.states)
+        queries = all_pairs.pack(batch, chosen)
+        out = np.empty((len(chosen), len(corpus.row_ptr) - 1))
         base = 0.0 if batch.baseline is None else batch.baseline[self.part]
-        for q in chosen:
-            query, _ = pack(corpus, batch, q)
-            _score_all(self.part, corpus, query, inverse, _product_error(corpus), base, scratch, out)
-            yield out
+        all_pairs.score(self.part, corpus, queries, self._error(corpus), base, out)
+        for q, scores in zip(chosen, out, strict=True):
+            unsure = np.flatnonzero(np.isnan(scores))
+            scores[unsure] = self.score_pairs(corpus, batch, np.full(len(unsure), q), unsure)[0]
+            yield scores
+
+    def _error(self, corpus):
+        return all_pairs.error_of(corpus.states.shape[1], self.part)
 
     def score_error(self, corpus, batch):
-        """Bound the error of what :func:`score_all` yields.
-
-        Where precision and recall have one sign, the derivatives of F1 add up to at most 2.
-        """
-        error = _product_error(corpus) * (2.0 if self.part == F1 else 1.0)
+        """Bound the error of what :func:`score_all` yields."""
+        error = self._error(corpus)
         return error if batch.baseline is None else error / (1.0 - batch.baseline[self.part])
 
     def score_pairs(self, corpus, batch, query, unit):

@@ -137,6 +137,37 @@ def up(x):
     return (x * (1.0 + 4.0 * FLOAT32) + 1e-30).astype(np.float32)
 
 
+def pack_codes(code):
+    """Lay out the codes of a query's tokens in lanes.
+
+    Parameters
+    ----------
+    code : float64[n, K]
+        Whole numbers within the path's range; K is a multiple of 4.
+
+    Returns
+    -------
+    codes : int8[passes, K / 4 * LANES * 4]
+    lanes : int32[passes, 2 LANES]
+        What a sum begins with: minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
+        bytes; far below any sum where there is no token. Room for as many numbers more.
+    """
+    path = _target.path()
+    n, width = code.shape
+    steps = width // 4
+    passes = -(-n // LANES)
+    codes = np.zeros((passes, width * LANES), np.int8)
+    lanes = np.zeros((passes, 2 * LANES), np.int32)
+    for p in range(passes):
+        some = code[p * LANES : (p + 1) * LANES]
+        m = len(some)
+        used = lanes_of(n, p)
+        codes[p, : width * used].reshape(steps, used, 4)[:, :m] = some.reshape(m, steps, 4).swapaxes(0, 1)
+        lanes[p, :used] = -(1 << 29)
+        lanes[p, :m] = 0 if path.is_signed else -128 * some.sum(axis=1)
+    return codes, lanes
+
+
 def pack_query(states, weights, basis, direction):
     """Lay out one query for the inner loops.
 
@@ -165,22 +196,17 @@ def pack_query(states, weights, basis, direction):
     code = np.clip(np.rint(inside / step), -path.query_range, path.query_range)
     slack = np.linalg.norm(inside - step * code, axis=1).max()
     rest = up(np.linalg.norm(unit - inside @ wide_basis.T, axis=1))
-    code = np.pad(code, ((0, 0), (0, -code.shape[1] % 4)))
-    steps = code.shape[1] // 4
-    passes = -(-n // LANES)
+    codes, head = pack_codes(np.pad(code, ((0, 0), (0, -code.shape[1] % 4))))
+    passes = len(codes)
     packed = np.zeros((passes, width * LANES), np.float32)
-    codes = np.zeros((passes, steps * LANES * 4), np.int8)
     pads = np.full((passes, LANES), -1e30, np.float32)
-    lanes = np.zeros((2, passes, 2 * LANES), np.int32)
+    lanes = np.stack([head, head])
     for p in range(passes):
         some = slice(p * LANES, min((p + 1) * LANES, n))
         m = some.stop - some.start
         used = lanes_of(n, p)
         packed[p, : width * used].reshape(width, used)[:, :m] = unit[some].T
-        codes[p, : steps * used * 4].reshape(steps, used, 4)[:, :m] = code[some].reshape(m, steps, 4).swapaxes(0, 1)
         pads[p, :m] = 0
-        lanes[:, p, :used] = -(1 << 29)  # no token: far below any sum
-        lanes[:, p, :m] = 0 if path.is_signed else -128 * code[some].sum(axis=1)
         lanes[0, p, used : used + m] = rest[some].view(np.int32)
         lanes[1, p, used : used + m] = (-rest[some]).view(np.int32)
         lanes[:, p, used + m : 2 * used] = np.float32(-1e30).view(np.int32)  # where codes are tiny, sums weigh nothing

@@ -1,0 +1,163 @@
+"""What the inner loops are made of: vectors of 16 lanes in LLVM, and products of bytes for each instruction set."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from metric_oracle.kernels._target import Path
+
+STEP = 16
+
+I8, I16, I32, I64, F16, F32, F64 = (
+    *(ir.IntType(bits) for bits in (8, 16, 32, 64)),
+    ir.HalfType(),
+    ir.FloatType(),
+    ir.DoubleType(),
+)
+
+
+def rows_at_once(path: Path, blocks: int) -> int:
+    """Return how many rows are multiplied at once: 24 of 32 registers hold their sums, or 8 of 16."""
+    held = 24 if path.registers == 32 else 8
+    return min(max(held * path.register_bytes // (4 * STEP * blocks), 1), 12)
+
+
+def vector(kind: Any, n: int = STEP) -> Any:
+    return ir.VectorType(kind, n)
+
+
+def load(builder, address, kind, offset=0):
+    """Load a value from an address plus a number of bytes; nothing is known of its alignment."""
+    place = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
+    value = builder.load(builder.inttoptr(place, kind.as_pointer()))
+    value.align = 1
+    return value
+
+
+def save(builder, value, address, offset=0):
+    place = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
+    builder.store(value, builder.inttoptr(place, value.type.as_pointer())).align = 1
+
+
+def spread(builder, value, n=STEP):
+    """Repeat a value in all lanes."""
+    kind = vector(value.type, n)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, I32(0))
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, n), [0] * n))
+
+
+def greater(builder, a, b):
+    """Return the greater of two floats or vectors of floats; no NaN comes here."""
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+
+def fold(builder, v, combine):
+    """Combine the lanes of a vector, halves first; return one value."""
+    n = v.type.count
+    while n > 1:
+        n //= 2
+        order = [(i + n) % v.type.count for i in range(v.type.count)]
+        moved = builder.shuffle_vector(v, v, ir.Constant(vector(I32, v.type.count), order))
+        v = combine(builder, v, moved)
+    return builder.extract_element(v, I32(0))
+
+
+def call(builder, name, result, *values):
+    function = ir.FunctionType(result, [v.type for v in values])
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, name), list(values))
+
+
+def fma(builder, a, b, c, path):
+    if "fma" in path.needs or "neon" in path.needs:
+        return call(builder, "llvm.fma.v16f32", a.type, a, b, c)
+    return builder.fadd(builder.fmul(a, b), c)
+
+
+def _in_registers(builder, path, kind, function, *values):
+    """Apply `function` to the parts of vectors of 64 bytes that fit the registers of a path; return int32[16]."""
+    n = 64 // path.register_bytes
+    if n == 1:
+        return function(*(builder.bitcast(v, kind) for v in values))
+    lanes = STEP // n
+    parts = []
+    for i in range(n):
+        order = ir.Constant(vector(I32, lanes), list(range(i * lanes, (i + 1) * lanes)))
+        parts.append(function(*(builder.bitcast(builder.shuffle_vector(v, v, order), kind) for v in values)))
+    while len(parts) > 1:
+        parts = [
+            builder.shuffle_vector(x, y, ir.Constant(vector(I32, 2 * x.type.count), list(range(2 * x.type.count))))
+            for x, y in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0]
+
+
+def add_products(builder, total, unsigned, signed, path):
+    """Add to 16 sums the products of 4 bytes of the corpus and 4 of a query each: exact integers on every path.
+
+    Without an instruction for four products, two of them are added in 16 bits, which the range of a query's codes
+    (63 at most) allows.
+    """
+    n_bytes = path.register_bytes
+    words, halves, some = (vector(I32, n_bytes // 4), vector(I16, n_bytes // 2), vector(I8, n_bytes))
+    if path.name in ("avx512-vnni", "avx-vnni"):
+        name = f"llvm.x86.avx512.vpdpbusd.{8 * n_bytes}"
+        return _in_registers(
+            builder, path, words, lambda t, u, s: call(builder, name, words, t, u, s), total, unsigned, signed
+        )
+    if path.name == "neon-dotprod":
+        name = "llvm.aarch64.neon.sdot.v4i32.v16i8"
+
+        def add_dot(t, u, s):
+            flipped = builder.xor(u, ir.Constant(words, [0x80808080] * (n_bytes // 4)))
+            return call(builder, name, words, t, *(builder.bitcast(x, some) for x in (flipped, s)))
+
+        return _in_registers(builder, path, words, add_dot, total, unsigned, signed)
+    if path.name in ("avx512", "avx2"):
+        wide = path.name == "avx512"
+        byte_pairs = "llvm.x86.avx512.pmaddubs.w.512" if wide else "llvm.x86.avx2.pmadd.ub.sw"
+        pairs = "llvm.x86.avx512.pmaddw.d.512" if wide else "llvm.x86.avx2.pmadd.wd"
+        ones = ir.Constant(halves, [1] * (n_bytes // 2))
+
+        def multiply(u, s):
+            return call(builder, pairs, words, call(builder, byte_pairs, halves, u, s), ones)
+
+        return builder.add(total, _in_registers(builder, path, some, multiply, unsigned, signed))
+    eight = ir.Constant(halves, [8] * (n_bytes // 2))
+
+    def multiply_halves(u, s):
+        """Multiply the even and the odd bytes, each widened in the place of its pair."""
+        low = builder.mul(
+            builder.and_(u, ir.Constant(halves, [255] * (n_bytes // 2))), builder.ashr(builder.shl(s, eight), eight)
+        )
+        both = builder.add(low, builder.mul(builder.lshr(u, eight), builder.ashr(s, eight)))
+        if path.name == "neon":
+            return call(builder, "llvm.aarch64.neon.saddlp.v4i32.v8i16", words, both)
+        sixteen = ir.Constant(words, [16] * (n_bytes // 4))
+        pair = builder.bitcast(both, words)
+        return builder.add(builder.ashr(builder.shl(pair, sixteen), sixteen), builder.ashr(pair, sixteen))
+
+    return builder.add(total, _in_registers(builder, path, halves, multiply_halves, unsigned, signed))
+
+
+def groups_of(builder, n_tokens, size):
+    """Loop over groups of tokens; yield the token of each place of a group, the last one repeated."""
+    last = builder.sub(n_tokens, I64(1))
+    with cgutils.for_range(builder, builder.udiv(builder.add(last, I64(size)), I64(size))) as group:
+        first = builder.mul(group.index, I64(size))
+        places = [builder.add(first, I64(i)) for i in range(size)]
+        yield [builder.select(builder.icmp_unsigned("<", t, last), t, last) for t in places]
+
+
+def run_sums(builder, start, n_steps, multiply):
+    """Run `multiply(step, sums) -> sums` over the width of the vectors."""
+    variables = [[cgutils.alloca_once(builder, s.type) for s in row] for row in start]
+    for row, initial in zip(variables, start, strict=True):
+        for variable, s in zip(row, initial, strict=True):
+            builder.store(s, variable)
+    with cgutils.for_range(builder, n_steps) as step:
+        after = multiply(step.index, [[builder.load(v) for v in row] for row in variables])
+        for row, values in zip(variables, after, strict=True):
+            for variable, s in zip(row, values, strict=True):
+                builder.store(s, variable)
+    return [[builder.load(v) for v in row] for row in variables]

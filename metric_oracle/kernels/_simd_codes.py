@@ -1,0 +1,320 @@
+"""Inner loops over codes, bytes that stand for the components of tokens; see `_simd.py` for how they are written."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from metric_oracle.kernels import _target
+from metric_oracle.kernels._llvm import (
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    STEP,
+    add_products,
+    call,
+    fma,
+    fold,
+    greater,
+    groups_of,
+    load,
+    rows_at_once,
+    run_sums,
+    save,
+    spread,
+    vector,
+)
+from metric_oracle.kernels._simd import LANES, intrinsic
+from metric_oracle.kernels._target import Path
+
+
+def make_bounds(blocks: int, path: Path | None = None) -> Any:
+    """Return a function that bounds the cosines of a report's tokens with those of a query.
+
+    `bounds(query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)`
+    writes
+    maxima both ways of an upper bound on cosines: with `sum` the product of the codes,
+    table[cell] * terms[0] + sum * unit * terms[1] + rest * terms[2] + terms[3] + slack * terms[4].
+
+    query    int8[width / 4, 16 * blocks, 4]
+    n_steps  width / 4
+    lanes    int32[16 * blocks], minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
+             bytes; then float32[16 * blocks], rest of each lane
+    unit, slack  float32
+    table    int16[cells, LANES]
+    codes    uint8[n_tokens, width], 128 added
+    cell     uint16[n_tokens]
+    terms    float32[n_tokens, 5]
+    weights  float32[n_tokens], and 16 readable numbers more
+    fresh    1 where `row` holds nothing yet, 0 where it is raised
+    row      float32[1 + n_tokens + 16]
+        The greatest bound of each token from place 1 on, noise after the last; place 0 is their weighted sum.
+        Whole vectors are written, and summed here: narrow stores that are read back as vectors would stall.
+    column   as for :func:`make_dots`
+    """
+
+    @intrinsic
+    def bounds(
+        typingctx, query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column
+    ):
+        def code(context, builder, signature, values):
+            query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column = (
+                values
+            )
+            of = path or _target.path()
+            is_old = builder.icmp_unsigned("==", fresh, I64(0))
+            total = cgutils.alloca_once_value(builder, ir.Constant(vector(F32), [0.0] * STEP))
+            v16 = vector(F32)
+            start = [load(builder, lanes, vector(I32), 64 * i) for i in range(blocks)]
+            rest = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
+            columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
+            for group in groups_of(builder, n_tokens, rows_at_once(of, blocks)):
+                sums = _byte_products(builder, query, codes, group, n_steps, start, of)
+                greatest = ir.Constant(v16, [-1e30] * STEP)  # lanes beyond the group lower nothing that is there
+                for place, (token, integers) in enumerate(zip(group, sums, strict=True)):
+                    base = builder.add(terms, builder.mul(token, I64(20)))
+                    t = [load(builder, base, F32, 4 * i) for i in range(5)]
+                    along, scale, tail = (spread(builder, x) for x in (t[0], builder.fmul(unit, t[1]), t[2]))
+                    constant = spread(builder, builder.fadd(t[3], builder.fmul(slack, t[4])))
+                    number = builder.zext(load(builder, cell, I16, builder.mul(token, I64(2))), I64)
+                    line = builder.add(table, builder.mul(number, I64(2 * LANES)))
+                    most = None
+                    for i, s in enumerate(integers):
+                        entry = builder.sitofp(load(builder, line, vector(I16), 32 * i), v16)
+                        bound = fma(builder, entry, along, constant, of)
+                        bound = fma(builder, rest[i], tail, bound, of)
+                        bound = fma(builder, builder.sitofp(s, v16), scale, bound, of)
+                        builder.store(greater(builder, bound, builder.load(columns[i])), columns[i])
+                        most = bound if most is None else greater(builder, bound, most)
+                    greatest = builder.insert_element(greatest, fold(builder, most, greater), I32(place))
+                at_row = builder.add(row, builder.add(builder.mul(group[0], I64(4)), I64(4)))
+                merged = cgutils.alloca_once_value(builder, greatest)
+                with builder.if_then(is_old):  # a load of what was just stored in other pieces would stall
+                    builder.store(greater(builder, greatest, load(builder, at_row, v16)), merged)
+                greatest = builder.load(merged)
+                save(builder, greatest, at_row)
+                # Lanes of repeated tokens, and those beyond the group, weigh nothing.
+                left = spread(builder, builder.trunc(builder.sub(n_tokens, group[0]), I32))
+                counted = ir.Constant(vector(I32), [i if i < len(group) else 1 << 30 for i in range(STEP)])
+                weight = load(builder, weights, v16, builder.mul(group[0], I64(4)))
+                weight = builder.select(builder.icmp_signed("<", counted, left), weight, ir.Constant(v16, [0.0] * STEP))
+                builder.store(fma(builder, greatest, weight, builder.load(total), of), total)
+            for i in range(blocks):
+                save(builder, builder.load(columns[i]), column, 64 * i)
+            save(builder, fold(builder, builder.load(total), lambda b, x, y: b.fadd(x, y)), row)
+            return context.get_dummy_value()
+
+        arguments: list[Any] = [types.intp] * 14
+        arguments[3] = arguments[4] = types.float32
+        return types.void(*arguments), code
+
+    return bounds
+
+
+@intrinsic
+def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: Any, lowest: Any) -> Any:
+    """Lower `lowest` (uint8[LANES]) to the least `table[cell] - radius`, at least 0, over some tokens.
+
+    table  uint8[cells, LANES]; cell uint16[n_tokens]; radius uint8[n_tokens]
+    """
+
+    def code(context, builder, signature, values):
+        table, cell, radius, n_tokens, lowest = values
+        v64 = vector(I8, LANES)
+        least = cgutils.alloca_once_value(builder, load(builder, lowest, v64))
+        with cgutils.for_range(builder, n_tokens) as token:
+            number = builder.zext(load(builder, cell, I16, builder.mul(token.index, I64(2))), I64)
+            line = load(builder, builder.add(table, builder.mul(number, I64(LANES))), v64)
+            less = spread(builder, load(builder, radius, I8, token.index), LANES)
+            angle = call(builder, f"llvm.usub.sat.v{LANES}i8", v64, line, less)
+            builder.store(call(builder, f"llvm.umin.v{LANES}i8", v64, builder.load(least), angle), least)
+        save(builder, builder.load(least), lowest)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 5), code
+
+
+def make_near(blocks: int, path: Path | None = None) -> Any:
+    """Return `near(query, n_steps, lanes, codes, terms, n_tokens, out, row, column)`: products of codes, and maxima.
+
+    query    int8[width / 4, 16 * blocks, 4]
+    n_steps  width / 4
+    lanes    int32[16 * blocks], as for :func:`make_bounds`; then float32[16 * blocks], step of each lane
+    codes    uint8[n_tokens, width], 128 added
+    terms    float32[n_tokens, 2], step and margin of each token
+    out      float32[n_tokens, 16 * blocks], products of the codes times both steps
+    row      float32[n_tokens], raised to the greatest product of each token
+    column   float32[16 * blocks], raised to the greatest product less the token's margin
+    """
+
+    @intrinsic
+    def near(typingctx, query, n_steps, lanes, codes, terms, n_tokens, out, row, column):
+        def code(context, builder, signature, values):
+            query, n_steps, lanes, codes, terms, n_tokens, out, row, column = values
+            of = path or _target.path()
+            v16 = vector(F32)
+            start = [load(builder, lanes, vector(I32), 64 * i) for i in range(blocks)]
+            size = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
+            columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
+            for group in groups_of(builder, n_tokens, rows_at_once(of, blocks)):
+                sums = _byte_products(builder, query, codes, group, n_steps, start, of)
+                for token, integers in zip(group, sums, strict=True):
+                    base = builder.add(terms, builder.mul(token, I64(8)))
+                    scale, margin = (spread(builder, load(builder, base, F32, 4 * i)) for i in range(2))
+                    place = builder.add(out, builder.mul(token, I64(64 * blocks)))
+                    most = None
+                    for i, s in enumerate(integers):
+                        value = builder.fmul(builder.sitofp(s, v16), builder.fmul(scale, size[i]))
+                        save(builder, value, place, 64 * i)
+                        low = builder.fsub(value, margin)
+                        builder.store(greater(builder, low, builder.load(columns[i])), columns[i])
+                        most = value if most is None else greater(builder, value, most)
+                    at = builder.mul(token, I64(4))
+                    greatest = greater(builder, fold(builder, most, greater), load(builder, row, F32, at))
+                    save(builder, greatest, row, at)
+            for i in range(blocks):
+                save(builder, builder.load(columns[i]), column, 64 * i)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 9), code
+
+    return near
+
+
+def make_candidates(blocks: int) -> Any:
+    """Return `candidates(products, low, margin, column, out) -> n`: the lanes that may hold a maximum, in order.
+
+    products  float32[16 * blocks], of one token with all lanes
+    low       float32, what a product must reach to be the token's maximum
+    margin    float32
+    column    float32[16 * blocks], what a product plus `margin` must reach to be its lane's maximum
+    out       int64[16 * blocks], n numbers of lanes
+    """
+
+    @intrinsic
+    def candidates(typingctx, products, low, margin, column, out):
+        def code(context, builder, signature, values):
+            products, low, margin, column, out = values
+            least, less = spread(builder, low), spread(builder, margin)
+            mask = I64(0)
+            for i in range(blocks):
+                of_lane = builder.fsub(load(builder, column, vector(F32), 64 * i), less)
+                needed = builder.select(builder.fcmp_ordered("<", of_lane, least), of_lane, least)
+                reached = builder.fcmp_ordered(">=", load(builder, products, vector(F32), 64 * i), needed)
+                bits = builder.zext(builder.bitcast(reached, ir.IntType(STEP)), I64)
+                mask = builder.or_(mask, builder.shl(bits, I64(STEP * i)))
+            left, n = cgutils.alloca_once_value(builder, mask), builder.ctpop(mask)
+            with cgutils.for_range(builder, n) as candidate:
+                bits = builder.load(left)
+                lane = builder.cttz(bits, ir.Constant(ir.IntType(1), 1))
+                save(builder, lane, out, builder.mul(candidate.index, I64(8)))
+                builder.store(builder.and_(bits, builder.sub(bits, I64(1))), left)
+            return n
+
+        arguments: list[Any] = [types.intp] * 5
+        arguments[1] = arguments[2] = types.float32
+        return types.intp(*arguments), code
+
+    return candidates
+
+
+@intrinsic
+def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tokens: Any, codes: Any, measured: Any):
+    """Turn vectors by a matrix of Hadamard's and write their codes: bytes times a step, and what that leaves.
+
+    tokens    float32[n_tokens, n_groups, 16], turned in place: the numbers of every `n_turned` groups (a power of two
+              that divides `n_groups`) give way to sums of all of them with signs, so vectors get longer: the square
+              root of 16 `n_turned` times
+    codes     uint8[n_tokens, 16 * n_groups], 128 added
+    measured  float64[n_tokens, 3], squared length before; step; squared length of what the codes leave out
+    """
+
+    def code(context, builder, signature, values):
+        tokens, n_groups, n_turned, n_tokens, codes, measured = values
+        of, v16 = _target.path(), vector(F32)
+        magnitude = ir.Constant(vector(I32), [0x7FFFFFFF] * STEP)
+
+        def over_groups(visit, kind, start=0.0):
+            """Visit all groups of a token, which change a vector; return it."""
+            so_far = cgutils.alloca_once_value(builder, ir.Constant(vector(kind), [start] * STEP))
+            builder.store(ir.Constant(vector(kind), [start] * STEP), so_far)
+            with cgutils.for_range(builder, n_groups) as group:
+                builder.store(visit(group.index, builder.load(so_far)), so_far)
+            return builder.load(so_far)
+
+        def plus(builder, x, y):
+            return builder.fadd(x, y)
+
+        with cgutils.for_range(builder, n_tokens) as token:
+            numbers = builder.mul(token.index, n_groups)
+            at, coded = (builder.add(x, builder.mul(numbers, I64(n))) for x, n in ((tokens, 4 * STEP), (codes, STEP)))
+            facts = builder.add(measured, builder.mul(token.index, I64(24)))
+
+            def group_at(index, at=at):
+                return load(builder, at, v16, builder.mul(index, I64(4 * STEP)))
+
+            def add_square(index, total):
+                """Turn the lanes of a group too."""
+                x = group_at(index)
+                turned = x
+                for h in (1, 2, 4, 8):
+                    other = builder.shuffle_vector(
+                        turned, turned, ir.Constant(vector(I32), [i ^ h for i in range(STEP)])
+                    )
+                    signs = ir.Constant(v16, [-1.0 if i & h else 1.0 for i in range(STEP)])
+                    turned = builder.fadd(builder.fmul(turned, signs), other)
+                save(builder, turned, at, builder.mul(index, I64(4 * STEP)))
+                x = builder.fpext(x, vector(F64))
+                return builder.fadd(builder.fmul(x, x), total)
+
+            save(builder, fold(builder, over_groups(add_square, F64), plus), facts)
+            stages = builder.cttz(n_turned, ir.Constant(ir.IntType(1), 1))
+            with cgutils.for_range(builder, stages) as stage:
+                h = builder.shl(I64(1), stage.index)
+                with cgutils.for_range(builder, builder.lshr(n_groups, I64(1))) as pair:
+                    low = builder.and_(pair.index, builder.sub(h, I64(1)))
+                    first = builder.add(builder.shl(builder.sub(pair.index, low), I64(1)), low)
+                    second = builder.add(first, h)
+                    x, y = group_at(first), group_at(second)
+                    for value, index in ((builder.fadd(x, y), first), (builder.fsub(x, y), second)):
+                        save(builder, value, at, builder.mul(index, I64(4 * STEP)))
+
+            def farther(index, most):
+                bits = builder.and_(builder.bitcast(group_at(index), vector(I32)), magnitude)
+                return greater(builder, builder.bitcast(bits, v16), most)
+
+            step = builder.fdiv(fold(builder, over_groups(farther, F32, 1e-30), greater), F32(127.0))
+            size, inverse = spread(builder, step), spread(builder, builder.fdiv(F32(1.0), step))
+            middle, half = (ir.Constant(v16, [x] * STEP) for x in (128.0, 128.5))
+
+            def write(index, total, coded=coded):
+                x = group_at(index)
+                whole = builder.fptosi(builder.fadd(builder.fmul(x, inverse), half), vector(I32))
+                save(builder, builder.trunc(whole, vector(I8)), coded, builder.mul(index, I64(STEP)))
+                back = builder.fmul(builder.fsub(builder.sitofp(whole, v16), middle), size)
+                rest = builder.fsub(x, back)
+                return fma(builder, rest, rest, total, of)
+
+            rest = fold(builder, over_groups(write, F32), plus)
+            save(builder, builder.fpext(step, F64), facts, 8)
+            save(builder, builder.fpext(rest, F64), facts, 16)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), code
+
+
+def _byte_products(builder, query, codes, tokens, n_steps, start, path):
+    """Add to `start` the products of the codes of some tokens with those of all lanes."""
+    at = [builder.add(codes, builder.mul(t, builder.mul(n_steps, I64(4)))) for t in tokens]
+
+    def multiply(step, sums):
+        place = builder.add(query, builder.mul(step, I64(64 * len(start))))
+        q = [load(builder, place, vector(I32), 64 * i) for i in range(len(start))]
+        c = [spread(builder, load(builder, a, I32, builder.mul(step, I64(4)))) for a in at]
+        return [[add_products(builder, s, c[t], q[i], path) for i, s in enumerate(r)] for t, r in enumerate(sums)]
+
+    return run_sums(builder, [start] * len(tokens), n_steps, multiply)
