@@ -112,7 +112,8 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation(
             "entities", "metric_oracle.indexes.entities:EntityIndex", "attachment",
             what="entities", plural="entities", option="--entities FILE",
-            both_sides="--entities and --predicted-entities", arguments=("entities",),
+            both_sides="--entities and --predicted-entities with files, or --entities FOLDER (RaTE-NER's) for both",
+            arguments=("entities",),
         ),
         Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", "representations", parts=("srr",)),
         Representation(

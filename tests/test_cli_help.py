@@ -141,7 +141,7 @@ def test_what_the_registry_names_has_an_option():
     assert {*given(options.Files())} == {*_arguments(), "uncertain"}
     assert {*given(options.PredictedFiles())} == {f"predicted_{name}" for name in _arguments()}
     for path in ("build-index", "retrieve", "verify", "baseline random", "score", "study", "bench"):
-        assert {*_arguments(), "uncertain", "device", "radgraph_encoder", "vocabulary"} <= {
+        assert {*_arguments(), "uncertain", "device", "radgraph_encoder", "vocabulary", "entity_encoder"} <= {
             p.name for p in COMMANDS[path].params
         }
     for record in REPRESENTATIONS.values():

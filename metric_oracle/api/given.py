@@ -52,6 +52,7 @@ class Models(TypedDict, total=False):
 
     radgraph_encoder: str | Path | None
     vocabulary: str | Path | None
+    entity_encoder: str | Path | None
     device: str | None
     uncertain: str | None
     tell: Callable[[str], None]

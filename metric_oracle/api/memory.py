@@ -10,7 +10,8 @@ from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Scoring, Si
 from metric_oracle.api.scoring import score
 from metric_oracle.corpora.reports import Reports, check_options
 from metric_oracle.errors import InputError, called
-from metric_oracle.indexes.inputs import Encoding, is_model, load_encoding, open_model
+from metric_oracle.indexes.inputs import Encoding, is_model, load_encoding
+from metric_oracle.indexes.open_models import open_model
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.matrix import score_matrix
@@ -119,10 +120,10 @@ def reward(
         Of BERTScore.
     column : str
         Column of the data set that holds the references.
-    radgraph, chexbert, chexbert_labels
-        Models that make what the metric reads, opened once: a RadGraph archive, chexbert.pth, or a function from texts
-        to graphs, vectors or classes in their order. What they make of references is kept.
-    uncertain, radgraph_encoder, vocabulary, device
+    radgraph, chexbert, chexbert_labels, entities
+        Models that make what the metric reads, opened once: a RadGraph archive, chexbert.pth, RaTE-NER's folder, or a
+        function from texts to graphs, vectors or classes in their order. What they make of references is kept.
+    uncertain, radgraph_encoder, vocabulary, entity_encoder, device
         See :func:`build_index`.
 
     Returns
@@ -134,7 +135,7 @@ def reward(
     check_options(given, SIDES, "reward")
     record = get_metric(metric, "reward")
     models: dict[str, Callable[[list[str]], Any]] = {}
-    own = split(given, ("radgraph_encoder", "vocabulary", "device"))
+    own = split(given, ("radgraph_encoder", "vocabulary", "entity_encoder", "device"))
     for kind in record.representations:
         needs = REPRESENTATIONS[kind]
         if needs.source != "attachment":
@@ -143,7 +144,7 @@ def reward(
         value: Any = given.get(name)
         if value is None and kind == "labels" and is_model("chexbert", given.get("chexbert")):
             value = given.get("chexbert")
-        if is_model("radgraph" if kind == "radgraph" else "chexbert", value):
+        if is_model(kind if kind in ("radgraph", "entities") else "chexbert", value):
             value = open_model(kind, value, "reward", **own)
         if not callable(value):
             msg = (

@@ -9,7 +9,8 @@ from metric_oracle.api.searching import load_batch, search_settings
 from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs, open_pair_models
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.open_models import open_pair_models
 from metric_oracle.retrieval import rerank as _rerank
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.results import Results

@@ -7,7 +7,8 @@ from typing import Any, Unpack
 from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Sides, names_of, predicted, reports_of, say, split
 from metric_oracle.corpora.reports import Reports, check_options, check_sections
 from metric_oracle.errors import InputError, called
-from metric_oracle.indexes.inputs import load_encoding, open_pair_models
+from metric_oracle.indexes.inputs import load_encoding
+from metric_oracle.indexes.open_models import open_pair_models
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.pair_models import with_pair_models
@@ -56,10 +57,10 @@ def score(
         Name of the model, by default that of its file.
     inner : bool
         Score the ids that have both a reference and a prediction; otherwise an id without one of them is an error.
-    radgraph, chexbert, chexbert_ids, chexbert_labels
+    radgraph, chexbert, chexbert_ids, chexbert_labels, entities
         Of the references, and with ``predicted_`` before the name of the predictions, as in :func:`build_index`. A
-        model (a RadGraph archive, chexbert.pth) is given once, for both.
-    uncertain, encoder, layer, rescale_table, radgraph_encoder, vocabulary, device
+        model (a RadGraph archive, chexbert.pth, RaTE-NER's folder) is given once, for both.
+    uncertain, encoder, layer, rescale_table, radgraph_encoder, vocabulary, entity_encoder, device
         As in :func:`build_index`.
     idf, rescale
         As in :func:`retrieve`; "tests" are the references, "corpus" the predictions.

@@ -80,7 +80,8 @@ def build_index(
         of all, None while the latter is unknown and at most as many while a Parquet file is read.
     runner, address, num_gpus
         Build the shards by the workers of a Ray cluster, models included, see :func:`retrieve`.
-    radgraph, chexbert, chexbert_ids, chexbert_labels, uncertain, radgraph_encoder, vocabulary, device, tell, advance
+    radgraph, chexbert, chexbert_ids, chexbert_labels, entities, uncertain, radgraph_encoder, vocabulary, \
+    entity_encoder, device, tell, advance
         What is given beside the reports, in files or in memory, and models that make it: see
         :func:`metric_oracle.indexes.inputs.load_inputs`.
     encoder : str or path

@@ -39,7 +39,7 @@ COMMANDS = {
         "Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.",
     ),
     "annotate": Listed(
-        "tools", _TOOLS, "Run RadGraph or CheXbert over reports and keep what it makes: graphs, embeddings or labels."
+        "tools", _TOOLS, "Run models over reports and keep what they make: graphs, embeddings, labels or entities."
     ),
     "bench": Listed(
         "tools", _TOOLS,

@@ -14,7 +14,7 @@ from metric_oracle.metrics import REPRESENTATIONS, Metric
 
 
 def is_model(path: str | Path) -> bool:
-    """Tell a model from what it makes: a RadGraph archive or the folder of one, a checkpoint of CheXbert."""
+    """Tell a model from what it makes: RadGraph's archive or folder, CheXbert's checkpoint, RaTE-NER's folder."""
     return str(path).lower().endswith((".pth", ".tar.gz", ".tgz")) or (Path(path) / "config.json").is_file()
 
 

@@ -207,6 +207,9 @@ class Models:
         Path | None, _file("--radgraph-encoder", FILES, "Transformer that the archive names.", "FOLDER")
     ] = None
     vocabulary: Annotated[Path | None, _file("--vocabulary", FILES, "vocab.txt of bert-base-uncased.")] = None
+    entity_encoder: Annotated[
+        Path | None, _file("--entity-encoder", FILES, "BioLORD-2023-C, beside RaTE-NER.", "FOLDER")
+    ] = None
     device: Annotated[str | None, _choice("--device", DEVICES, FILES, "; default: a GPU, if any"), OneOf(DEVICES)] = (
         None
     )
@@ -237,7 +240,7 @@ IdColumn = Annotated[
 
 
 # Arguments that may be the model instead, see `inputs.is_model`.
-MODEL_FILES = {"radgraph": "a model .tar.gz", "chexbert": "chexbert.pth"}
+MODEL_FILES = {"radgraph": "a model .tar.gz", "chexbert": "chexbert.pth", "entities": "RaTE-NER's folder"}
 
 
 def _given_beside(prefix: str, panel: str) -> dict[str, Any]:

@@ -65,27 +65,27 @@ def synth(
     "oracle annotate test.csv --radgraph radgraph.tar.gz --out test_graphs.json",
     "oracle annotate test.csv --chexbert chexbert.pth --out test.npz",
     "oracle annotate test.csv --chexbert chexbert.pth --out test_labels.csv",
-    endings=(".json", ".npz", ".csv"),
+    "oracle annotate t.csv --entities NER --entity-encoder BioLORD --out e.parquet",
+    endings=(".json", ".npz", ".csv", ".parquet"),
 )  # fmt: skip
 def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: o.Reading, to: Destination) -> None:
-    """Run RadGraph or CheXbert over reports and keep what it makes: graphs, embeddings or labels.
+    """Run models over reports and keep what they make: graphs, embeddings, labels or entities.
 
-    RadGraph gives .json; CheXbert gives embeddings (.npz) or labels (.csv). Each command takes these files in place of
-    the model.
+    RadGraph gives .json; CheXbert gives embeddings (.npz) or labels (.csv); RaTEScore's two models give entities with
+    their vectors (.parquet). Each command takes these files in place of the models.
     """
     from metric_oracle.commands.annotation import annotate as run
     from metric_oracle.commands.annotation import check_annotation
     from metric_oracle.corpora.reports import read_reports
 
-    out = check_annotation(files.radgraph, files.chexbert, to.out)
+    out = check_annotation(given(files), to.out)
     check_installed("annotate", files)
     read = read_reports(reports, **given(reading))
     if read.left_out:
         note(read.left_out)
     with bar("reports annotated", len(read.ids)) as advance:
         run(
-            read.ids, read.texts, out, radgraph=files.radgraph, chexbert=files.chexbert, models=models, tell=note,
-            progress=advance,
+            read.ids, read.texts, out, files=given(files), models=models, tell=note, progress=advance,
         )  # fmt: skip
     note(f"{out}: {len(read.ids):,} reports")
 

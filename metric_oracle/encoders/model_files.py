@@ -25,14 +25,7 @@ def find(model: str | Path, function: str) -> tuple[Path, str]:
     """Return the folder of a model, and its name in results."""
     folder = Path(model).expanduser()
     if folder.is_dir():
-        lacking = _lacking(folder)
-        if lacking:
-            msg = (
-                f"{function}: encoder must be a folder with {lacking[0]}; got none in {folder}. "
-                "Save the whole model there, tokenizer included."
-            )
-            raise InputError(msg)
-        return folder, str(folder.resolve())
+        return whole_folder(folder, function, "encoder"), str(folder.resolve())
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
     try:
@@ -47,6 +40,19 @@ def find(model: str | Path, function: str) -> tuple[Path, str]:
         )
         raise InputError(msg)
     return _find_on_hub(str(model), function), str(model)
+
+
+def whole_folder(model: str | Path, function: str, argument: str) -> Path:
+    """Return the folder of a model, or raise unless it has all files that are needed."""
+    folder = Path(model).expanduser()
+    lacking = _lacking(folder)
+    if lacking:
+        msg = (
+            f"{function}: {argument} must be a folder with {lacking[0]}; got none in {folder}. "
+            "Save the whole model there, tokenizer included."
+        )
+        raise InputError(msg)
+    return folder
 
 
 def _find_on_hub(name: str, function: str) -> Path:
@@ -110,43 +116,61 @@ def tokenizer_files(folder: Path) -> list[str]:
     return names + sorted(path.name for path in folder.glob("*.model"))
 
 
-def load(folder: Path, layer: int, function: str) -> tuple[Any, Any]:
-    """Return the tokenizer and the model, cut to its first layers."""
+def model_files(folder: Path) -> list[str]:
+    """Return the names of the files that make a model and its tokenizer."""
+    return ["config.json", *weight_files(folder), *tokenizer_files(folder)]
+
+
+def read(folder: Path, kind: Any, function: str, argument: str) -> tuple[Any, Any, list[str]]:
+    """Return the tokenizer and the model of a kind of transformers', and the tensors that its files lack."""
     import torch
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoTokenizer
 
     common = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **common)
-        model, info = AutoModel.from_pretrained(
+        model, info = kind.from_pretrained(
             folder, **common, dtype=torch.float32, weights_only=True, output_loading_info=True
         )
     # What the libraries under transformers raise at a damaged file has no narrower parent.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0][:200]
         msg = (
-            f"{function}: encoder must be a model and a tokenizer that transformers can read without running its code; "
-            f"got {folder} ({reason}). Save it anew."
+            f"{function}: {argument} must be a model and a tokenizer that transformers can read without running its "
+            f"code; got {folder} ({reason}). Save it anew."
         )
         raise InputError(msg) from error
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         msg = (
-            f"{function}: encoder must have a tokenizer with cls and sep tokens; got none in {folder}. "
+            f"{function}: {argument} must have a tokenizer with cls and sep tokens; got none in {folder}. "
             "Use a model of BERT's kind."
         )
         raise InputError(msg)
+    return tokenizer, model, sorted(info["missing_keys"])
+
+
+def check_weights(model: Any, lacking: list[str], folder: Path, function: str, argument: str) -> None:
+    """Raise where the files lack a tensor that is used: transformers fills it with random numbers."""
+    # The pooler has no part in the states.
+    random = [name for name in lacking if name in model.state_dict() and "pooler" not in name]
+    if random:
+        msg = (
+            f"{function}: {argument} must have weights for every tensor it uses; got none for {len(random)} "
+            f"({random[0]}) in {folder}. Use the files that belong to its config.json."
+        )
+        raise InputError(msg)
+
+
+def load(folder: Path, layer: int, function: str) -> tuple[Any, Any]:
+    """Return the tokenizer and the model, cut to its first layers."""
+    from transformers import AutoModel
+
+    tokenizer, model, lacking = read(folder, AutoModel, function, "encoder")
     whole = model
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     _cut(model, layer, folder, function)
-    # Transformers fills what a file lacks with random numbers. The pooler has no part in the states.
-    random = sorted(name for name in set(info["missing_keys"]) & set(whole.state_dict()) if "pooler" not in name)
-    if random:
-        msg = (
-            f"{function}: encoder must have weights for every tensor it uses; got none for {len(random)} "
-            f"({random[0]}) in {folder}. Use the files that belong to its config.json."
-        )
-        raise InputError(msg)
+    check_weights(whole, lacking, folder, function, "encoder")
     return tokenizer, model.eval()
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches
 from metric_oracle.encoders.libraries import choose_device, quiet
-from metric_oracle.encoders.model_files import find, load, n_positions, tokenizer_files, weight_files
+from metric_oracle.encoders.model_files import find, load, model_files, n_positions
 from metric_oracle.errors import BackendError, InputError
 
 _DISTILROBERTA = (
@@ -145,7 +145,7 @@ class TokenEncoder:
         import transformers
 
         hasher = hashlib.sha256()
-        for name in ["config.json", *weight_files(self._folder), *tokenizer_files(self._folder)]:
+        for name in model_files(self._folder):
             with (self._folder / name).open("rb") as file:
                 hasher.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         return {

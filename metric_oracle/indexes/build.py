@@ -48,7 +48,7 @@ PROGRESS = "build.json"
 # Folder of what an encoder has finished of its work, and what it may hold.
 SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json", "states.json.tmp")
-_MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert)-\d+\.(part|tmp)")  # of `encoders.parts`
+_MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert|entities)-\d+\.(part|tmp)")  # of `encoders.parts`
 _TEMPORARY = re.compile(r"(build|manifest|stamps)\.json\.\d+\.tmp")  # of `write_json`
 # Representations with files of their own.
 STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not record.parts and record.source != "pair")

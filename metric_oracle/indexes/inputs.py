@@ -19,8 +19,8 @@ from metric_oracle.metrics import REPRESENTATIONS, Representation
 
 if TYPE_CHECKING:  # models are imported by what opens them
     from metric_oracle.encoders.chexbert import CheXbert
-    from metric_oracle.encoders.crepe import Crepe
     from metric_oracle.encoders.radgraph import RadGraph
+    from metric_oracle.encoders.ratescore import EntityModels
     from metric_oracle.encoders.token_states import TokenEncoder
 
 
@@ -175,6 +175,7 @@ def load_inputs(
     encoder: str | Path | None = None,
     radgraph_encoder: str | Path | None = None,
     vocabulary: str | Path | None = None,
+    entity_encoder: str | Path | None = None,
     device: str | None = None,
     some: bool = False,
     tell: Callable[[str], None] = _ignore,
@@ -194,8 +195,9 @@ def load_inputs(
         The same as ``chexbert_labels``.
     encoding, encoder
         Passed on, see :class:`Inputs`.
-    radgraph_encoder, vocabulary : path
-        Files that RadGraph and CheXbert models need beside their own, see `encoders.radgraph` and `encoders.chexbert`.
+    radgraph_encoder, vocabulary, entity_encoder : path
+        Files that RadGraph and CheXbert models, and those that find entities, need beside their own, see
+        `encoders.radgraph`, `encoders.chexbert` and `encoders.ratescore`.
     device : {"cpu", "cuda"}
         Where models run, by default "cuda" where there is one.
     some : bool
@@ -205,8 +207,8 @@ def load_inputs(
         See :class:`Encoding`; reports instead of tokens.
     **given
         The arguments of the registry's representations (`radgraph`, `chexbert`, `chexbert_ids`, ...): what
-        :mod:`metric_oracle.corpora.attached` takes; a model's file (a RadGraph archive, chexbert.pth); or a function
-        from texts to graphs, vectors or classes in their order.
+        :mod:`metric_oracle.corpora.attached` takes; a model (a RadGraph archive, chexbert.pth, RaTE-NER's folder); or a
+        function from texts to graphs, vectors or classes in their order.
 
     Returns
     -------
@@ -245,6 +247,11 @@ def load_inputs(
             of_labels = uncertain if "chexbert_labels" not in given else None
             kinds = ("chexbert",) if of_labels is None else ("chexbert", "labels")
             models.append(Model(kinds, partial(_embed, model, of_labels, tell, advance)))
+        elif record.name == "entities" and is_model("entities", value):
+            from metric_oracle.encoders.ratescore import EntityModels
+
+            finder = EntityModels(value, encoder=entity_encoder, device=device or "auto", function=function)
+            models.append(Model(("entities",), partial(_recognise, finder, tell, advance)))
         elif callable(value):
             models.append(Model((record.name,), partial(_call, value, record, settings, function)))
         else:
@@ -300,46 +307,17 @@ def _attach(
 
 
 def is_model(name: str, value: Any) -> bool:
-    """Tell a model's file from what a model made: a RadGraph archive or its folder, or chexbert.pth."""
+    """Tell a model's file from what a model made: a RadGraph archive or its folder, chexbert.pth, RaTE-NER's folder."""
     if not isinstance(value, str | Path):
         return False
+    if name == "entities":
+        return Path(value).is_dir()
     return is_archive(value) if name == "radgraph" else name == "chexbert" and Path(value).suffix.lower() == ".pth"
 
 
 def is_archive(path: str | Path) -> bool:
     """Tell a RadGraph model from annotations: a .tar.gz file, or the folder of one."""
     return str(path).lower().endswith((".tar.gz", ".tgz")) or (Path(path) / "config.json").is_file()
-
-
-def open_model(
-    name: str, value: str | Path, function: str, *, radgraph_encoder: str | Path | None = None,
-    vocabulary: str | Path | None = None, device: str | None = None,
-) -> Callable[[list[str]], Any]:  # fmt: skip
-    """Open a model's file as a function from texts to graphs ("radgraph"), embeddings ("chexbert") or classes."""
-    if name == "radgraph":
-        from metric_oracle.encoders.radgraph import RadGraph
-
-        return RadGraph(value, encoder=radgraph_encoder, device=device or "auto", function=function).annotate
-    from metric_oracle.encoders.chexbert import CheXbert
-
-    model = CheXbert(value, vocabulary=vocabulary, device=device or "auto", function=function)
-    place = 0 if name == "chexbert" else 1
-    return lambda texts: model.encode(texts)[place]
-
-
-def open_pair_models(
-    given: Mapping[str, str | Path], function: str, device: str | None = None
-) -> "dict[str, Crepe]":  # fmt: skip
-    """Open the models that read both reports at once, by representation, from what is given by the registry's names."""
-    if given and "crepe" not in given:
-        msg = f"{function}: crepe must be given with {', '.join(given)}; got None. Add --crepe FOLDER."
-        raise InputError(msg)
-    if not given:
-        return {}
-    from metric_oracle.encoders.crepe import Crepe
-
-    named = {name.removeprefix("crepe_"): path for name, path in given.items() if name != "crepe"}
-    return {"crepe": Crepe(given["crepe"], **named, device=device or "auto", function=function)}
 
 
 def _annotate(
@@ -363,6 +341,17 @@ def _embed(
     if uncertain is not None:
         made["labels"] = Attachment(classes, every, {"uncertain": uncertain}, model.signature)
     return made
+
+
+def _recognise(
+    model: "EntityModels", tell: Callable[[str], None], advance: Callable[[int, int], None],
+    texts: Sequence[str], scratch: Path | None,
+) -> dict[str, Attachment]:  # fmt: skip
+    """Find entities and their vectors."""
+    found = model.recognise(texts, progress=_total(advance, len(texts)), scratch=scratch)
+    if found.n_truncated:
+        tell(f"{found.n_truncated:,} of {len(texts):,} reports have sentences longer than RaTE-NER takes: ends cut off")
+    return {"entities": Attachment(found.table, found.of_row, made_by=model.signature)}
 
 
 def _call(

@@ -1,0 +1,357 @@
+"""RaTEScore's two published models (Zhao et al., EMNLP 2024): reports -> entities with their types and vectors.
+
+What they make, the package ratescore 0.6.0 defines: sentences by medspaCy's rules, one label for each word piece of a
+sentence by RaTE-NER-Deberta, entities from the labels, and for each the last state of [CLS] that BioLORD-2023-C gives
+for its text, of at most 30 word pieces. Two artefacts of the package are not kept: it gives a report without a sentence
+the entities of the next one, and with a batch of several sentences its labels of padding count.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.corpora.entities import TYPES, EntityTable
+from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
+from metric_oracle.encoders.model_files import check_weights, model_files, n_positions, read, whole_folder
+from metric_oracle.encoders.parts import Parts
+from metric_oracle.encoders.sentences import RULES, Sentences
+from metric_oracle.errors import InputError
+
+_MAX_PIECES, _MAX_OF_ENTITY = 512, 30
+_LEAST = 3  # characters of a sentence that is read
+_LABELS = {"O", *(f"{first}-{kind.upper()}" for first in "BI" for kind in TYPES)}
+_SPECIAL = ("[CLS]", "[SEP]")
+# Word pieces of one batch, see `batches`, and characters of a part that is kept: about half a minute on two cores.
+_PIECES_PER_BATCH = {"cpu": 128, "cuda": 4_096}
+_CHARACTERS_PER_PART = {"cpu": 1 << 15, "cuda": 1 << 20}
+_TOKENIZED_AT_ONCE = 1_024
+
+_Entity = tuple[str, str]  # type and words
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """Entities of texts.
+
+    Attributes
+    ----------
+    table : EntityTable
+        Of the distinct texts, by their places.
+    words : list of str
+        Of each entity in the table, as the recogniser's tokenizer spells them.
+    of_row : int64[n]
+        Each text's place in the table.
+    n_truncated : int
+        Texts with a sentence of more than 512 word pieces, of which the first 511 and [SEP] are read.
+    """
+
+    table: EntityTable
+    words: list[str]
+    of_row: np.ndarray
+    n_truncated: int
+
+    def records(self) -> dict[str, dict[str, list[Any]]]:
+        """Return words, types and vectors of each text by its place, as `corpora.entities` reads them."""
+        spans = [slice(*self.table.ptr[i : i + 2].tolist()) for i in range(len(self.table.ids))]
+        kinds = [TYPES[kind] for kind in self.table.kinds]
+        made = [
+            {"entities": self.words[some], "types": kinds[some], "vectors": list(self.table.vectors[some])}
+            for some in spans
+        ]
+        return {str(row): made[place] for row, place in enumerate(self.of_row.tolist())}
+
+
+class EntityModels(FromFiles):
+    """RaTE-NER and BioLORD, ready to recognise.
+
+    Parameters
+    ----------
+    recogniser : path
+        Folder of RaTE-NER-Deberta: a token classifier of transformers with its tokenizer. Where medspaCy's
+        `rush_rules.tsv` lies in it, sentences are found by that; otherwise medspaCy must be installed.
+    encoder : path
+        Folder of BioLORD-2023-C, or of another model of BERT's kind, with its tokenizer.
+    device : {"auto", "cpu", "cuda"}
+        "auto" takes the GPU if there is one.
+    function : str
+        Name for error messages.
+    """
+
+    def __init__(
+        self,
+        recogniser: str | Path,
+        *,
+        encoder: str | Path | None = None,
+        device: str = "auto",
+        function: str = "build_index",
+    ) -> None:
+        _, transformers = import_libraries(function, "RaTE-NER")
+        self._function = function
+        if encoder is None:
+            msg = (
+                f"{function}: entity_encoder must be given with a model that finds entities; got None. "
+                "Add --entity-encoder FOLDER: that of BioLORD-2023-C."
+            )
+            raise InputError(msg)
+        self._path = whole_folder(recogniser, function, "entities")
+        self._encoder_path = whole_folder(encoder, function, "entity_encoder")
+        self._device = choose_device(device, function)
+        rules = self._path / RULES
+        self._sentences = Sentences(rules if rules.is_file() else None, function)
+        self._tokenizer, self._model = self._open(self._path, transformers.AutoModelForTokenClassification, "entities")
+        self._labels = self._read_labels()
+        self._max_pieces = min(_MAX_PIECES, n_positions(self._model))
+        self._encoder_tokenizer, self._encoder = self._open(
+            self._encoder_path, transformers.AutoModel, "entity_encoder"
+        )
+        self._width = self._encoder.config.hidden_size
+        with self._sentences.path.open("rb") as file:
+            rules_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        self._sign(
+            self._device,
+            _PIECES_PER_BATCH[self._device],
+            model=self._path.name,
+            sha256=_hash_folder(self._path),
+            entity_encoder=self._encoder_path.name,
+            entity_encoder_sha256=_hash_folder(self._encoder_path),
+            rules_sha256=rules_sha256,
+        )
+
+    def recognise(
+        self,
+        texts: Sequence[str],
+        *,
+        progress: Callable[[int], None] | None = None,
+        scratch: Path | None = None,
+    ) -> Recognised:
+        """Find the entities of reports, each distinct sentence read once, and their vectors, each of distinct words.
+
+        On one device and library, what a report gets is the same bits whatever reports are with it, and in whatever
+        number of threads.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            One without a sentence of three characters has no entities.
+        progress : function
+            Called with the number of texts finished since the last call.
+        scratch : path
+            Folder that keeps finished parts, for the caller to remove: the same call after a kill resumes with them.
+        """
+        n_rows = Counter(texts)
+        # Longest first, ties by content: parts depend on the set of texts, not on its order.
+        distinct = sorted(n_rows, key=lambda text: (-len(text), text))
+        ptr = np.cumsum([0, *(len(text) + 1 for text in distinct)])
+        size = _CHARACTERS_PER_PART[self._device]
+        parts = Parts(scratch, "entities", digest([self.signature, self.environment, size, distinct]))
+        of_sentence: dict[str, list[_Entity]] = {}
+        vectors: dict[str, np.ndarray] = {}
+        entities: list[list[_Entity]] = []
+        cut: list[bool] = []
+        for part, (start, stop) in enumerate(pairwise(part_bounds(ptr, size))):
+            kept = parts.read(part)
+            some = {text: n_rows[text] for text in distinct[start:stop]}
+            if kept is not None:
+                found, made = self._unpacked(kept)
+                if progress is not None:
+                    progress(sum(some.values()))
+            else:
+                found = self._read_texts(some, of_sentence, progress)
+                words = dict.fromkeys(words for of_text, _ in found for _, words in of_text if words not in vectors)
+                made = self._embed(list(words))
+                parts.write(part, _packed(found, made))
+            vectors |= made
+            entities += [of_text for of_text, _ in found]
+            cut += [is_cut for _, is_cut in found]
+        place = {text: i for i, text in enumerate(distinct)}
+        every = [*chain.from_iterable(entities)]
+        table = EntityTable(
+            [str(i) for i in range(len(distinct))],
+            np.cumsum([0, *map(len, entities)], dtype=np.int64),
+            np.array([TYPES.index(kind) for kind, _ in every], np.uint8),
+            np.array([vectors[words] for _, words in every], np.float32).reshape(len(every), self._width),
+        )
+        n_truncated = sum(n_rows[text] for text, is_cut in zip(distinct, cut, strict=True) if is_cut)
+        of_row = np.array([place[text] for text in texts], np.int64)
+        return Recognised(table, [words for _, words in every], of_row, n_truncated)
+
+    def _open(self, folder: Path, kind: Any, argument: str) -> tuple[Any, Any]:
+        with quiet():
+            tokenizer, model, random = read(folder, kind, self._function, argument)
+        check_weights(model, random, folder, self._function, argument)
+        return tokenizer, model.eval().to(self._device)
+
+    def _read_labels(self) -> list[str]:
+        names = self._model.config.id2label
+        labels = [str(names[i]) for i in range(len(names))]
+        if not set(labels) <= _LABELS or "O" not in labels:
+            msg = (
+                f"{self._function}: entities must be a model with the labels O, B-TYPE and I-TYPE, types "
+                f"{', '.join(TYPES)}; got others in {self._path}. Pass the folder of RaTE-NER-Deberta."
+            )
+            raise InputError(msg)
+        return labels
+
+    def _read_texts(
+        self, texts: dict[str, int], known: dict[str, list[_Entity]], progress: Callable[[int], None] | None
+    ) -> list[tuple[list[_Entity], bool]]:
+        """Return the entities of each text, and whether it was cut; `known` gets those of new sentences."""
+        sentences = {text: [s for s in self._sentences.split(text) if len(s) >= _LEAST] for text in texts}
+        todo = sorted({s for some in sentences.values() for s in some if s not in known})
+        waiting: dict[str, list[str]] = {sentence: [] for sentence in todo}
+        n_waiting: Counter[str] = Counter()
+        for text, some in sentences.items():
+            for sentence in {*some} & waiting.keys():
+                waiting[sentence].append(text)
+                n_waiting[text] += 1
+        if progress is not None:
+            progress(sum(n for text, n in texts.items() if not n_waiting[text]))
+        ids, is_cut = self._split(self._tokenizer, todo, self._max_pieces)
+        ptr = np.cumsum([0, *map(len, ids)])
+        flat = np.fromiter(chain.from_iterable(ids), np.int32)
+        labels = np.empty(len(flat), np.int16)
+
+        def run(some: np.ndarray, batch: np.ndarray) -> None:
+            labels[ptr[some, None] + np.arange(batch.shape[1])] = self._label(batch)[: len(some)]
+
+        with one_thread_each(self._device) as run_all:
+            for done in run_batches(run, flat, ptr, _PIECES_PER_BATCH[self._device], run_all):
+                finished = 0
+                for place in done.tolist():
+                    n_waiting.subtract(waiting[todo[place]])
+                    finished += sum(texts[text] for text in waiting[todo[place]] if not n_waiting[text])
+                if progress is not None:
+                    progress(finished)
+        for place, sentence in enumerate(todo):
+            own = [self._labels[label] for label in labels[ptr[place] : ptr[place + 1]]]
+            known[sentence] = self._spelled(ids[place], own)
+        cut = {sentence for sentence, one in zip(todo, is_cut, strict=True) if one}
+        return [
+            ([*chain.from_iterable(known[s] for s in some)], not cut.isdisjoint(some)) for some in sentences.values()
+        ]
+
+    def _spelled(self, ids: list[int], labels: list[str]) -> list[_Entity]:
+        """Return type and words of the entities of a sentence."""
+        pieces = self._tokenizer.convert_ids_to_tokens(ids)
+        return [
+            (kind.lower(), self._tokenizer.convert_tokens_to_string(pieces[first : last + 1]))
+            for first, last, kind in find_entities(pieces, labels)
+        ]
+
+    def _split(self, tokenizer: Any, texts: list[str], most: int) -> tuple[list[list[int]], list[bool]]:
+        """Return the word pieces of texts, special ones included, and which texts were cut."""
+        found: list[list[int]] = []
+        cut: list[bool] = []
+        with quiet():
+            for first in range(0, len(texts), _TOKENIZED_AT_ONCE):
+                some = texts[first : first + _TOKENIZED_AT_ONCE]
+                ids = tokenizer(some, truncation=True, max_length=most)["input_ids"]
+                full = [place for place, own in enumerate(ids) if len(own) == most]
+                whole = tokenizer([some[place] for place in full])["input_ids"] if full else []
+                longer = {place for place, own in zip(full, whole, strict=True) if len(own) > most}
+                cut += [place in longer for place in range(len(some))]
+                found += ids
+        return found, cut
+
+    def _label(self, ids: np.ndarray) -> np.ndarray:
+        """Return the best label of each word piece, int64[B, L]."""
+        import torch
+
+        batch = torch.from_numpy(ids).to(self._device)
+        with torch.inference_mode():
+            logits = self._model(input_ids=batch, attention_mask=torch.ones_like(batch)).logits
+            is_finite, best = logits.isfinite().all(), logits.argmax(2)
+        self._check(bool(is_finite), "entities", self._path)
+        return best.cpu().numpy()
+
+    def _embed(self, words: list[str]) -> dict[str, np.ndarray]:
+        """Return the vector of each entity's words, float32[d]."""
+        ids, _ = self._split(self._encoder_tokenizer, words, _MAX_OF_ENTITY)
+        vectors = np.empty((len(words), self._width), np.float32)
+
+        def run(some: np.ndarray, batch: np.ndarray) -> None:
+            vectors[some] = self._first_states(batch)[: len(some)]
+
+        flat = np.fromiter(chain.from_iterable(ids), np.int32)
+        ptr = np.cumsum([0, *map(len, ids)])
+        with one_thread_each(self._device) as run_all:
+            for _ in run_batches(run, flat, ptr, _PIECES_PER_BATCH[self._device], run_all):
+                pass
+        return dict(zip(words, vectors, strict=True))
+
+    def _first_states(self, ids: np.ndarray) -> np.ndarray:
+        """Return the last state of the first word piece, float32[B, d]."""
+        import torch
+
+        batch = torch.from_numpy(ids).to(self._device)
+        with torch.inference_mode():
+            states = self._encoder(input_ids=batch, attention_mask=torch.ones_like(batch)).last_hidden_state[:, 0]
+        found = states.float().cpu().numpy()
+        self._check(bool(np.isfinite(found).all() and found.any(axis=1).all()), "entity_encoder", self._encoder_path)
+        return found
+
+    def _check(self, is_sound: bool, argument: str, path: Path) -> None:
+        if not is_sound:
+            msg = (
+                f"{self._function}: {argument} must give finite numbers; got NaN, infinity or a vector of zeros from "
+                f"{path}. Fetch it again."
+            )
+            raise InputError(msg)
+
+    def _unpacked(self, kept: bytes) -> tuple[list[tuple[list[_Entity], bool]], dict[str, np.ndarray]]:
+        """Read a part that :func:`_packed` made."""
+        n = int.from_bytes(kept[:8], "little")
+        texts, words = json.loads(kept[8 : 8 + n])
+        vectors = np.frombuffer(kept[8 + n :], np.float32).reshape(len(words), self._width)
+        found = [([(kind, spelled) for kind, spelled in some], is_cut) for some, is_cut in texts]
+        return found, dict(zip(words, vectors, strict=True))
+
+
+def find_entities(pieces: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Return first and last word piece and type of each entity, by the package's reading of the labels.
+
+    A label counts with the one after it, that of [SEP] for the last word piece. An entity that [SEP] is labelled to go
+    on is taken up to the end, but not where a B- was followed by another since the last O.
+    """
+    found: list[tuple[int, int, str]] = []
+    begun: tuple[int, str] | None = None
+    has_ended = False
+    for place, (piece, label, after) in enumerate(zip(pieces, labels, labels[1:], strict=False)):
+        if piece in _SPECIAL or label == "O":
+            continue
+        starts, follows = label[0] == "B", after[0]
+        if follows == "I":
+            begun = (place, label[2:]) if starts else begun
+            continue
+        if starts:
+            found.append((place, place, label[2:]))
+        elif begun is not None:
+            found.append((begun[0], place, begun[1]))
+        has_ended = follows == "B"
+        begun = (place, label[2:]) if has_ended else None
+    if begun is not None and not has_ended:
+        found.append((begun[0], len(pieces) - 2, begun[1]))
+    return found
+
+
+def _packed(found: list[tuple[list[_Entity], bool]], vectors: dict[str, np.ndarray]) -> bytes:
+    """Return the bytes of a finished part: entities as JSON, then the vectors of words that no earlier part has."""
+    content = json.dumps([found, list(vectors)]).encode()
+    return b"".join([len(content).to_bytes(8, "little"), content, *(vector.tobytes() for vector in vectors.values())])
+
+
+def _hash_folder(folder: Path) -> str:
+    """Return the SHA-256 of what makes a model and its tokenizer, wherever the folder lies."""
+    hasher = hashlib.sha256()
+    for name in model_files(folder):
+        with (folder / name).open("rb") as file:
+            hasher.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return hasher.hexdigest()
