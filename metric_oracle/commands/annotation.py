@@ -121,7 +121,7 @@ def _entities(
     model = EntityModels(folder, encoder=models.entity_encoder, device=device, function="annotate")
     found = model.recognise(texts, **running)
     if found.n_truncated:
-        tell(f"{found.n_truncated:,} of {len(texts):,} reports have sentences longer than RaTE-NER takes: ends cut off")
+        tell(found.cut_off())
     # One list for each distinct report, taken by row.
     ptr, width = pa.array(found.table.ptr), found.table.vectors.shape[1]
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(found.table.vectors.reshape(-1)), width)

@@ -58,6 +58,13 @@ class Recognised:
     of_row: np.ndarray
     n_truncated: int
 
+    def cut_off(self) -> str:
+        """Return a line for people about what was not read."""
+        return (
+            f"{self.n_truncated:,} of {len(self.of_row):,} reports have sentences longer than RaTE-NER takes: "
+            "their ends are cut off"
+        )
+
     def records(self) -> dict[str, dict[str, list[Any]]]:
         """Return words, types and vectors of each text by its place, as `corpora.entities` reads them."""
         spans = [slice(*self.table.ptr[i : i + 2].tolist()) for i in range(len(self.table.ids))]
@@ -115,14 +122,18 @@ class EntityModels(FromFiles):
         self._width = self._encoder.config.hidden_size
         with self._sentences.path.open("rb") as file:
             rules_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        own = {
+            "recogniser_sha256": _hash_folder(self._path),
+            "entity_encoder_sha256": _hash_folder(self._encoder_path),
+            "rules_sha256": rules_sha256,
+        }
         self._sign(
             self._device,
             _PIECES_PER_BATCH[self._device],
             model=self._path.name,
-            sha256=_hash_folder(self._path),
             entity_encoder=self._encoder_path.name,
-            entity_encoder_sha256=_hash_folder(self._encoder_path),
-            rules_sha256=rules_sha256,
+            sha256=digest([*own.values()]),  # another part makes another model
+            **own,
         )
 
     def recognise(

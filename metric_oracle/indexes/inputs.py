@@ -350,7 +350,7 @@ def _recognise(
     """Find entities and their vectors."""
     found = model.recognise(texts, progress=_total(advance, len(texts)), scratch=scratch)
     if found.n_truncated:
-        tell(f"{found.n_truncated:,} of {len(texts):,} reports have sentences longer than RaTE-NER takes: ends cut off")
+        tell(found.cut_off())
     return {"entities": Attachment(found.table, found.of_row, made_by=model.signature)}
 
 

@@ -92,7 +92,7 @@ def _graphs(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Inde
 
 
 def _entities(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Index) -> Attachment:
-    return Attachment(part.table(), of_row)
+    return Attachment(part.table(), of_row, made_by=recorded.get("encoder", {}))
 
 
 _TAKEN: dict[str, Callable[..., Attachment | None]] = {

@@ -279,10 +279,28 @@ def test_files_memory_and_models_have_the_same_numbers(folders, oracle, tmp_path
     assert values == expected.values("ratescore").tolist()
 
 
+def test_index_and_queries_are_of_the_same_models(folders, tmp_path):
+    """Each of the three: the recogniser, the encoder, the rules."""
+    texts = {f"r{i}": text for i, text in enumerate(TEXTS[:9]) if text.strip()}
+    given = {"entities": folders[0], "entity_encoder": folders[1], "device": "cpu"}
+    index = mo.build_index(texts, tmp_path / "I", metrics="ratescore", **given)
+    # A prepared set keeps what made it.
+    assert mo.load_queries(index).attached["entities"].made_by == EntityModels(folders[0], encoder=folders[1]).signature
+    others = copied(folders[0], tmp_path / "rules"), tmp_path / "recogniser", tmp_path / "encoder"
+    tiny.write_rules(others[0] / "rush_rules.tsv", tiny.RULES[:-1])
+    tiny.write_recogniser(others[1], seed=9)
+    tiny.write_encoder(others[2], seed=9)
+    match = r"^retrieve: entities must come from the model of the index, sha256 [0-9a-f]{12}; got [0-9a-f]{12}\. Pass"
+    for recogniser, encoder in ((others[0], folders[1]), (others[1], folders[1]), (folders[0], others[2])):
+        with pytest.raises(InputError, match=match):
+            mo.retrieve(index, texts, "ratescore", entities=recogniser, entity_encoder=encoder, device="cpu")
+    assert (mo.retrieve(index, texts, "ratescore", **given).table["score"].to_numpy() >= 0.5).all()
+
+
 def test_what_is_cut_off_is_told(folders, oracle, tmp_path):
     reports = write(tmp_path / "r.csv", {"a": "no effusion " * 300, "b": "No effusion."})
     models = ("--entities", folders[0], "--entity-encoder", folders[1], "--device", "cpu")
-    line = "1 of 2 reports have sentences longer than RaTE-NER takes: ends cut off"
+    line = "1 of 2 reports have sentences longer than RaTE-NER takes: their ends are cut off"
     assert line in oracle("annotate", reports, *models, "--out", tmp_path / "e.parquet")[2]
     assert line in oracle("build-index", reports, *models, "--out", tmp_path / "I", "-m", "ratescore")[2]
 
