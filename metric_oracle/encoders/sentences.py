@@ -5,7 +5,7 @@ rules are not here: they are a file of medspaCy, `rush_rules.tsv`. What is here 
 under these rules, written anew, in less than half the time and without its libraries: on Python 3.11 PyRuSH wants a
 spaCy whose NumPy is older than ours. Two things differ. Where a match overlaps several others, PyRuSH compares it with
 one that depends on random numbers; here it is the last of them. And spaCy's tokenizer decides where a sentence may be
-cut inside a word; here that is a short rule, see `_word_starts`. On 4,317 texts of IU X-ray both choices change nothing.
+cut inside a word; here a short rule does, see `_word_starts`. On 4,317 texts of IU X-ray both choices change nothing.
 """
 
 import csv
