@@ -1,11 +1,9 @@
 """Check, then measure: ``python -m benchmarks --help``."""
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -21,32 +19,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the gate and the workloads; return the exit code, 1 if the gate is red."""
     options = _options(arguments)
     chosen = [w for w in WORKLOADS.values() if _is_wanted(w, options)]
-    facts = machine.describe()
-    now = datetime.now(UTC)
-    out = (
-        options.out
-        or machine.ROOT / "benchmarks/results" / f"{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
-    )
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(
             options.data, options.reports, options.tests, options.repetitions, Path(scratch), _studied(chosen)
         )
         _say(f"data: {options.reports:,} reports, {options.tests:,} tests in {options.data}")
-        facts |= {"index": bench.data.index.fingerprint, "seed": SEED, "time": now.isoformat(timespec="seconds")}
-        facts |= {"reports": options.reports, "tests": options.tests, "full": not options.only}
+        facts = {"reports": options.reports, "tests": options.tests, "full": not options.only, "seed": SEED}
+        results = machine.Results("", options.out, index=bench.data.index.fingerprint, **facts)
         try:
             _gate(bench, chosen, options.gate_queries)
         except gate.GateError as error:
             print(error, file=sys.stderr)
             return 1
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("w", encoding="utf-8") as file:
-            for workload in chosen:
-                row = _row(workload, bench)
-                file.write(json.dumps(row | facts) + "\n")
-                file.flush()
-                _say(_line(row))
-    _say(f"rows: {out}")
+        for workload in chosen:
+            _say(_line(results.add(_row(workload, bench))))
+    _say(f"rows: {results.path}")
     return 0
 
 
@@ -59,7 +46,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, default=5, help="of each timing (%(default)s)")
     parser.add_argument("--gate-queries", type=int, default=3, help="compared with the reference (%(default)s)")
     parser.add_argument("--data", type=Path, default=machine.ROOT / ".cache/benchmarks", help="corpus and index")
-    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/<time>-<commit>.jsonl)")
+    machine.add_out(parser, "")
     options = parser.parse_args(arguments)
     for pattern in options.only or []:
         if not any(fnmatch(name, pattern) for name in WORKLOADS):

@@ -6,18 +6,17 @@ Pairs of `oracle synth --errors` have gold counts of errors. A small encoder is 
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import metric_oracle as mo
 from benchmarks import machine
+from benchmarks.machine import Row
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.encoders.crepe_training import Settings, train
 from metric_oracle.evaluation.alignment import MEAN
@@ -26,23 +25,17 @@ from metric_oracle.evaluation.rank_agreement import TAU
 
 METRICS = ("crepe", "bleu-2", "bleu-4", "rouge-l", "radgraph")
 SEED = 0
-Row = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train and measure; return the exit code."""
     options = _options(arguments)
-    now = datetime.now(UTC)
-    facts = machine.describe() | {"seed": SEED, "time": now.isoformat(timespec="seconds"), "table": "crepe"}
-    name = f"crepe-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
-    out = options.out or machine.ROOT / "benchmarks/results" / name
+    results = machine.Results("crepe", options.out, seed=SEED)
     with TemporaryDirectory() as folder:
-        rows = [row | facts for row in measure(options, Path(folder))]
-    for row in rows:
-        print(f"{row['name']}: {row['value']:.4f} ({row['low']:.4f} to {row['high']:.4f})")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    print(f"rows: {out}")
+        for row in measure(options, Path(folder)):
+            results.add(row)
+            print(f"{row['name']}: {row['value']:.4f} ({row['low']:.4f} to {row['high']:.4f})")
+    print(f"rows: {results.path}")
     return 0
 
 
@@ -53,7 +46,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=6, help="(%(default)s)")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="the highest (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/crepe-<time>-<commit>.jsonl)")
+    machine.add_out(parser, "crepe")
     return parser.parse_args(arguments)
 
 

@@ -10,7 +10,6 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
+from benchmarks.machine import Row
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.encoders.chexbert import CheXbert
@@ -28,27 +28,20 @@ from metric_oracle.evaluation.bench import timed
 
 SEED = 0
 LAYER = 9  # that bert_score runs of bert-base-uncased
-Row = dict[str, Any]
 Sides = tuple[str, Callable[[list[str]], Any], Callable[[str], Any]]  # what the other side is, ours, theirs of one
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; return the exit code."""
     options = _options(arguments)
-    now = datetime.now(UTC)
-    facts = machine.describe() | {"seed": SEED, "time": now.isoformat(timespec="seconds"), "table": "encoders"}
-    name = f"encoders-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
-    out = options.out or machine.ROOT / "benchmarks/results" / name
+    results = machine.Results("encoders", options.out, seed=SEED)
     with TemporaryDirectory() as folder:
         paths = write_synthetic(Path(folder) / "corpus", 4 * options.reports, 2, seed=SEED)
         texts = list(dict.fromkeys(read_reports(paths["train"]).texts))[: options.reports]
-        rows = []
         for model, sides in _models(Path(folder)):
-            rows.append(_measure(model, sides, texts, options.repetitions) | facts)
-            print("{name}: {value:.1f} reports/s, {other} {single:.1f}: {times:.2f} times".format(**rows[-1]))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    print(f"rows: {out}")
+            row = results.add(_measure(model, sides, texts, options.repetitions))
+            print("{name}: {value:.1f} reports/s, {other} {single:.1f}: {times:.2f} times".format(**row))
+    print(f"rows: {results.path}")
     return 0
 
 
@@ -56,7 +49,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks.encoders", description=__doc__.partition("\n")[0])
     parser.add_argument("--reports", type=int, default=96, help="distinct impressions (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=3, help="of each side, in turns (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/encoders-<time>-<commit>.jsonl)")
+    machine.add_out(parser, "encoders")
     return parser.parse_args(arguments)
 
 

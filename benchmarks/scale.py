@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,6 +20,7 @@ import metric_oracle as mo
 from benchmarks import machine
 from benchmarks.data import SEED, digest_of_sources, prepare_corpus
 from benchmarks.growth import exponent
+from benchmarks.machine import Row
 from metric_oracle.evaluation.bench import peak, spread, timed
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
@@ -29,7 +29,6 @@ METRICS = ("bleu", "rouge-l", "radgraph", "chexbert:labels")
 SIZES = (100_000, 1_000_000, 10_000_000)
 N_TESTS = 2192
 OVER = 1.15  # a set may take so much more than the single index
-Row = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,30 +37,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.step:
         print(json.dumps(STEPS[options.step](options)))
         return 0
-    now = datetime.now(UTC)
-    facts = machine.describe() | {"seed": SEED, "time": now.isoformat(timespec="seconds"), "table": "scale"}
-    name = f"scale-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
-    out = options.out or machine.ROOT / "benchmarks/results" / name
-    out.parent.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
-    known = {(row["name"], row["reports"]) for row in rows}
+    results = machine.Results("scale", options.out, resume=True, seed=SEED)
+    known = {(row["name"], row["reports"]) for row in results.rows}
     for size in options.sizes:
         for step, metric in _steps(options, size):
             key = f"scale-{step}{'-' + metric if metric else ''}", size
             if key in known:
                 continue
-            row = {"name": key[0], "reports": size, **_child(options, step, size, metric), **facts}
-            rows.append(row)
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            row = results.add({"name": key[0], "reports": size, **_child(options, step, size, metric)})
             over = f", {row['over']:.3f} times the single index" if "over" in row else ""
             print(f"{key[0]}: {size:,} reports: {row['value']:.4g} s, {row['peak_gb']:.3g} GB{over}", flush=True)
     for metric in options.metrics:
-        of_set = [row for row in rows if row["name"] == f"scale-search-{metric}"]
+        of_set = [row for row in results.rows if row["name"] == f"scale-search-{metric}"]
         slope = exponent([row["reports"] for row in of_set], [row["value"] for row in of_set])
         print(f"{metric}: seconds grow with reports to the power of {slope:.2f}")
-    print(f"rows: {out}")
-    return int(any(row.get("met") is False for row in rows))
+    print(f"rows: {results.path}")
+    return int(any(row.get("met") is False for row in results.rows))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -73,7 +64,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=METRICS, metavar="METRIC", help="some of them")
     parser.add_argument("--repetitions", type=int, default=3, help="of each search, in turns (%(default)s)")
     parser.add_argument("--data", type=Path, default=machine.ROOT / ".cache/benchmarks", help="corpora and indexes")
-    parser.add_argument("--out", type=Path, help="JSON Lines file (benchmarks/results/scale-<time>-<commit>.jsonl)")
+    machine.add_out(parser, "scale")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)  # in the process of a step
     parser.add_argument("--metric", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)

@@ -8,17 +8,15 @@ in each set. The tests of these intervals have small parts of it.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks import machine
+from benchmarks.machine import Row
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.evaluation.failure_modes import study_test
 from metric_oracle.evaluation.rank_agreement import Resamples, accuracy, draw, side, spearman, tau_b, tau_within
@@ -31,7 +29,6 @@ STUDIES, CANDIDATES, EQUAL = 50, 4, 0.08
 RESAMPLES = 400
 SIDES = [0.025, 0.975]
 COVERAGE = (92.0, 97.0)
-Row = dict[str, Any]
 Values = dict[str, np.ndarray]
 
 
@@ -261,20 +258,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate; return the exit code."""
     parser = argparse.ArgumentParser("python -m benchmarks.simulate", description=__doc__)
     parser.add_argument("--sets", type=int, default=400, help="of each kind (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON Lines (benchmarks/results/simulation-<time>-<commit>.jsonl)")
+    machine.add_out(parser, "simulation")
     options = parser.parse_args(arguments)
-    now = datetime.now(UTC)
-    facts = machine.describe() | {"time": now.isoformat(timespec="seconds"), "table": "simulation"}
-    name = f"simulation-{now:%Y%m%dT%H%M%S}-{(facts['commit'] or 'none')[:7]}.jsonl"
-    out = options.out or machine.ROOT / "benchmarks/results" / name
-    rows = []
+    results = machine.Results("simulation", options.out)
     for part in PARTS:
         for one in part(options.sets):
             print(f"{one['title']}: {one['value']:.1f} %", flush=True)
-            rows.append(one | facts)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
-    print(f"rows: {out}")
+            results.add(one)
+    print(f"rows: {results.path}")
     return 0
 
 

@@ -1,6 +1,7 @@
 """The benchmark harness: it runs, it refuses to time wrong answers, its tables are stable. No test measures time."""
 
 import json
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import metric_oracle as mo
 from benchmarks import __main__ as harness
 from benchmarks import data as benchmark_data
-from benchmarks import floor, growth, peers, report, simulate, workloads
+from benchmarks import floor, growth, machine, peers, report, simulate, workloads
 from metric_oracle.encoders.token_states import TokenEncoder
 from metric_oracle.evaluation import bench
 from metric_oracle.kernels.bertscore import cpu as bertscore
@@ -139,6 +140,26 @@ def test_unknown_name_is_an_error(data, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run(data, tmp_path / "out.jsonl", "oracle-bleurt")
     assert "no workload is called oracle-bleurt" in capsys.readouterr().err
+
+
+def test_rows_of_a_run_are_written_at_once_and_an_earlier_run_goes_on(tmp_path):
+    out = tmp_path / "new/rows.jsonl"
+    results = machine.Results("scale", out, seed=7)
+    assert not out.exists()  # a run that measures nothing leaves nothing
+    row = results.add({"name": "a", "table": "other"})
+    assert (row["table"], row["seed"]) == ("scale", 7)
+    assert machine.read(out) == [row] == results.rows
+    assert {"machine", "versions", "commit", "dirty", "time"} <= row.keys()
+    again = machine.Results("scale", out, resume=True)
+    assert again.rows == [row]
+    second = again.add({"name": "b"})
+    assert machine.read(out) == [row, second]
+    third = machine.Results("scale", out).add({"name": "c"})
+    assert machine.read(out) == [third]  # another run takes the file's place
+    name = machine.Results("scale", None).path
+    assert name.parent == machine.ROOT / "benchmarks/results"
+    assert re.fullmatch(r"scale-\d{8}T\d{6}-(?:[0-9a-f]{7}|none)\.jsonl", name.name)
+    assert re.fullmatch(r"\d{8}T\d{6}-(?:[0-9a-f]{7}|none)\.jsonl", machine.Results("", None).path.name)
 
 
 # ---- token states ----------------------------------------------------------------------------------------------------
