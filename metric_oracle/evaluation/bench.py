@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple, TypeVar
@@ -108,11 +107,15 @@ def check_answers(
 
 
 class Study(NamedTuple):
-    """One run of a whole oracle: its seconds, those of encoding the queries, and what the signature says of stages."""
+    """One run of a whole oracle: its seconds, those of encoding the queries, and what the signature says of stages.
+
+    `distinct` is the number of distinct queries that were searched.
+    """
 
     total: float
     encode: float
     stages: dict[str, float]
+    distinct: int
 
     @property
     def search(self) -> float:
@@ -124,11 +127,13 @@ def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> S
     """Time a whole oracle, from reports in memory to the table of answers, and in the same call the encoding."""
     kind: Any = type(representation_of(index, get_metric(metric)))
     encode, seconds, found = kind.encode, [], []
+    which: list[np.ndarray] = []
 
     def clocked(*arguments: Any, **options: Any) -> Any:
         begin = time.perf_counter()
         encoded = encode(*arguments, **options)
         seconds.append(time.perf_counter() - begin)
+        which.append(encoded.which)
         return encoded
 
     kind.encode = clocked  # the only way to tell two parts of one call apart
@@ -136,18 +141,34 @@ def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> S
         total = timed(lambda: found.append(api.retrieve(index, queries, metric, backend=backend)))
     finally:
         kind.encode = encode
-    return Study(total, sum(seconds), found[0].signature.get("stages", {}))
+    return Study(total, sum(seconds), found[0].signature.get("stages", {}), len(np.unique(which[-1])))
 
 
-def columns_of(studies: Sequence[Study], queries: Inputs, index: Index) -> dict[str, float]:
-    """Return medians of both parts, and queries and pairs per second of the whole."""
-    total = median([s.total for s in studies])
+def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: str) -> Row:
+    """Return what a row says of whole oracles: medians, rates, and where the search has stages, what each dropped.
+
+    `pairs_per_s` counts queries times reports of the corpus, `distinct_pairs` distinct queries times distinct
+    documents, which alone are compared.
+    """
+    seconds = [s.total for s in studies]
+    total, (p20, p80) = median(seconds), spread(seconds)
+    n_units = len(representation_of(index, get_metric(metric)).row_ptr) - 1
+    distinct, stages = studies[-1].distinct * n_units, studies[-1].stages
     return {
+        **{"seconds": total, "p20": p20, "p80": p80, "repetitions": len(studies)},
         "encode_s": median([s.encode for s in studies]),
         "search_s": median([s.search for s in studies]),
         "queries_per_s": len(queries.ids) / total,
         "pairs_per_s": len(queries.ids) * index.n_reports / total,
+        "distinct_pairs": distinct,
+        "distinct_pairs_per_s": distinct / total,
+        **({"stages": stages} if stages else {}),
     }
+
+
+def single_studies(index: Index, queries: Inputs, metric: str, backend: str = "cpu", n: int = SINGLES) -> list[Study]:
+    """Time queries alone, each another report, after others that warm up."""
+    return after_warm_up([study(index, query, metric, backend) for query in single_queries(queries, n)])
 
 
 def single_queries(queries: Inputs, n: int = SINGLES, seed: int = 0) -> list[Inputs]:
@@ -449,13 +470,7 @@ def _measure(
     step(f"timing {metric} on {backend}")
     api.retrieve(part.index, part.queries, metric, backend=backend)
     studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
-    seconds = [s.total for s in studies]
-    singles = [
-        1000 * timed(partial(api.retrieve, part.index, query, metric, backend=backend))
-        for query in single_queries(part.queries)
-    ]
-    singles = after_warm_up(singles)
-    p20, p80 = spread(seconds)
+    singles = [1000 * s.total for s in single_studies(part.index, part.queries, metric, backend)]
     single_p20, single_p80 = spread(singles)
     step(f"measuring the memory of {metric} on {backend}")
     return {
@@ -463,11 +478,7 @@ def _measure(
         "backend": backend,
         "reports": part.index.n_reports,
         "tests": len(part.queries.ids),
-        "seconds": median(seconds),
-        "p20": p20,
-        "p80": p80,
-        "repetitions": repetitions,
-        **columns_of(studies, part.queries, part.index),
+        **columns_of(studies, part.index, part.queries, metric),
         "single_ms": median(singles),
         "single_p20_ms": single_p20,
         "single_p80_ms": single_p80,

@@ -13,9 +13,17 @@ _PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu"
 
 
 def machine() -> dict[str, Any]:
-    """Return what a timing depends on besides the program: processor, usable cores, memory, system."""
+    """Return what a timing depends on besides the program: processor, instruction set, usable cores, memory, system."""
+    from metric_oracle.kernels import _target  # imports Numba
+
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cpu": _cpu_model(), "cores": n_threads(), "ram_gb": round(memory / 1e9, 1), "os": platform.platform()}
+    return {
+        "cpu": _cpu_model(),
+        "simd": _target.path().name,
+        "cores": n_threads(),
+        "ram_gb": round(memory / 1e9, 1),
+        "os": platform.platform(),
+    }
 
 
 def _cpu_model() -> str:
