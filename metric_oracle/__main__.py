@@ -6,12 +6,22 @@ import sys
 def main() -> None:
     """Run the command line; an interruption while its modules are imported is one line too."""
     try:
+        if sys.argv[1:] == ["--help"]:
+            return _list_commands()
         from metric_oracle import cli
     except KeyboardInterrupt:
         line = "oracle: the command must run to its end; got an interruption. Run it again: a build resumes."
         print(f"error: {line}", file=sys.stderr)
         raise SystemExit(130) from None
-    cli.main()
+    return cli.main()
+
+
+def _list_commands() -> None:
+    """Show the list of commands at once: reading a command line takes longer to import than showing it."""
+    from metric_oracle.commands import listing, output
+
+    output.prepare()
+    listing.show()
 
 
 if __name__ == "__main__":

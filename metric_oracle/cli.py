@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
-from metric_oracle.commands import output
+from metric_oracle.commands import listing, output
 from metric_oracle.commands.groups import Families
 from metric_oracle.errors import ExactnessError, MetricOracleError
 
@@ -19,9 +19,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    help="Find, for every test radiology report, the training report that scores best under a metric: exactly.",
-    epilog="Start with [bold]oracle demo[/] or [bold]oracle example[/]. Exit codes: 0 well, 1 a check found a "
-    "difference, 2 wrong use, 130 interrupted. ORACLE_DEBUG=1 shows tracebacks.",
+    help=listing.HELP,
+    epilog=listing.EPILOG,
 )
 
 # Typer's errors; which library owns them depends on its version.

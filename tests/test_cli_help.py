@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from metric_oracle import cli, commands
-from metric_oracle.commands import options
+from metric_oracle import __main__, cli, commands
+from metric_oracle.commands import listing, options
 from metric_oracle.commands.command import given
 from metric_oracle.commands.options import complete_metric
 from metric_oracle.corpora import reports
@@ -53,6 +53,21 @@ def help_of(oracle, monkeypatch):
 def test_help_of_groups_names_no_types(help_of, path):
     assert "--help" in help_of(path)
     assert "<bool>" not in help_of(path)
+
+
+def test_the_list_has_all_options_and_commands(help_of, monkeypatch, capsys):
+    app = typer.main.get_command(cli.app)
+    with typer.Context(app) as context:
+        assert {parameter.opts[-1]: parameter.help for parameter in app.get_params(context)} == listing.OPTIONS
+    shown = help_of("")
+    words = set(re.split(r"[\s│]+", shown))
+    assert {*commands.COMMANDS, *listing.OPTIONS} <= words
+    assert max(map(len, shown.splitlines())) <= 80
+    # As a program it is shown at once; Typer ends it with an empty line.
+    monkeypatch.setattr("sys.argv", ["oracle", "--help"])
+    monkeypatch.setattr(cli, "main", lambda: pytest.fail("the command line was read"))
+    __main__.main()
+    assert capsys.readouterr().out.rstrip("\n") == shown.rstrip("\n")
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from metric_oracle.commands import COMMANDS
+from metric_oracle.commands import COMMANDS, listing
 
 
 class _WithoutTypes:
@@ -46,11 +46,4 @@ class Families(Group):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the list of commands, none of which is imported for it."""
-        commands: dict[str, Any] = {
-            name: Command(name, help=one.text, rich_help_panel=one.panel) for name, one in COMMANDS.items()
-        }
-        listed = Group(
-            name=self.name, commands=commands, params=self.params, help=self.help, epilog=self.epilog,
-            rich_markup_mode=self.rich_markup_mode,
-        )  # fmt: skip
-        listed.format_help(ctx, formatter)
+        listing.show()

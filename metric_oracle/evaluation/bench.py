@@ -425,7 +425,7 @@ def _synthetic(
         step(f"making a synthetic corpus of {n_reports:,} reports")
         paths, files = write_files(scratch / name, n_reports, n_tests)
         step("building the index" if name == "plain" else "encoding reports with MiniLM")
-        of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5, "bf16": True} if name == "encoded" else {}
+        of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
         index = api.build_index(
             paths["train"], scratch / name / "INDEX", metrics=wanted, **files["train"], **of_encoder
         )

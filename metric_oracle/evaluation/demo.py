@@ -26,8 +26,8 @@ from metric_oracle.retrieval import baselines
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
 ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
-# Encoding takes most of a minute for more, without a GPU.
-MOST_ENCODED, MOST_QUERIES = 800, 50
+# Encoding takes most of the time for more, without a GPU.
+MOST_ENCODED, MOST_QUERIES = 400, 50
 COMMANDS = (  # to try in the folder of a demonstration
     "oracle info INDEX",
     'oracle retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3',
@@ -156,7 +156,7 @@ def run_demo(
         if encoder is not None:
             step("encoding some reports with MiniLM")
             some = corpus.take(np.arange(min(MOST_ENCODED, len(corpus.ids))))
-            some = replace(some, encoding=load_encoding(encoder, "demo", layer=5, bf16=True))
+            some = replace(some, encoding=load_encoding(encoder, "demo", layer=5))
             small = build_index(some, folder / "ENCODED", metrics=ENCODED)
             chosen = np.unique([*range(min(n_tests, MOST_QUERIES)), example])
             fewer = queries.take(chosen)
