@@ -42,7 +42,7 @@ ALLOWED = {
     "web": LEAVES | {"corpora", "presentation", "evaluation", "api", "indexes", "retrieval"},
     "commands": LEAVES | {"corpora", "encoders", "web", "presentation", "evaluation", "api", "indexes", "retrieval"},
     "cli": LEAVES | {"commands"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
     "": {"api", "corpora", "errors", "evaluation", "presentation", "statistics"},
 }
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
