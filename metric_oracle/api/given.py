@@ -113,9 +113,9 @@ LOADING = (*READING, *ARGUMENTS, *MODELS, "encoder")
 SIDES = (*ARGUMENTS, *(f"predicted_{name}" for name in ARGUMENTS), *MODELS)
 
 
-def split(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the keywords of some names that were given a value."""
-    return {name: given[name] for name in names if given.get(name) is not None}
+def split(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the keywords, or those of some names, that were given a value."""
+    return {name: given[name] for name in (given if names is None else names) if given.get(name) is not None}
 
 
 def predicted(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def pairwise(
         models=split(given, MODELS),
         encoding=encoding,
     )
-    return score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}, ("idf", "rescale")))
+    return score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}))
 
 
 @called("compute")

@@ -94,14 +94,11 @@ def score(
     check_options(given, SIDES, "score")
     names = names_of(metrics)
     records = [get_metric(name, "score") for name in names or ()]
-    asked = split({"layer": layer, "rescale_table": rescale_table}, ("layer", "rescale_table"))
+    asked = split({"layer": layer, "rescale_table": rescale_table})
     if encoder is None and asked:
         msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
-    of_crepe = split(
-        {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary},
-        ("crepe", "crepe_config", "crepe_vocabulary"),
-    )
+    of_crepe = split({"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary})
     pair_models = with_pair_models(records, open_pair_models(of_crepe, "score", given.get("device")), "score")
     tell = given.get("tell")
     told = tell or (lambda line: None)
@@ -115,8 +112,7 @@ def score(
                 "ids": ids, "split": (reading or {}).get("split") if ids is not None else None, "metadata": metadata,
                 "seed": seed, "after_impression": after_impression or None, "id_column": id_column,
                 "text_column": text_column, "section": predicted_section,
-            },
-            ("ids", "split", "metadata", "seed", "after_impression", "id_column", "text_column", "section"),
+            }
         ),
         predictions=True,
     )  # fmt: skip

@@ -98,14 +98,12 @@ def build_index(
     names = names_of(metrics)
     for name in names or ():
         get_metric(name, "build_index")
-    of_encoder = {
-        "layer": layer,
-        "states": states,
-        "bf16": bf16 or None,
-        "rescale_table": rescale_table,
-        "max_memory": max_memory,
-    }
-    asked = split(of_encoder, of_encoder)
+    asked = split(
+        {
+            "layer": layer, "states": states, "bf16": bf16 or None, "rescale_table": rescale_table,
+            "max_memory": max_memory,
+        }
+    )  # fmt: skip
     encoder = given.get("encoder")
     if encoder is None and asked:
         msg = f"build_index: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
@@ -200,7 +198,7 @@ def load_batch(queries: Given, given: Loading, function: str) -> Inputs:
     check_options(given, LOADING, function)
     if not isinstance(queries, Inputs):
         return load_queries(queries, **given)
-    check_left_out(split(given, given), ("tell", "advance"), function, "loaded queries")
+    check_left_out(split(given), ("tell", "advance"), function, "loaded queries")
     return queries
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.reports import (
@@ -78,9 +78,15 @@ class _Rows:
     section: str | None = None
 
 
-# Options of `read_predictions` that make no sense for texts without columns.
-_OF_FILES = ("ids", "split", "metadata", "id_column", "text_column")
-_OPTIONS = (*_OF_FILES, "seed", "after_impression", "section")
+class _Options(NamedTuple):
+    """Options of `read_predictions` that are for rows of any container."""
+
+    ids: str | Path | None = None
+    split: str | None = None
+    metadata: str | Path | None = None
+    seed: int = 0
+    after_impression: bool = False
+    section: str | None = None
 
 
 def as_predictions(predictions: Any, *, function: str = "as_predictions", **reading: Any) -> Reports:
@@ -103,23 +109,22 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
     InputError
         For predictions that cannot be read, or an option that makes no sense for them.
     """
-    check_options(reading, _OPTIONS, function)
+    check_options(reading, (*_Options._fields, "id_column", "text_column"), function)
     if isinstance(predictions, str | Path):
         return read_predictions(predictions, **reading)
     given = [name for name, value in reading.items() if value not in (None, False, 0)]
     if isinstance(predictions, Reports):
         check_left_out(given, (), function, "Reports, which are read")
         return predictions
+    options = _Options(**{name: value for name, value in reading.items() if name in _Options._fields})
     table, texts = in_memory(predictions, function)
     if table is not None:
         rows = _of_table(table, reading.get("id_column"), reading.get("text_column"))
-        return _assembled(
-            rows, table.path, **{n: v for n, v in reading.items() if n not in ("id_column", "text_column")}
-        )
+        return _assembled(rows, table.path, options)
     check_left_out(given, ("seed", "after_impression", "section"), function, "texts without columns")
     cells = checked_texts(texts or [], function, "the predictions in memory")
     rows = _Rows("texts in memory", cells, _Keys([str(place) for place in range(len(cells))], None, "place"))
-    return _assembled(rows, "the texts in memory", **reading)
+    return _assembled(rows, "the texts in memory", options)
 
 
 def read_predictions(
@@ -166,30 +171,12 @@ def read_predictions(
     """
     path = existing_file(Path(path), _NAME, "predictions")
     rows = _read_rows(path, id_column, text_column)
-    return _assembled(
-        rows,
-        path,
-        ids=ids,
-        split=split,
-        metadata=metadata,
-        seed=seed,
-        after_impression=after_impression,
-        section=section,
-    )
+    return _assembled(rows, path, _Options(ids, split, metadata, seed, after_impression, section))
 
 
-def _assembled(
-    rows: _Rows,
-    path: str | Path,
-    *,
-    ids: str | Path | None = None,
-    split: str | None = None,
-    metadata: str | Path | None = None,
-    seed: int = 0,
-    after_impression: bool = False,
-    section: str | None = None,
-) -> Reports:
+def _assembled(rows: _Rows, path: str | Path, options: _Options) -> Reports:
     """Return one report a study."""
+    ids, split, metadata, seed, after_impression, section = options
     if section is not None:
         check_section(section, _NAME)
     what, keys = rows.what, rows.keys

@@ -119,7 +119,7 @@ def test_texts_alone(column):
     reports = as_reports(COLUMNS[column](TEXTS))
     assert pairs(reports) == {"0": TEXTS[0], "1": TEXTS[1]}
     assert reports.states == {"missing": ["2"], "empty": ["3", "4"], "tokenless": ["5"]}
-    assert as_predictions(COLUMNS[column](TEXTS)).ids == ["0", "1", "3", "4", "5"]
+    assert as_predictions(COLUMNS[column](TEXTS), id_column=None, section=None).ids == ["0", "1", "3", "4", "5"]
     assert as_reports(COLUMNS[column](TEXTS), section="findings").section == "findings"
 
 
