@@ -137,32 +137,33 @@ class SequenceBatch(NamedTuple):
     words_ptr: np.ndarray
 
 
-@jit
-def count_all(queries, q, family, index, matched):
-    """Count the features of a family that query `q` shares with every document.
-
-    Writes
-    ------
-    matched : integers[D], every cell; see :func:`new_matched`
-    """
-    matched[:] = 0
-    base = q * queries.sizes.shape[1] + family
-    for i in range(queries.ptr[base], queries.ptr[base + 1]):
-        v = queries.id[i]
-        for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
-            matched[np.uint32(index.post_unit[p])] += 1
+@inner
+def features_of(queries, q, first, last):
+    """Return the features of query `q` of the families first .. last - 1: int32[n]."""
+    base = q * queries.sizes.shape[1]
+    return queries.id[queries.ptr[base + first] : queries.ptr[base + last]]
 
 
-def new_matched(queries, q, n_families, index):
-    """Return room for :func:`count_all` of some families: bytes, which stay in the cache, unless a count may be larger.
+def count_all(queries, q, first, n_families, index):
+    """Count the features of some families that query `q` shares with every document.
 
     Returns
     -------
     uint8 or int32[n_families, D]
+        Bytes, which stay in the cache, unless a count may be larger.
     """
-    base = q * queries.sizes.shape[1]
-    known = queries.ptr[base + queries.sizes.shape[1]] - queries.ptr[base]
-    return np.empty((n_families, len(index.fwd_ptr) - 1), np.uint8 if known <= FULL else np.int32)
+    known = features_of(queries, q, 0, queries.sizes.shape[1])
+    matched = np.zeros((n_families, len(index.fwd_ptr) - 1), np.uint8 if len(known) <= FULL else np.int32)
+    for f in range(n_families):
+        _count_all(queries, q, first + f, index, matched[f])
+    return matched
+
+
+@jit
+def _count_all(queries, q, family, index, matched):
+    for v in features_of(queries, q, family, family + 1):
+        for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
+            matched[np.uint32(index.post_unit[p])] += 1
 
 
 @jit
@@ -248,8 +249,7 @@ def count_matches(queries, query, unit, index, mark, out):
     """
     n_families = queries.sizes.shape[1]
     for i in range(len(query)):
-        base = query[i] * n_families
-        ids = queries.id[queries.ptr[base] : queries.ptr[base + n_families]]
+        ids = features_of(queries, query[i], 0, n_families)
         set_marks(ids, mark, 1)
         begin = index.fwd_ptr[unit[i]]
         for f in range(n_families):

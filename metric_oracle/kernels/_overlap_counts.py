@@ -84,9 +84,9 @@ def _read(begin, end, index, count, saturate):
 
 
 @inner
-def _count_at_least(count, begin, end, least):
-    """Return how many documents of ``[begin, end)`` have a count of at least `least` (1 to 255)."""
-    limit = np.uint8(least)
+def count_at_least(count, begin, end, least):
+    """Return how many documents of ``[begin, end)`` have a count of at least `least`, a number of its type."""
+    limit = count.dtype.type(least)
     n = np.int64(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
         n += count[d] >= limit
@@ -111,9 +111,9 @@ def _next_at_least(count, begin, end, least):
 
 
 @inner
-def _largest(count, begin, end):
-    """Return the largest count of ``[begin, end)``."""
-    top = np.uint8(0)
+def largest(count, begin, end):
+    """Return the largest count of ``[begin, end)``, 0 at least."""
+    top = count.dtype.type(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # unsigned index and plain choice: LLVM vectorises this form
         c = count[d]
         top = c if c > top else top
@@ -166,7 +166,7 @@ def _best_ratio(count, buckets, lo, hi, query_size):
     """Return the document of the buckets [lo, hi) with the most matches for the summed sizes, and its bucket."""
     bucket, matched, size = np.int64(-1), np.int64(0), np.int64(1)
     for j in range(lo, hi):
-        c = np.int64(_largest(count, buckets[j, 0], buckets[j, 1]))
+        c = np.int64(largest(count, buckets[j, 0], buckets[j, 1]))
         if c * size > matched * (buckets[j, 2] + query_size):
             bucket, matched, size = np.int64(j), c, buckets[j, 2] + query_size
     if bucket < 0:
@@ -330,7 +330,7 @@ def _(counts, j, i, of_bucket, theta):
 
 @compiled_for(n_passing, OneFamily)
 def _(counts, begin, end, of_bucket, least):
-    return _count_at_least(counts.matched, begin, end, least)
+    return count_at_least(counts.matched, begin, end, least)
 
 
 @compiled_for(n_passing, TwoFamilies)

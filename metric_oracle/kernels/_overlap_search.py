@@ -26,8 +26,9 @@ import numpy as np
 
 from metric_oracle.errors import ExactnessError
 from metric_oracle.kernels._jit import inner, jit, jit_borrowing
-from metric_oracle.kernels._overlap import FULL, SLACK, Features, lower_bound, postings
+from metric_oracle.kernels._overlap import FULL, SLACK, Features, by_rarity, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
+    OneFamily,
     bucket_weights,
     filter_reach,
     is_out_of_reach,
@@ -40,8 +41,9 @@ from metric_oracle.kernels._overlap_counts import (
     read_postings,
     set_count,
 )
+from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.kernels.topk.cpu import Best, insert, new_best, threshold
+from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, threshold
 
 # Tuned on 2,192 x 185,538 synthetic impressions; any values give the same answers.
 SCORE_COST = 256  # postings that take as long to read as one document takes to score
@@ -70,6 +72,8 @@ class Workspace(NamedTuple):
         For each of `STAGES` the least ratio, so far, of what would have dropped a document to its exact score.
     n_pairs : int64[2]
         Pairs of a query and a document that were scored, and all.
+    own : NamedTuple or None
+        What a metric needs beside.
     """
 
     counts: np.ndarray
@@ -78,29 +82,47 @@ class Workspace(NamedTuple):
     started: np.ndarray
     closest: np.ndarray
     n_pairs: np.ndarray
+    own: Any
 
 
 class Visits(NamedTuple):
-    """The buckets at the end of a search.
+    """The buckets in searches.
 
     Attributes
     ----------
+    sizes : int64[C]
+        Of their documents.
+    ascending : int64[C]
+        Order in which `sizes` ascends.
     order : int64[C]
-        In which they are visited; any order gives the same answers.
+        Room for that in which they are visited at the end of a search; any order gives the same answers.
     stop : int64[C]
         Room for the number of lists that were read for each.
+    minimum : int64[C]
+        Room for `OneFamily.minimum`.
     """
 
+    sizes: np.ndarray
+    ascending: np.ndarray
     order: np.ndarray
     stop: np.ndarray
+    minimum: np.ndarray
 
 
-def new_workspace(features: Features) -> Workspace:
-    """Allocate the work space of one thread for `features`."""
+@inner
+def new_visits(sizes):
+    """Allocate the room of searches in buckets of documents of these sizes, int64[C]."""
+    n = len(sizes)
+    ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
+    return Visits(sizes, ascending, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
+
+
+def new_workspace(features: Features, own: Any = None) -> Workspace:
+    """Allocate the work space of one thread for `features`, with what a metric needs beside."""
     n = len(features.fwd_ptr) - 1
     return Workspace(
         np.zeros((2, n), np.uint8), np.zeros(len(features.post_ptr) - 1, np.uint8), new_best(n),
-        np.empty(MAX_STARTS, np.int64), np.full(len(STAGES), np.inf), np.zeros(2, np.int64),
+        np.empty(MAX_STARTS, np.int64), np.full(len(STAGES), np.inf), np.zeros(2, np.int64), own,
     )  # fmt: skip
 
 
@@ -121,20 +143,14 @@ def is_excluded(policy: Any, d: int) -> bool:
 
 
 @jit
-def by_size_difference(sizes, ascending, size, order):
+def by_size_difference(visits, size):
     """Order the buckets by the difference of their size from `size`: those nearest hold the best documents.
-
-    Parameters
-    ----------
-    sizes : int64[C]
-    ascending : int64[C]
-        Order in which `sizes` ascends.
-    size : int
 
     Writes
     ------
-    order : int64[C]
+    visits.order
     """
+    sizes, ascending, order = visits.sizes, visits.ascending, visits.order
     above = np.int64(0)
     while above < len(sizes) and sizes[ascending[above]] < size:
         above += 1
@@ -165,7 +181,7 @@ def note_bound(limit, value, stage, closest):
 
 
 @jit_borrowing
-def find_best(policy, counts, ids, visits, index, buckets, k, work):
+def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
     """Insert every document that may be listed and shares a feature with the query.
 
     Parameters
@@ -176,6 +192,8 @@ def find_best(policy, counts, ids, visits, index, buckets, k, work):
         All zero before.
     ids : int32[n]
         Features of the query by :func:`metric_oracle.kernels._overlap.by_rarity`.
+    size : int
+        Of the query; buckets nearest to it are visited first.
     visits : Visits
     index : Features
     buckets : int64[C, 8]
@@ -195,6 +213,7 @@ def find_best(policy, counts, ids, visits, index, buckets, k, work):
     keeps it, because a bucket leaves [lo, hi) only when its documents without a count are out of reach; the second
     loop ends the last case, bucket by bucket. The threshold only rises, so what once was below it stays there.
     """
+    by_size_difference(visits, size)
     n_lists = len(ids)
     best = work.best
     theta = max(threshold(best, k), 0.0)
@@ -274,6 +293,15 @@ def find_best(policy, counts, ids, visits, index, buckets, k, work):
     work.n_pairs[0] += n_scored
 
 
+@inner
+def find_by_family(policy, row, ids, size, visits, index, buckets, k, work):
+    """Do what :func:`find_best` does with one family of features, `ids`, counted in a row of `work.counts`."""
+    ids = by_rarity(ids, index.post_ptr)
+    visits.minimum[:] = 1
+    counts = OneFamily(work.counts[row], visits.minimum, len(ids), size)
+    find_best(policy, counts, ids, size, visits, index, buckets, k, work)
+
+
 @jit_borrowing
 def check_dropped(policy, q, ids, index, buckets, k, work):
     """Score a document that shares a feature with query q, and that was probably dropped, against the threshold.
@@ -305,6 +333,13 @@ def check_dropped(policy, q, ids, index, buckets, k, work):
     limit = max(threshold(work.best, k), 0.0)
     if limit < value * work.closest[DROPPED] and not _contains(work.best.unit, work.best.state[0], d):
         work.closest[DROPPED] = limit / value
+
+
+@inner
+def finish(policy, q, ids, index, buckets, k, work, answers):
+    """Check a dropped document and write the k best rows of query q."""
+    check_dropped(policy, q, ids, index, buckets, k, work)
+    expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
 # ---- what the checks found -------------------------------------------------------------------------------------------

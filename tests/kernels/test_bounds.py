@@ -448,10 +448,7 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
         )
         ids = every = of_family(0)
     elif record.kernel == "meteor":
-        batch, space = encoded.batch, meteor_cpu.Backend().new_workspace(corpus)
-        places = meteor_cpu.find_places(
-            batch.words, batch.reach, batch.reach_at, space.word_slot, space.stem_slot, space.match
-        )
+        places = meteor_cpu.find_places(encoded.batch, 0, meteor_cpu.Backend().new_workspace(corpus).own)
         policy = meteor_cpu.Meteor(size, corpus.texts, buckets, places)
         ids = every = of_family(0)
     elif metric == "radgraph":
@@ -466,16 +463,14 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
     if metric == "radgraph":
         counts = radgraph_cpu._two_families(ids, of_family(0), of_family(1), policy, work.counts)
         counts = counts._replace(weight=(counts.weight * factors).astype(np.int32))
-    visits = driver.Visits(np.arange(len(buckets)), np.empty(len(buckets), np.int64))
-    if record.kernel != "radgraph":
-        driver.by_size_difference(buckets[:, 2].copy(), np.arange(len(buckets)), size, visits.order)
+    visits = driver.new_visits(buckets[:, 2].copy())
     n_lists = len(ids) + 1
     planted = Tabled(
         np.empty((len(buckets), n_lists, n_lists if metric == "radgraph" else 1)), np.empty(len(documents))
     )
     tabulate(policy, buckets, *planted)
     planted.most[:] *= factors[:, None, None]
-    driver.find_best(planted, counts, ids, visits, features, buckets, k, work)
+    driver.find_best(planted, counts, ids, size, visits, features, buckets, k, work)
     for seed in range(40):
         driver.check_dropped(planted, seed, every, features, buckets, k, work)
     return work
@@ -556,7 +551,7 @@ def test_a_search_with_a_broken_bound_raises(metric):
     work = backend.new_workspace(corpus)
     found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64), np.full(1, -np.inf))
     backend.search(corpus, encoded.batch, 0, 1, 1, found, work)
-    getattr(work, "shared", work).closest[driver.FILTER] = 0.875
+    work.closest[driver.FILTER] = 0.875
     with pytest.raises(ExactnessError, match=r"got 0\.875 of it \(filter\)"):
         backend.search(corpus, encoded.batch, 0, 1, 1, found, work)
 
@@ -564,11 +559,10 @@ def test_a_search_with_a_broken_bound_raises(metric):
 @examples(200)
 @given(st.lists(st.integers(0, 12), max_size=12), st.integers(0, 14))
 def test_buckets_are_visited_by_size_difference_whatever_their_order(sizes, size):
-    sizes_array = np.array(sizes, np.int64)
-    order = np.full(len(sizes), -1)
-    driver.by_size_difference(sizes_array, np.argsort(sizes_array, kind="stable"), size, order)
-    assert sorted(order.tolist()) == list(range(len(sizes)))
-    differences = [abs(sizes[j] - size) for j in order]
+    visits = driver.new_visits(np.array(sizes, np.int64))
+    driver.by_size_difference(visits, size)
+    assert sorted(visits.order.tolist()) == list(range(len(sizes)))
+    differences = [abs(sizes[j] - size) for j in visits.order]
     assert differences == sorted(differences)
 
 

@@ -5,30 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
-from metric_oracle.kernels._overlap import (
-    SLACK,
-    Features,
-    by_rarity,
-    count_all,
-    count_marked,
-    matches,
-    new_matched,
-    set_marks,
-)
-from metric_oracle.kernels._overlap_counts import OneFamily, bound
-from metric_oracle.kernels._overlap_search import (
-    DrivenKernel,
-    Visits,
-    by_size_difference,
-    check_dropped,
-    find_best,
-    is_excluded,
-    require_bounds,
-    score,
-)
+from metric_oracle.kernels._overlap import SLACK, Features, count_all, count_marked, features_of, matches, set_marks
+from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
-from metric_oracle.kernels.topk.cpu import expand, reset, threshold
+from metric_oracle.kernels.topk.cpu import reset, threshold
 
 
 class Bleu(NamedTuple):
@@ -112,14 +94,14 @@ def _score(d, j, order, coco, reference_length, index, buckets, mark):
     return bleu(m1, m2, m3, m4, length, reference_length, order, coco)
 
 
-@compiled_for(score, Bleu)
+@compiled_for(driver.score, Bleu)
 def _(policy, d, j):
     return _score(
         d, j, policy.order, policy.coco, policy.reference_length, policy.index, policy.buckets, policy.mark
     )  # fmt: skip
 
 
-@compiled_for(is_excluded, Bleu)
+@compiled_for(driver.is_excluded, Bleu)
 def _(policy, d):
     if policy.family == 2 or policy.order == 1:
         return False
@@ -167,39 +149,30 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     ------
     Papineni et al., ACL 2002; BLEU-2 as in Yu et al., Patterns 2023.
     """
-    n_families = queries.sizes.shape[1]
-    lengths = buckets[:, 2].copy()
-    ascending = np.arange(len(buckets))
-    visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
-    minimum = np.empty(len(buckets), np.int64)
+    visits = driver.new_visits(buckets[:, 2].copy())
     for q in range(first, last):
         reset(work.best, answers.limit[q])
         reference_length = np.int64(queries.sizes[q, 0])
-        base = q * n_families
-        unigrams = queries.ptr[base + 1] - queries.ptr[base]
-        marked = queries.id[queries.ptr[base] : queries.ptr[base + order]]
+        unigrams = len(features_of(queries, q, 0, 1))
+        marked = features_of(queries, q, 0, order)
         set_marks(marked, work.mark, 1)
         penalty = np.zeros(reference_length + 1)
         for length in range(1, reference_length + 1):
             penalty[length] = brevity(length, reference_length, coco)
-        by_size_difference(lengths, ascending, reference_length, visits.order)
         for family in range(min(order, 2), 0, -1):
             policy = Bleu(
                 order, coco, family, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
             )  # fmt: skip
             if family == 1 and order > 1 and not _is_reachable(policy, max(threshold(work.best, k), 0.0)):
                 break
-            ids = by_rarity(queries.id[queries.ptr[base + family - 1] : queries.ptr[base + family]], index.post_ptr)
-            minimum[:] = 1
-            counts = OneFamily(work.counts[family - 1], minimum, len(ids), reference_length)
-            find_best(policy, counts, ids, visits, index, buckets, k, work)
+            ids = features_of(queries, q, family - 1, family)
+            driver.find_by_family(policy, family - 1, ids, reference_length, visits, index, buckets, k, work)
             if family == 1:
                 work.counts[0] = 0
-        check_dropped(policy, q, marked, index, buckets, k, work)
+        driver.finish(policy, q, marked, index, buckets, k, work, answers)
         if order > 1:
             work.counts[1] = 0
         set_marks(marked, work.mark, 0)
-        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
 @inlined
@@ -220,10 +193,7 @@ def _score_counts(order, coco, reference_length, buckets, matched, out):
 
 
 @jit
-def _score_all(queries, q, order, coco, index, buckets, matched, out):
-    for n in range(order):
-        count_all(queries, q, n, index, matched[n])
-    reference_length = np.int64(queries.sizes[q, 0])
+def _score_all(order, coco, reference_length, buckets, matched, out):
     if order == 1:
         _score_counts(1, coco, reference_length, buckets, matched, out)
     elif order == 2:
@@ -235,7 +205,7 @@ def _score_all(queries, q, order, coco, index, buckets, matched, out):
 
 
 @dataclass(frozen=True)
-class Backend(DrivenKernel):
+class Backend(driver.DrivenKernel):
     """BLEU on CPUs."""
 
     order: int
@@ -246,14 +216,14 @@ class Backend(DrivenKernel):
         search_bleu(
             self.order, self.coco, batch.queries, first, last, corpus.features, corpus.cells, k, workspace, answers
         )
-        require_bounds(workspace)
+        driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
         """Yield BLEU of every document against each of some distinct queries: float64[D], overwritten by the next."""
         out = np.empty(len(corpus.features.fwd_ptr) - 1)
         for q in chosen:
-            matched = new_matched(batch.queries, q, self.order, corpus.features)
-            _score_all(batch.queries, q, self.order, self.coco, corpus.features, corpus.cells, matched, out)
+            matched = count_all(batch.queries, q, 0, self.order, corpus.features)
+            _score_all(self.order, self.coco, int(batch.queries.sizes[q, 0]), corpus.cells, matched, out)
             yield out
 
     def score_pairs(self, corpus, batch, query, unit):

@@ -13,22 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import ROWS, Features, postings
-from metric_oracle.kernels._overlap_search import (
-    FILTER,
-    WARM_START,
-    DrivenKernel,
-    Workspace,
-    check_dropped,
-    new_workspace,
-    note_bound,
-    require_bounds,
-    score,
-)
+from metric_oracle.kernels._overlap_counts import count_at_least, largest
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
-from metric_oracle.kernels.topk.cpu import expand, insert, reset, threshold
+from metric_oracle.kernels.topk.cpu import insert, reset, threshold
 
 # Tuned on synthetic impressions; any values give the same answers.
 SCORE_COST = 300  # postings that take as long to read as one document takes to score
@@ -95,19 +86,16 @@ class WeightedBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Work space of one thread.
+    """What a thread needs beside; the counts of its workspace are not used.
 
     Attributes
     ----------
-    shared : Workspace
-        Its counts are not used.
     total : float32[D]
         What was found so far of the similarities of a document, summed; -inf for those that were scored.
     weight : float64[V]
         Weights of the features that are marked.
     """
 
-    shared: Workspace
     total: np.ndarray
     weight: np.ndarray
 
@@ -165,25 +153,9 @@ def _score(policy, d, j):
     return cider_d(s1, s2, s3, s4, policy.penalty[j])
 
 
-@compiled_for(score, CiderD)
+@compiled_for(driver.score, CiderD)
 def _(policy, d, j):
     return _score(policy, d, j)
-
-
-@inner
-def _largest(total, begin, end):
-    top = np.float32(0.0)
-    for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
-        top = total[d] if total[d] > top else top
-    return top
-
-
-@inner
-def _count_at_least(total, begin, end, least):
-    n = np.int64(0)
-    for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
-        n += total[d] >= least
-    return n
 
 
 @jit
@@ -200,22 +172,23 @@ def _score_start(policy, buckets, lo, hi, remainder, slack, k, total, work):
     """Score the document with the best total so far."""
     bucket, value = np.int64(-1), 0.0
     for j in range(lo, hi):
-        v = policy.penalty[j] * _largest(total, buckets[j, 0], buckets[j, 1])
+        v = policy.penalty[j] * largest(total, buckets[j, 0], buckets[j, 1])
         if v > value:
             bucket, value = np.int64(j), v
     if bucket < 0:
         return
-    top = _largest(total, buckets[bucket, 0], buckets[bucket, 1])
+    top = largest(total, buckets[bucket, 0], buckets[bucket, 1])
     d = buckets[bucket, 0]
     while total[d] != top:
         d += 1
-    _insert(policy, d, bucket, remainder, slack, k, WARM_START, total, work)
+    _insert(policy, d, bucket, remainder, slack, k, driver.WARM_START, total, work)
 
 
 @jit_borrowing
 def _insert(policy, d, j, remainder, slack, k, stage, total, work):
     value = _score(policy, d, j)
-    note_bound(2.5 * policy.penalty[j] * min(4.0, np.float64(total[d]) + remainder) * slack, value, stage, work.closest)
+    limit = 2.5 * policy.penalty[j] * min(4.0, np.float64(total[d]) + remainder) * slack
+    driver.note_bound(limit, value, stage, work.closest)
     work.n_pairs[0] += 1
     if value > 0.0:
         insert(d, value, policy.index.row_ptr, k, work.best)
@@ -277,7 +250,7 @@ def _is_settled(policy, buckets, lo, hi, remainder, slack, theta, to_read, total
         if 2.5 * policy.penalty[j] * remainder * slack >= theta:
             return False
         least = _least(theta, policy.penalty[j], remainder, slack)
-        n_passing += _count_at_least(total, buckets[j, 0], buckets[j, 1], least)
+        n_passing += count_at_least(total, buckets[j, 0], buckets[j, 1], least)
     return n_passing * SCORE_COST <= to_read
 
 
@@ -330,11 +303,11 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
             break
     for j in range(lo, hi):
         least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
-        if _count_at_least(total, buckets[j, 0], buckets[j, 1], least) == 0:
+        if count_at_least(total, buckets[j, 0], buckets[j, 1], least) == 0:
             continue
         for d in range(buckets[j, 0], buckets[j, 1]):
             if total[d] >= least:
-                _insert(policy, d, j, reading.remainder[i], slack, k, FILTER, total, work)
+                _insert(policy, d, j, reading.remainder[i], slack, k, driver.FILTER, total, work)
                 if threshold(work.best, k) > theta:
                     theta = threshold(work.best, k)
                     least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
@@ -358,14 +331,14 @@ def _penalties(buckets, reference_length):
 
 
 @jit
-def search_cider_d(batch, first, last, corpus, k, space, answers):
+def search_cider_d(batch, first, last, corpus, k, work, answers):
     """Find the k best rows of the corpus for the queries first .. last - 1.
 
     Parameters
     ----------
     batch : WeightedBatch
     corpus : WeightedCorpus
-    first, last, k, space, answers
+    first, last, k, work, answers
         As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
 
     Exactness
@@ -376,7 +349,7 @@ def search_cider_d(batch, first, last, corpus, k, space, answers):
     ------
     Vedantam et al., CVPR 2015, as computed by pycocoevalcap.
     """
-    index, buckets, work = corpus.features, corpus.cells, space.shared
+    index, buckets, space = corpus.features, corpus.cells, work.own
     for q in range(first, last):
         reset(work.best, answers.limit[q])
         _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
@@ -386,9 +359,8 @@ def search_cider_d(batch, first, last, corpus, k, space, answers):
         reading = order_grams(batch, q, index)
         find_best(policy, batch, reading, batch.slack[q], buckets, corpus.inverse, k, space.total, work)
         ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
-        check_dropped(policy, q, ids, index, buckets, k, work)
+        driver.finish(policy, q, ids, index, buckets, k, work, answers)
         _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
-        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
 @jit
@@ -409,13 +381,13 @@ def _score_pairs(batch, corpus, query, unit, mark, weight, out):
 
 
 @dataclass(frozen=True)
-class Backend(DrivenKernel):
+class Backend(driver.DrivenKernel):
     """CIDEr-D on CPUs."""
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_cider_d`."""
         search_cider_d(batch, first, last, corpus, k, workspace, answers)
-        require_bounds(workspace.shared)
+        driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
         """Yield CIDEr-D of every document against each of some distinct queries: float64[D]."""
@@ -441,11 +413,7 @@ class Backend(DrivenKernel):
     def new_workspace(self, corpus):
         """Allocate the work space of one thread."""
         n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
-        return Space(new_workspace(corpus.features), np.empty(n_documents, np.float32), np.zeros(n_features))
-
-    def stages(self, workspaces):
-        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
-        return super().stages([space.shared for space in workspaces])
+        return driver.new_workspace(corpus.features, Space(np.empty(n_documents, np.float32), np.zeros(n_features)))
 
 
 def _components(found):

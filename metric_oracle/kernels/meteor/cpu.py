@@ -5,24 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit
-from metric_oracle.kernels._overlap import ROWS, Features, Queries, by_rarity
-from metric_oracle.kernels._overlap_counts import OneFamily, bound
-from metric_oracle.kernels._overlap_search import (
-    Visits,
-    Workspace,
-    by_size_difference,
-    check_dropped,
-    find_best,
-    is_excluded,
-    new_workspace,
-    require_bounds,
-    score,
-    stages,
-)
-from metric_oracle.kernels.contract import Kernel
+from metric_oracle.kernels._overlap import ROWS, Features, Queries, features_of
+from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.meteor.score import meteor
-from metric_oracle.kernels.topk.cpu import expand, reset
+from metric_oracle.kernels.topk.cpu import reset
 
 
 class Texts(NamedTuple):
@@ -87,17 +75,15 @@ class StemBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Work space of one thread.
+    """What a thread needs beside.
 
     Attributes
     ----------
-    shared : Workspace
     word_slot, stem_slot : int32[W], int32[S]
         All zero between queries.
     match : int64[longest document]
     """
 
-    shared: Workspace
     word_slot: np.ndarray
     stem_slot: np.ndarray
     match: np.ndarray
@@ -138,8 +124,18 @@ class Places(NamedTuple):
 
 
 @inner
-def find_places(words, reach, reach_at, word_slot, stem_slot, match):
-    """Link the places of a query; see `StemBatch` for the first three arrays and `Space` for the others."""
+def _entries(batch, q):
+    """Return words, reach and reach_at of a query, see `StemBatch`."""
+    words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
+    begin, end = batch.reach_ptr[q], batch.reach_ptr[q + 1]
+    return words, batch.reach[begin:end], batch.reach_at[begin:end]
+
+
+@inner
+def find_places(batch, q, space):
+    """Link the places of a query."""
+    words, reach, reach_at = _entries(batch, q)
+    word_slot, stem_slot = space.word_slot, space.stem_slot
     n, n_entries = len(words), len(reach)
     word_last, word_before = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     own_last, near_last = np.full(n_entries, -1, np.int64), np.full(n_entries, -1, np.int64)
@@ -163,19 +159,20 @@ def find_places(words, reach, reach_at, word_slot, stem_slot, match):
             last[stem_slot[reach[e]] - 1] = e
     return Places(
         word_slot, stem_slot, word_last, word_before, np.empty(n, np.int64), own_last, near_last, before, reach_at,
-        np.empty(n, np.bool_), match,
+        np.empty(n, np.bool_), space.match,
     )  # fmt: skip
 
 
 @inner
-def forget_places(words, reach, places):
+def forget_places(batch, q, space):
     """Set the slots of a query back to zero."""
+    words, reach, _ = _entries(batch, q)
     for t in range(len(words)):
         if words[t] >= 0:
-            places.word_slot[words[t]] = 0
+            space.word_slot[words[t]] = 0
     for e in range(len(reach)):
         if reach[e] >= 0:
-            places.stem_slot[reach[e]] = 0
+            space.stem_slot[reach[e]] = 0
 
 
 @inner
@@ -260,28 +257,27 @@ def _(policy, j, a, b):
     return meteor(most, 1, policy.buckets[j, 2], policy.reference_length)
 
 
-@compiled_for(score, Meteor)
+@compiled_for(driver.score, Meteor)
 def _(policy, d, j):
     begin, end = policy.texts.ptr[d], policy.texts.ptr[d + 1]
     matched, chunks = align(policy.texts, begin, end, policy.places)
     return meteor(matched, chunks, end - begin, policy.reference_length)
 
 
-@compiled_for(is_excluded, Meteor)
+@compiled_for(driver.is_excluded, Meteor)
 def _(policy, d):
     return False
 
 
 @jit
-def search_meteor(batch, first, last, corpus, k, space, answers):
+def search_meteor(batch, first, last, corpus, k, work, answers):
     """Find the k best rows of the corpus for the queries first .. last - 1.
 
     Parameters
     ----------
     batch : StemBatch
-    corpus : (Features, int64[C, 8], Texts)
-        Documents by ascending length: features, buckets of equal lengths, words in order.
-    first, last, k, space, answers
+    corpus : StemCorpus
+    first, last, k, work, answers
         As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
 
     Exactness
@@ -292,29 +288,17 @@ def search_meteor(batch, first, last, corpus, k, space, answers):
     ------
     Lavie and Agarwal, WMT 2007, as computed by nltk.
     """
-    index, buckets, texts = corpus
-    work = space.shared
-    lengths = buckets[:, 2].copy()
-    ascending = np.arange(len(buckets))
-    visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
-    minimum = np.empty(len(buckets), np.int64)
+    index, buckets = corpus.features, corpus.cells
+    visits = driver.new_visits(buckets[:, 2].copy())
     for q in range(first, last):
         reset(work.best, answers.limit[q])
         reference_length = np.int64(batch.queries.sizes[q, 0])
-        ids = by_rarity(batch.queries.id[batch.queries.ptr[q] : batch.queries.ptr[q + 1]], index.post_ptr)
-        words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
-        reach = batch.reach[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
-        reach_at = batch.reach_at[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
-        places = find_places(words, reach, reach_at, space.word_slot, space.stem_slot, space.match)
-        by_size_difference(lengths, ascending, reference_length, visits.order)
-        minimum[:] = 1
-        policy = Meteor(reference_length, texts, buckets, places)
-        counts = OneFamily(work.counts[0], minimum, len(ids), reference_length)
-        find_best(policy, counts, ids, visits, index, buckets, k, work)
-        check_dropped(policy, q, ids, index, buckets, k, work)
+        ids = features_of(batch.queries, q, 0, 1)
+        policy = Meteor(reference_length, corpus.texts, buckets, find_places(batch, q, work.own))
+        driver.find_by_family(policy, 0, ids, reference_length, visits, index, buckets, k, work)
+        driver.finish(policy, q, ids, index, buckets, k, work, answers)
         work.counts[0] = 0
-        forget_places(words, reach, places)
-        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+        forget_places(batch, q, work.own)
 
 
 @jit
@@ -323,13 +307,10 @@ def _count_pairs(batch, query, unit, texts, space, out):
     for i in range(len(query)):
         q = query[i]
         if i == 0 or query[i - 1] != q:
-            words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
-            reach = batch.reach[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
-            reach_at = batch.reach_at[batch.reach_ptr[q] : batch.reach_ptr[q + 1]]
-            places = find_places(words, reach, reach_at, space.word_slot, space.stem_slot, space.match)
+            places = find_places(batch, q, space)
         out[0, i], out[1, i] = align(texts, texts.ptr[unit[i]], texts.ptr[unit[i] + 1], places)
         if i == len(query) - 1 or query[i + 1] != q:
-            forget_places(words, reach, places)
+            forget_places(batch, q, space)
 
 
 @jit
@@ -339,18 +320,18 @@ def _score_counts(counts, length, reference_length, out):
 
 
 @dataclass(frozen=True)
-class Backend(Kernel):
+class Backend(driver.DrivenKernel):
     """METEOR on CPUs."""
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_meteor`."""
-        search_meteor(batch, first, last, (corpus.features, corpus.cells, corpus.texts), k, workspace, answers)
-        require_bounds(workspace.shared)
+        search_meteor(batch, first, last, corpus, k, workspace, answers)
+        driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
         """Yield METEOR of every document for each of some distinct queries: float64[D], overwritten by the next."""
         n = len(corpus.features.fwd_ptr) - 1
-        space, counts, out = self.new_workspace(corpus), np.empty((2, n), np.int64), np.empty(n)
+        space, counts, out = _new_space(corpus), np.empty((2, n), np.int64), np.empty(n)
         units = np.arange(n)
         for q in chosen:
             query = np.full(n, q, np.int64)
@@ -371,20 +352,18 @@ class Backend(Kernel):
 
     def _counts(self, corpus, batch, query, unit):
         counts = np.empty((2, len(query)), np.int64)
-        _count_pairs(batch, query, unit, corpus.texts, self.new_workspace(corpus), counts)
+        _count_pairs(batch, query, unit, corpus.texts, _new_space(corpus), counts)
         return counts, *_lengths(corpus, batch, query, unit)
 
     def new_workspace(self, corpus):
         """Allocate the work space of one thread."""
-        longest = int(corpus.features.sizes[0].max(initial=0))
-        return Space(
-            new_workspace(corpus.features), np.zeros(len(corpus.texts.stem), np.int32),
-            np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64),
-        )  # fmt: skip
+        return driver.new_workspace(corpus.features, _new_space(corpus))
 
-    def stages(self, workspaces):
-        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
-        return stages([space.shared for space in workspaces])
+
+def _new_space(corpus):
+    longest = int(corpus.features.sizes[0].max(initial=0))
+    n_words = len(corpus.texts.stem)
+    return Space(np.zeros(n_words, np.int32), np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64))
 
 
 def _lengths(corpus, batch, query, unit):

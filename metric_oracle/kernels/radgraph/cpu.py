@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import (
     FULL,
@@ -12,24 +13,13 @@ from metric_oracle.kernels._overlap import (
     by_rarity,
     count_all,
     count_marked,
+    features_of,
     matches,
-    new_matched,
     set_marks,
 )
-from metric_oracle.kernels._overlap_counts import ONE, OneFamily, TwoFamilies, bound
-from metric_oracle.kernels._overlap_search import (
-    DrivenKernel,
-    Visits,
-    by_size_difference,
-    check_dropped,
-    find_best,
-    is_excluded,
-    require_bounds,
-    score,
-)
-from metric_oracle.kernels._sort import order_of
+from metric_oracle.kernels._overlap_counts import ONE, TwoFamilies, bound
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
-from metric_oracle.kernels.topk.cpu import expand, reset
+from metric_oracle.kernels.topk.cpu import reset
 
 
 class GraphF1(NamedTuple):
@@ -104,25 +94,25 @@ def _count_family(d, family, index, mark):
     return np.int64(count_marked(index.fwd_id, begin, begin + size, mark)), size
 
 
-@compiled_for(score, GraphF1)
+@compiled_for(driver.score, GraphF1)
 def _(policy, d, j):
     matched, size = _count_family(d, policy.family, policy.index, policy.mark)
     return f1(matched, size, policy.size)
 
 
-@compiled_for(score, MeanGraphF1)
+@compiled_for(driver.score, MeanGraphF1)
 def _(policy, d, j):
     match_a, size_a = _count_family(d, policy.family_a, policy.index, policy.mark)
     match_b, size_b = _count_family(d, policy.family_b, policy.index, policy.mark)
     return mean_f1(match_a, size_a + policy.size_a, match_b, size_b + policy.size_b)
 
 
-@compiled_for(is_excluded, GraphF1)
+@compiled_for(driver.is_excluded, GraphF1)
 def _(policy, d):
     return False
 
 
-@compiled_for(is_excluded, MeanGraphF1)
+@compiled_for(driver.is_excluded, MeanGraphF1)
 def _(policy, d):
     return False
 
@@ -134,7 +124,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     Parameters
     ----------
     family_a, family_b : int
-        Families whose F1 values are averaged, family_a first in the forward index; family_b is -1 for a metric of one.
+        Families whose F1 values are averaged; family_b is the one after family_a, -1 for a metric of one.
     queries : Queries
     index, buckets : Features, int64[C, 8]
         As in `GraphF1`.
@@ -149,39 +139,30 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     ------
     Yu et al., Patterns 2023 (RadGraph F1); Delbrouck et al., EMNLP Findings 2022 (RG_E, RG_ER, RG_ER-bar).
     """
-    n_families = queries.sizes.shape[1]
     two = family_b >= 0
-    sizes = buckets[:, 2] + buckets[:, 4] * two
-    ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
-    visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
-    minimum = np.empty(len(buckets), np.int64)
+    visits = driver.new_visits(buckets[:, 2] + buckets[:, 4] * two)
     for q in range(first, last):
         reset(work.best, answers.limit[q])
-        base = q * n_families
-        ids_a = queries.id[queries.ptr[base + family_a] : queries.ptr[base + family_a + 1]]
-        ids_b = queries.id[queries.ptr[base + family_b] : queries.ptr[base + family_b + 1]] if two else ids_a[:0]
+        ids_a = features_of(queries, q, family_a, family_a + 1)
+        ids_b = features_of(queries, q, family_b, family_b + 1) if two else ids_a[:0]
         size_a = np.int64(queries.sizes[q, family_a])
         size_b = np.int64(queries.sizes[q, family_b]) if two else np.int64(0)
         set_marks(ids_a, work.mark, 1)
         set_marks(ids_b, work.mark, 1)
-        ids = by_rarity(np.concatenate((ids_a, ids_b)), index.post_ptr)
-        by_size_difference(sizes, ascending, size_a + size_b, visits.order)
         if two:
+            ids = by_rarity(np.concatenate((ids_a, ids_b)), index.post_ptr)
             mean = MeanGraphF1(family_a, family_b, size_a, size_b, index, buckets, work.mark)
             both = _two_families(ids, ids_a, ids_b, mean, work.counts)
-            find_best(mean, both, ids, visits, index, buckets, k, work)
-            check_dropped(mean, q, ids, index, buckets, k, work)
+            driver.find_best(mean, both, ids, size_a + size_b, visits, index, buckets, k, work)
+            driver.finish(mean, q, ids, index, buckets, k, work, answers)
             work.counts[:] = 0
         else:
             single = GraphF1(family_a, size_a, index, buckets, work.mark)
-            minimum[:] = 1
-            one = OneFamily(work.counts[0], minimum, len(ids), size_a)
-            find_best(single, one, ids, visits, index, buckets, k, work)
-            check_dropped(single, q, ids, index, buckets, k, work)
+            driver.find_by_family(single, 0, ids_a, size_a, visits, index, buckets, k, work)
+            driver.finish(single, q, ids_a, index, buckets, k, work, answers)
             work.counts[0] = 0
         set_marks(ids_a, work.mark, 0)
         set_marks(ids_b, work.mark, 0)
-        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
 @jit
@@ -202,13 +183,11 @@ def _two_families(ids, ids_a, ids_b, policy, count):
 
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
-    count_all(queries, q, family_a, index, matched[0])
     n_a = np.int64(queries.sizes[q, family_a])
     if family_b < 0:
         for d in range(len(out)):
             out[d] = f1(np.int64(matched[0, d]), np.int64(index.sizes[family_a, d]), n_a)
         return
-    count_all(queries, q, family_b, index, matched[1])
     n_b = np.int64(queries.sizes[q, family_b])
     for d in range(len(out)):
         sizes_a = index.sizes[family_a, d] + n_a
@@ -217,7 +196,7 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
 
 
 @dataclass(frozen=True)
-class Backend(DrivenKernel):
+class Backend(driver.DrivenKernel):
     """RadGraph F1 on CPUs."""
 
     family_a: int
@@ -229,13 +208,13 @@ class Backend(DrivenKernel):
             self.family_a, self.family_b, batch.queries, first, last, corpus.features, corpus.cells, k, workspace,
             answers,
         )  # fmt: skip
-        require_bounds(workspace)
+        driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
         """Yield the F1 of every document against each of some distinct queries: float64[D], overwritten by the next."""
         out = np.empty(len(corpus.features.fwd_ptr) - 1)
         for q in chosen:
-            matched = new_matched(batch.queries, q, 2, corpus.features)
+            matched = count_all(batch.queries, q, self.family_a, 1 + (self.family_b >= 0), corpus.features)
             _score_all(batch.queries, q, self.family_a, self.family_b, corpus.features, matched, out)
             yield out
 

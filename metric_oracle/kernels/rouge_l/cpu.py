@@ -5,24 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
-from metric_oracle.kernels._overlap import by_rarity
-from metric_oracle.kernels._overlap_counts import OneFamily, bound
-from metric_oracle.kernels._overlap_search import (
-    Visits,
-    Workspace,
-    by_size_difference,
-    check_dropped,
-    find_best,
-    is_excluded,
-    new_workspace,
-    require_bounds,
-    score,
-    stages,
-)
-from metric_oracle.kernels.contract import Kernel
+from metric_oracle.kernels._overlap import features_of
+from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
-from metric_oracle.kernels.topk.cpu import expand, reset
+from metric_oracle.kernels.topk.cpu import reset
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -181,17 +169,9 @@ class Sequences(NamedTuple):
     ptr: np.ndarray
 
 
-class Words(NamedTuple):
-    """Work space of one thread.
+class Slots(NamedTuple):
+    """What a thread needs beside: int32[V], all zero between queries."""
 
-    Attributes
-    ----------
-    shared : Workspace
-    slot : int32[V]
-        All zero between queries.
-    """
-
-    shared: Workspace
     slot: np.ndarray
 
 
@@ -226,7 +206,7 @@ def _(policy, j, a, b):
     return rouge_l(min(a, length), length, policy.reference_length, policy.coco)
 
 
-@compiled_for(score, RougeL)
+@compiled_for(driver.score, RougeL)
 def _(policy, d, j):
     length = policy.buckets[j, 2]  # all documents of a bucket are equally long
     begin = policy.sequences.ptr[policy.buckets[j, 0]] + (d - policy.buckets[j, 0]) * length
@@ -234,25 +214,23 @@ def _(policy, d, j):
     return rouge_l(lcs, length, policy.reference_length, policy.coco)
 
 
-@compiled_for(is_excluded, RougeL)
+@compiled_for(driver.is_excluded, RougeL)
 def _(policy, d):
     return False
 
 
 @jit
-def search_rouge_l(coco, queries, texts, first, last, corpus, k, words, answers):
+def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
     """Find the k best rows of the corpus for the queries first .. last - 1.
 
     Parameters
     ----------
     coco : bool
-    queries : Queries
+    batch : SequenceBatch
         The first family holds words (with occurrence).
-    texts : Sequences
-        Of the queries.
-    corpus : (Features, int64[C, 8], Sequences)
-        Documents by ascending length: features, buckets of equal lengths, words in order.
-    first, last, k, words, answers
+    corpus : SequenceCorpus
+        Documents by ascending length, buckets of equal lengths.
+    first, last, k, work, answers
         As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
 
     Exactness
@@ -263,31 +241,23 @@ def search_rouge_l(coco, queries, texts, first, last, corpus, k, words, answers)
     ------
     Lin, ROUGE (2004), as computed by the rouge-score package or by pycocoevalcap.
     """
-    index, buckets, sequences = corpus
-    work = words.shared
-    lengths = buckets[:, 2].copy()
-    ascending = np.arange(len(buckets))
-    visits = Visits(np.empty(len(buckets), np.int64), np.empty(len(buckets), np.int64))
-    minimum = np.empty(len(buckets), np.int64)
-    n_families = queries.sizes.shape[1]
+    index, buckets, slot = corpus.features, corpus.cells, work.own.slot
+    sequences = Sequences(corpus.sequence, corpus.sequence_ptr)
+    visits = driver.new_visits(buckets[:, 2].copy())
     for q in range(first, last):
         reset(work.best, answers.limit[q])
-        reference_length = np.int64(queries.sizes[q, 0])
-        ids = by_rarity(queries.id[queries.ptr[q * n_families] : queries.ptr[q * n_families + 1]], index.post_ptr)
-        text = texts.word[texts.ptr[q] : texts.ptr[q + 1]]
-        positions = find_positions(text, words.slot)
+        reference_length = np.int64(batch.queries.sizes[q, 0])
+        ids = features_of(batch.queries, q, 0, 1)
+        text = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
+        positions = find_positions(text, slot)
         state = np.empty((len(text) + 63) // 64, np.uint64)
-        by_size_difference(lengths, ascending, reference_length, visits.order)
-        minimum[:] = 1
-        policy = RougeL(coco, reference_length, sequences, buckets, words.slot, positions, state)
-        counts = OneFamily(work.counts[0], minimum, len(ids), reference_length)
-        find_best(policy, counts, ids, visits, index, buckets, k, work)
-        check_dropped(policy, q, ids, index, buckets, k, work)
+        policy = RougeL(coco, reference_length, sequences, buckets, slot, positions, state)
+        driver.find_by_family(policy, 0, ids, reference_length, visits, index, buckets, k, work)
+        driver.finish(policy, q, ids, index, buckets, k, work, answers)
         work.counts[0] = 0
         for i in range(len(text)):
             if text[i] >= 0:
-                words.slot[text[i]] = 0
-        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+                slot[text[i]] = 0
 
 
 @jit
@@ -383,17 +353,15 @@ def _score_pairs(coco, query, unit, texts, documents, slot, out):
 
 
 @dataclass(frozen=True)
-class Backend(Kernel):
+class Backend(driver.DrivenKernel):
     """ROUGE-L on CPUs."""
 
     coco: bool = False
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
-        texts = Sequences(batch.words, batch.words_ptr)
-        documents = corpus.features, corpus.cells, Sequences(corpus.sequence, corpus.sequence_ptr)
-        search_rouge_l(self.coco, batch.queries, texts, first, last, documents, k, workspace, answers)
-        require_bounds(workspace.shared)
+        search_rouge_l(self.coco, batch, first, last, corpus, k, workspace, answers)
+        driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
         """Yield ROUGE-L of every document for each of some distinct queries: float64[D], overwritten by the next."""
@@ -423,8 +391,4 @@ class Backend(Kernel):
 
     def new_workspace(self, corpus):
         """Allocate the work space of one thread."""
-        return Words(new_workspace(corpus.features), np.zeros(corpus.n_words, np.int32))
-
-    def stages(self, workspaces):
-        """Return what the signature records, see :func:`metric_oracle.kernels._overlap_search.stages`."""
-        return stages([words.shared for words in workspaces])
+        return driver.new_workspace(corpus.features, Slots(np.zeros(corpus.n_words, np.int32)))
