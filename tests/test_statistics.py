@@ -167,7 +167,8 @@ def test_a_difference_of_zero_has_no_evidence(differences):
 
 def test_bootstrap_p_by_hand():
     assert statistics.bootstrap_p(np.array([1.0, 2.0, 3.0])) == 2 * 1 / 4
-    assert statistics.bootstrap_p(np.array([-1.0, 0.0, 3.0])) == 1
+    for values in ([-1.0, 0.0, 3.0], [-1.0, -1.0, 0.0], [0.0, 1.0, 1.0]):  # 0 itself is on either side
+        assert statistics.bootstrap_p(np.array(values)) == 1
     assert statistics.bootstrap_p(np.r_[np.ones(97), -np.ones(2)]) == pytest.approx(2 * 3 / 100)
 
 

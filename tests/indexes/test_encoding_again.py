@@ -10,6 +10,7 @@ from metric_oracle.indexes import ngrams
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.radgraph import FAMILIES, spell_graph
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.search import search
 
 WORDS = ["no", "acute", "edema", "stable", ".", "Effusion", "große", "x2"]
 
@@ -85,6 +86,28 @@ def test_graphs(tmp_path, metric):
             for q in range(len(inputs.ids)):
                 # Graphs that differ only in what a shard lacks may stand for each other when they are encoded for it.
                 assert again.item(int(again.which[q])) == spell_graph(again.graphs, int(again.graph_of_query[q]))
+
+
+def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
+    """Scores of other shards, which tell them apart, must not keep rows from the query that has worse ones."""
+    p, a, b, x, y = ((word, "OBS-DP") for word in "pabxy")
+    train = {"0": [a, x], "1": [p], "2": [x], "3": [y]}
+    for side, entities in (("train", train), ("test", {"b": [b, x], "a": [a, x]})):
+        graphs = {study: {"text": f"report {study}", **graph(*some)} for study, some in entities.items()}
+        (tmp_path / f"{side}.json").write_text(json.dumps(graphs))
+    texts = {study: f"report {study}" for study in train}
+    many = mo.build_index(
+        texts, tmp_path / "set", metrics="radgraph:rg_e", radgraph=tmp_path / "train.json", shard_rows=2
+    )
+    asked = mo.load_queries({"b": "report b", "a": "report a"}, radgraph=tmp_path / "test.json")
+    record = get_metric("radgraph:rg_e")
+    assert many.shard(1).representation(record).encode(asked).which.tolist() == [0, 0]
+    for queries in (asked, asked.take(np.array([1, 0]))):
+        first = search(many, queries, record, places=[0]).answer
+        assert dict(zip(queries.ids, first.scores[:, 0].tolist(), strict=True)) == {"a": 1.0, "b": 0.5}
+        second = search(many, queries, record, places=[1], limit=first.scores[:, -1]).answer
+        place = queries.ids.index("b")
+        assert (second.rows[place, 0], second.scores[place, 0]) == (2, 2 / 3)
 
 
 def test_texts_are_tokenized_once(corpus, tmp_path, monkeypatch):

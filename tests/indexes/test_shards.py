@@ -192,10 +192,17 @@ def test_a_finished_shard_of_other_reports_is_refused(table, tmp_path, monkeypat
         patch.setattr(shard_build, "write_set", killed)
         with pytest.raises(KeyboardInterrupt):
             make(table, tmp_path)
-    shutil.rmtree(tmp_path / "set" / shard_name(1))
-    shutil.copytree(tmp_path / "set" / shard_name(0), tmp_path / "set" / shard_name(1))
-    with pytest.raises(InputError, match=r"^build_index: .*shard-00001 must hold the reports of its place; got others"):
-        make(table, tmp_path)
+    first, second = (tmp_path / "set" / shard_name(place) for place in (0, 1))
+    ids = mo.open_index(second).reports["study_id"].to_pylist()
+    shutil.rmtree(second)
+    for put in (
+        lambda: shutil.copytree(first, second),
+        lambda: mo.build_index(dict.fromkeys(ids, "Other words."), second, metrics=["rouge-l"]),
+    ):
+        put()
+        with pytest.raises(InputError, match=r"^build_index: .*shard-00001 must hold the reports of its place; got o"):
+            make(table, tmp_path)
+        shutil.rmtree(second)
 
 
 def test_shards_must_agree(table, tmp_path):

@@ -207,6 +207,7 @@ def test_a_conformal_pool_holds():
 def test_a_conformal_pool_is_no_larger_than_it_must_be():
     places = np.arange(1, 100)
     assert conformal_pool(places, 0.95) == 95
+    assert conformal_pool(places, 0.55) == 55  # 100 * 0.55 is a little more than 55
     assert conformal_pool(places, 0.951) == 96
     assert conformal_pool(places, 0.99) == 99
     assert conformal_pool(places, 0.991) is None
