@@ -1,8 +1,8 @@
 """Write results into the site's pages and the README, between two marks each: ``python -m benchmarks.report [FILE]``.
 
-The page has all tables: those of one full run, of the newest ones with real reports, and of one of
-``benchmarks.growth``, each one file. The README has one table: a row an oracle. Sets of shards, of one file of
-``benchmarks.scale``, are on a page of their own; that on radiologists has the newest run of ``benchmarks.simulate``.
+The page has all tables: those of one full run, what later ones measured besides, the newest ones with real reports,
+and one of ``benchmarks.growth``, each one file. The README has one table: a row an oracle. Sets of shards, of one file
+of ``benchmarks.scale``, are on a page of their own; that on radiologists has the newest run of ``benchmarks.simulate``.
 """
 
 import argparse
@@ -20,6 +20,8 @@ from benchmarks.machine import ROOT, Row, read
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 # Of growth: ten times the corpus, for the metrics without vectors, from this size on.
 GOAL, GOAL_METRICS, GOAL_SIZE = 6.0, LEXICAL_AND_GRAPH, 1_000_000
+
+_STAGES = {"filtered": "dropped", "scored": "scored in float64"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    parts = [markdown(rows)]
+    parts = [markdown(rows), *(markdown(run) for run in _apart(runs, rows))]
     real = [run for run in runs if run and _is_full("iu-xray", run[0])]
     for size in sorted({(run[0]["reports"], run[0]["tests"]) for run in real}):
         of_size = newest(real, lambda row, size=size: (row["reports"], row["tests"]) == size)  # type: ignore[misc]
@@ -80,6 +82,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_full(corpus: str, row: Row) -> bool:
     """Return whether a row is of a run of all workloads on a corpus; at first there was one corpus."""
     return row.get("full", False) and row.get("corpus", CORPORA[0]) == corpus
+
+
+def _apart(runs: Sequence[list[Row]], rows: Sequence[Row]) -> list[list[Row]]:
+    """Return what later runs of the same size measured that the full one did not have."""
+    first, seen = rows[0], {row["name"] for row in rows}
+    found = []
+    for run in runs:
+        alike = run and "full" in run[0] and all(run[0][name] == first[name] for name in ("reports", "tests"))
+        if alike and run[0].get("corpus", CORPORA[0]) == CORPORA[0] and run[0]["time"] > first["time"]:
+            found.append([row for row in run if row["name"] not in seen])
+    return [run for run in found if run]
 
 
 def newest(runs: Sequence[list[Row]], wanted: Callable[[Row], bool]) -> list[Row]:
@@ -144,7 +157,7 @@ def markdown(rows: Sequence[Row]) -> str:
         cells = [["" if share is None else f"{100 * share:.3g} %" for share in of_row] for of_row in shares]
         parts.append(
             tables.table(
-                ["Share of pairs", *(f"dropped by {s}" if s != "scored" else "scored in float64" for s in stages)],
+                ["Share of pairs", *(_STAGES.get(stage, f"dropped by {stage}") for stage in stages)],
                 [[row["title"], *of_row] for row, of_row in zip(staged, cells, strict=True)],
             )
         )

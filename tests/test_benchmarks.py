@@ -524,6 +524,25 @@ def test_report_has_a_section_for_each_size_of_real_reports(rows, tmp_path):
     assert "20 test reports x 200 synthetic reports" in readme.read_text(encoding="utf-8")
 
 
+def test_report_has_what_later_runs_measured_besides(rows, tmp_path):
+    """Of the same size and corpus, and only what the full run did not have."""
+    results = tmp_path / "results"
+    write(results, whole(rows), "a.jsonl")
+    later = {"full": False, "time": "2030-01-01T00:00:00+00:00"}
+    first = next(row for row in whole(rows) if row["table"] == "oracle" and "skipped" not in row)
+    new = first | later | {"name": "oracle-new", "title": "New one"}
+    write(results, [first | later | {"title": "Old one"}, new], "b.jsonl")
+    write(results, [new | {"reports": 7, "title": "Small one"}], "c.jsonl")
+    write(results, [new | {"time": "2001-01-01T00:00:00+00:00", "title": "Early one"}], "d.jsonl")
+    page, _, to = written_to(tmp_path, report.BEGIN + report.END)
+    assert report.main(["--results", str(results), *to]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "| New one |" in text
+    assert "Old one" not in text
+    assert "Small one" not in text
+    assert "Early one" not in text
+
+
 def test_report_reads_peers_of_earlier_runs(rows):
     """Before distinct pairs were counted a row had rates of all pairs alone."""
     old = {name: value for name, value in rows[1].items() if name not in ("our_s", "peer_s", "distinct_pairs", "same")}
