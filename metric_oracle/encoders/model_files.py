@@ -1,5 +1,6 @@
 """Models of the Hugging Face kind on disk: found in a folder or the local cache, checked, loaded and cut."""
 
+import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -116,9 +117,13 @@ def tokenizer_files(folder: Path) -> list[str]:
     return names + sorted(path.name for path in folder.glob("*.model"))
 
 
-def model_files(folder: Path) -> list[str]:
-    """Return the names of the files that make a model and its tokenizer."""
-    return ["config.json", *weight_files(folder), *tokenizer_files(folder)]
+def hash_files(folder: Path) -> str:
+    """Return the SHA-256 of what makes a model and its tokenizer, wherever the folder lies."""
+    hasher = hashlib.sha256()
+    for name in ["config.json", *weight_files(folder), *tokenizer_files(folder)]:
+        with (folder / name).open("rb") as file:
+            hasher.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return hasher.hexdigest()
 
 
 def read(folder: Path, kind: Any, function: str, argument: str) -> tuple[Any, Any, list[str]]:

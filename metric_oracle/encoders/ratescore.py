@@ -20,7 +20,7 @@ import numpy as np
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
-from metric_oracle.encoders.model_files import check_weights, model_files, n_positions, read, whole_folder
+from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
 from metric_oracle.encoders.parts import Parts
 from metric_oracle.encoders.sentences import RULES, Sentences
 from metric_oracle.errors import InputError
@@ -123,8 +123,8 @@ class EntityModels(FromFiles):
         with self._sentences.path.open("rb") as file:
             rules_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         own = {
-            "recogniser_sha256": _hash_folder(self._path),
-            "entity_encoder_sha256": _hash_folder(self._encoder_path),
+            "recogniser_sha256": hash_files(self._path),
+            "entity_encoder_sha256": hash_files(self._encoder_path),
             "rules_sha256": rules_sha256,
         }
         self._sign(
@@ -357,12 +357,3 @@ def _packed(found: list[tuple[list[_Entity], bool]], vectors: dict[str, np.ndarr
     """Return the bytes of a finished part: entities as JSON, then the vectors of words that no earlier part has."""
     content = json.dumps([found, list(vectors)]).encode()
     return b"".join([len(content).to_bytes(8, "little"), content, *(vector.tobytes() for vector in vectors.values())])
-
-
-def _hash_folder(folder: Path) -> str:
-    """Return the SHA-256 of what makes a model and its tokenizer, wherever the folder lies."""
-    hasher = hashlib.sha256()
-    for name in model_files(folder):
-        with (folder / name).open("rb") as file:
-            hasher.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return hasher.hexdigest()

@@ -5,7 +5,6 @@ cut to its first layers, each token's vector divided by its length. A model that
 mBART) still applies it when cut, as in bert_score; `hidden_states[layer]` would lack it.
 """
 
-import hashlib
 import json
 import os
 import sys
@@ -22,7 +21,7 @@ import numpy.typing as npt
 
 from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches
 from metric_oracle.encoders.libraries import choose_device, quiet
-from metric_oracle.encoders.model_files import find, load, model_files, n_positions
+from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import BackendError, InputError
 
 _DISTILROBERTA = (
@@ -144,14 +143,10 @@ class TokenEncoder:
         import torch
         import transformers
 
-        hasher = hashlib.sha256()
-        for name in model_files(self._folder):
-            with (self._folder / name).open("rb") as file:
-                hasher.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         return {
             "model": self.name,
             "layer": self.layer,
-            "sha256": hasher.hexdigest(),
+            "sha256": hash_files(self._folder),
             "width": self.width,
             "max_length": self.max_length,
             "compute": self.dtype,
