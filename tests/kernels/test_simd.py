@@ -20,6 +20,7 @@ from llvmlite import ir
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._simd import LANES, dot, dot_error, make_dots, make_products, make_widen
 from metric_oracle.kernels._simd_codes import code_tokens, lowest_angles, make_bounds, make_candidates, make_near
+from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import UNIT, margins_of
 
 PATHS = {path.name: path for path in (*_target._X86, *_target._ARM)}
@@ -276,6 +277,16 @@ def test_codes_of_tokens_stand_for_the_turned_tokens(width, n_turned):
     assert (np.abs(turned - stands_for) <= 0.501 * measured[:, 1:2] + 1e-6).all()
     assert codes[1].min() == 1
     assert codes[1].max() == 255
+
+
+@pytest.mark.parametrize("width", [128, 384, 8192])
+def test_queries_are_turned_as_reports_are(width):
+    tokens = np.random.default_rng(width).standard_normal((2, width)).astype(np.float32)
+    given, codes, measured = tokens.copy(), np.empty((2, width), np.uint8), np.empty((2, 3))
+    n_turned = all_pairs._n_turned(width)
+    _code(address(given), width // 16, n_turned, 2, address(codes), address(measured))
+    turned = all_pairs._turn(tokens.astype(np.float64)) * np.sqrt(16 * n_turned)
+    assert np.abs(given - turned).max() <= 1e-6 * np.abs(turned).max()
 
 
 @numba.njit

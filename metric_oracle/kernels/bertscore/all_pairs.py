@@ -14,7 +14,7 @@ import numpy as np
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma
 from metric_oracle.kernels._jit import inlined, jit
-from metric_oracle.kernels._simd import LANES, dot, dot_error, make_widen
+from metric_oracle.kernels._simd import LANES, dot, dot_error, widen
 from metric_oracle.kernels._simd_codes import code_tokens, make_candidates, make_near
 from metric_oracle.kernels.bertscore.bounds import LONGEST
 from metric_oracle.kernels.bertscore.cascade import part_of
@@ -29,7 +29,6 @@ _SIZE = 8 * _LANE  # widths are filled up to multiples of it, so that eight grou
 SLACK = gamma(64)
 _near2, _near4 = make_near(2), make_near(4)
 _candidates2, _candidates4 = make_candidates(2), make_candidates(4)
-_widen_halves = make_widen()
 
 
 class Queries(NamedTuple):
@@ -145,10 +144,13 @@ def _n_turned(width):
 def _turn(vectors):
     """Turn vectors float64[n, w] as `_simd_codes.code_tokens` does, but keep their lengths."""
     size = _LANE * _n_turned(vectors.shape[1])
-    matrix = np.ones((1, 1))
-    while len(matrix) < size:
-        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-    return (vectors.reshape(-1, size) @ (matrix / np.sqrt(size))).reshape(vectors.shape)
+    apart = 1
+    turned = vectors
+    while apart < size:
+        low, high = np.moveaxis(turned.reshape(-1, 2, apart), 1, 0)
+        turned = np.stack([low + high, low - high], axis=1)
+        apart *= 2
+    return turned.reshape(vectors.shape) / np.sqrt(size)
 
 
 @jit
@@ -162,7 +164,7 @@ def _prepare(u, corpus, groups, room):
     source = corpus.states.ctypes.data + first * width * size
     if size == 2:
         for t in range(n_tokens):
-            _widen_halves(source + 2 * t * width, room.wide.ctypes.data + 4 * t * filled, width)
+            widen(source + 2 * t * width, room.wide.ctypes.data + 4 * t * filled, width)
     else:
         for t in range(n_tokens):
             for d in range(width):
@@ -189,6 +191,16 @@ def _cosine(t, g, i, product, queries, room):
     cosine = dot(token, state, filled) * queries.inverse[g, i] * room.measured[t, 0]
     room.closest[0] = min(room.closest[0], room.terms[t, 1] - abs(cosine - product))
     return cosine
+
+
+@inlined
+def _mean(weights, values):
+    total = 0.0
+    weight = 0.0
+    for i in range(len(weights)):
+        total += weights[i] * values[i]
+        weight += weights[i]
+    return total / weight if weight != 0.0 else 0.0
 
 
 @jit
@@ -221,12 +233,11 @@ def _score(g, n_tokens, queries, room):
         first = -1
         for p in range(passes):
             near, column, out = room.near[p].ctypes.data, room.column[p].ctypes.data, room.lanes.ctypes.data
-            if lanes_of(n, p) == 32:
-                used = 32
-                found = _candidates2(near + 128 * t, low, margin, column, out)
+            used = lanes_of(n, p)
+            if used == 32:
+                found = _candidates2(near + 4 * used * t, low, margin, column, out)
             else:
-                used = 64
-                found = _candidates4(near + 256 * t, low, margin, column, out)
+                found = _candidates4(near + 4 * used * t, low, margin, column, out)
             for c in range(found):
                 lane = room.lanes[c]
                 product = room.near[p, used * t + lane]
@@ -249,18 +260,7 @@ def _score(g, n_tokens, queries, room):
             cosine = _cosine(t, g, i, product, queries, room)
             room.best_row[t] = max(room.best_row[t], cosine)
             room.best[i] = max(room.best[i], cosine)
-    total = 0.0
-    weight = 0.0
-    for t in range(n_tokens):
-        total += room.weights[t] * room.best_row[t]
-        weight += room.weights[t]
-    precision = total / weight if weight != 0.0 else 0.0
-    total = 0.0
-    weight = 0.0
-    for i in range(n):
-        total += queries.weights[g, i] * room.best[i]
-        weight += queries.weights[g, i]
-    return precision, total / weight if weight != 0.0 else 0.0
+    return _mean(room.weights[:n_tokens], room.best_row), _mean(queries.weights[g, :n], room.best)
 
 
 def score(part, corpus, queries, error, base, out):

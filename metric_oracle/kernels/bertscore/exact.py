@@ -3,14 +3,14 @@
 import numpy as np
 
 from metric_oracle.kernels._jit import inlined, jit
-from metric_oracle.kernels._simd import LANES, make_dots, make_widen
+from metric_oracle.kernels._simd import LANES, make_dots
+from metric_oracle.kernels._simd import widen as widen_halves
 from metric_oracle.kernels.bertscore.query import lanes_of
 from metric_oracle.kernels.cosine.score import cosine
 
 # Passes of up to 32 and of up to LANES query tokens. Two more forms, for 16 and 48, would save a fifth of the products
 # of a middling query and double the time to compile.
 _dots2, _dots4 = make_dots(2), make_dots(4)
-_widen_halves = make_widen()
 
 
 @jit
@@ -28,7 +28,7 @@ def widen(u, corpus, work):
     size = corpus.states.itemsize
     source = corpus.states.ctypes.data + first * width * size
     if size == 2:
-        _widen_halves(source, work.wide.ctypes.data, n_tokens * width)
+        widen_halves(source, work.wide.ctypes.data, n_tokens * width)
     else:
         for t in range(n_tokens):
             for d in range(width):
