@@ -22,11 +22,11 @@ from metric_oracle.kernels._llvm import (
     F16,
     F32,
     F64,
-    I8,
     I16,
     I32,
     I64,
     STEP,
+    ask_for,
     fma,
     fold,
     greater,
@@ -244,13 +244,9 @@ def prefetch(typingctx: Any, address: Any, n_bytes: Any) -> Any:
 
     def code(context, builder, signature, values):
         address, n_bytes = values
-        byte = I8.as_pointer()
-        wish = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        function = cgutils.get_or_insert_function(builder.module, wish, "llvm.prefetch.p0")
         lines = builder.udiv(builder.add(n_bytes, I64(63)), I64(64))
         with cgutils.for_range(builder, lines) as line:
-            place = builder.add(address, builder.mul(line.index, I64(64)))
-            builder.call(function, [builder.inttoptr(place, byte), I32(0), I32(2), I32(1)])
+            ask_for(builder, builder.add(address, builder.mul(line.index, I64(64))))
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp), code

@@ -16,6 +16,7 @@ from metric_oracle.kernels._llvm import (
     I64,
     STEP,
     add_products,
+    ask_for,
     call,
     fma,
     fold,
@@ -73,6 +74,10 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
             rest = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
             columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
             for group in groups_of(builder, n_tokens, rows_at_once(of, blocks)):
+                lines = [_line_of(builder, table, cell, token, 2 * LANES) for token in group]
+                for line in lines:  # they come while the codes are multiplied
+                    for i in range(0, 32 * blocks, 64):
+                        ask_for(builder, builder.add(line, I64(i)), level=3)
                 sums = _byte_products(builder, query, codes, group, n_steps, start, of)
                 greatest = ir.Constant(v16, [-1e30] * STEP)  # lanes beyond the group lower nothing that is there
                 for place, (token, integers) in enumerate(zip(group, sums, strict=True)):
@@ -80,8 +85,7 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
                     t = [load(builder, base, F32, 4 * i) for i in range(5)]
                     along, scale, tail = (spread(builder, x) for x in (t[0], builder.fmul(unit, t[1]), t[2]))
                     constant = spread(builder, builder.fadd(t[3], builder.fmul(slack, t[4])))
-                    number = builder.zext(load(builder, cell, I16, builder.mul(token, I64(2))), I64)
-                    line = builder.add(table, builder.mul(number, I64(2 * LANES)))
+                    line = lines[place]
                     most = None
                     for i, s in enumerate(integers):
                         entry = builder.sitofp(load(builder, line, vector(I16), 32 * i), v16)
@@ -115,6 +119,84 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
     return bounds
 
 
+# Of a sine in `add_sines`: the rest of the series is less than 6e-8, and seven roundings.
+SINE_ERROR = 1e-6
+_SERIES = (-1 / 39916800, 1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0)
+_RADIUS = 3.14159265358979 / 360 * (1 + 1e-6)  # of a radius byte, and never less
+
+
+@intrinsic
+def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, n_tokens: Any, out: Any):
+    """Sum sin(table[cell, 0] + radius) and sin(table[cell, 1] - radius) over some tokens, weighted; eight go together.
+
+    Angles beyond pi / 2 either way count as that.
+
+    table    float32[cells, 2]
+    cell     uint16[n_tokens]
+    radius   uint8[n_tokens], half degrees; 255 stands for any greater one too
+    weights  float32[n_tokens], and 8 readable numbers more
+    out      float32[2], written
+    """
+
+    def code(context, builder, signature, values):
+        table, cell, radius, weights, n_tokens, out = values
+        of, v16, half = _target.path(), vector(F32), STEP // 2
+        v8, bytes8 = vector(F32, half), vector(I8, half)
+        pairs = ir.Constant(vector(I32), [i // 2 for i in range(STEP)])
+        signs = ir.Constant(v16, [1.0, -1.0] * half)
+
+        def constant(x, kind=v16):
+            return ir.Constant(kind, [x] * kind.count)
+
+        def doubled(v):
+            """Repeat each of 8 lanes."""
+            return builder.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), pairs)
+
+        total = cgutils.alloca_once_value(builder, constant(0.0))
+        builder.store(constant(0.0), total)
+
+        def add(group, steps, weight):
+            line = ir.Constant(vector(F64, half), ir.Undefined)
+            for place, token in enumerate(group):
+                pair = load(builder, _line_of(builder, table, cell, token, 8), F64)
+                line = builder.insert_element(line, pair, I32(place))
+            angle = builder.fmul(builder.uitofp(steps, v8), constant(_RADIUS, v8))
+            angle = builder.select(builder.icmp_unsigned("==", steps, constant(255, bytes8)), constant(4.0, v8), angle)
+            y = fma(builder, doubled(angle), signs, builder.bitcast(line, v16), of)
+            y = greater(builder, y, constant(-1.5707964))
+            y = builder.select(builder.fcmp_ordered("<", y, constant(1.5707964)), y, constant(1.5707964))
+            square = builder.fmul(y, y)
+            value = constant(_SERIES[0])
+            for factor in _SERIES[1:]:
+                value = fma(builder, value, square, constant(factor), of)
+            builder.store(fma(builder, builder.fmul(value, y), doubled(weight), builder.load(total), of), total)
+
+        whole = builder.and_(n_tokens, I64(-half))
+        with cgutils.for_range_slice(builder, I64(0), whole, I64(half)) as (first, _):
+            weight = load(builder, weights, v8, builder.mul(first, I64(4)))
+            add([builder.add(first, I64(i)) for i in range(half)], load(builder, radius, bytes8, first), weight)
+        with builder.if_then(builder.icmp_unsigned("<", whole, n_tokens)):  # the last token again, without weight
+            last = builder.sub(n_tokens, I64(1))
+            places = [builder.add(whole, I64(i)) for i in range(half)]
+            group = [builder.select(builder.icmp_unsigned("<", t, last), t, last) for t in places]
+            steps = constant(0, bytes8)
+            for place, token in enumerate(group):
+                steps = builder.insert_element(steps, load(builder, radius, I8, token), I32(place))
+            left = spread(builder, builder.trunc(builder.sub(n_tokens, whole), I32), half)
+            counted = builder.icmp_signed("<", ir.Constant(vector(I32, half), list(range(half))), left)
+            weight = load(builder, weights, v8, builder.mul(whole, I64(4)))
+            add(group, steps, builder.select(counted, weight, constant(0.0, v8)))
+        both = builder.load(total)
+        for n in (8, 4, 2):
+            moved = ir.Constant(vector(I32), [(i + n) % STEP for i in range(STEP)])
+            both = builder.fadd(both, builder.shuffle_vector(both, both, moved))
+        for i in range(2):
+            save(builder, builder.extract_element(both, I32(i)), out, 4 * i)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), code
+
+
 @intrinsic
 def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: Any, lowest: Any) -> Any:
     """Lower `lowest` (uint8[LANES]) to the least `table[cell] - radius`, at least 0, over some tokens.
@@ -127,8 +209,7 @@ def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: 
         v64 = vector(I8, LANES)
         least = cgutils.alloca_once_value(builder, load(builder, lowest, v64))
         with cgutils.for_range(builder, n_tokens) as token:
-            number = builder.zext(load(builder, cell, I16, builder.mul(token.index, I64(2))), I64)
-            line = load(builder, builder.add(table, builder.mul(number, I64(LANES))), v64)
+            line = load(builder, _line_of(builder, table, cell, token.index, LANES), v64)
             less = spread(builder, load(builder, radius, I8, token.index), LANES)
             angle = call(builder, f"llvm.usub.sat.v{LANES}i8", v64, line, less)
             builder.store(call(builder, f"llvm.umin.v{LANES}i8", v64, builder.load(least), angle), least)
@@ -305,6 +386,12 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 6), code
+
+
+def _line_of(builder, table, cell, token, size):
+    """Return the address of the line that a token's cell has in a table of lines of `size` bytes."""
+    number = builder.zext(load(builder, cell, I16, builder.mul(token, I64(2))), I64)
+    return builder.add(table, builder.mul(number, I64(size)))
 
 
 def _byte_products(builder, query, codes, tokens, n_steps, start, path):

@@ -19,7 +19,15 @@ from llvmlite import ir
 
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._simd import LANES, dot, dot_error, make_dots, make_products, make_widen
-from metric_oracle.kernels._simd_codes import code_tokens, lowest_angles, make_bounds, make_candidates, make_near
+from metric_oracle.kernels._simd_codes import (
+    SINE_ERROR,
+    add_sines,
+    code_tokens,
+    lowest_angles,
+    make_bounds,
+    make_candidates,
+    make_near,
+)
 from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import UNIT, margins_of
 
@@ -198,6 +206,29 @@ def test_lowest_angles_equal_numpy(n_tokens):
     expected = np.minimum(np.maximum(table[cell].astype(int) - radius[:, None], 0).min(axis=0), lowest)
     _lowest(address(table), address(cell), address(radius), n_tokens, address(lowest))
     assert lowest.tolist() == expected.tolist()
+
+
+@numba.njit
+def _sines(table, cell, radius, weights, n_tokens, out):
+    add_sines(table, cell, radius, weights, n_tokens, out)
+
+
+@pytest.mark.parametrize("n_tokens", [*range(1, 10), 16, 17, 100])
+def test_sines_bound_those_of_numpy(n_tokens):
+    """Never less than the cosines of the nearest angles, nor more than those of the farthest, but for their error."""
+    rng = np.random.default_rng(n_tokens)
+    table = rng.uniform(-1.7, 1.7, (30, 2)).astype(np.float32)
+    cell = rng.integers(0, 30, n_tokens).astype(np.uint16)
+    radius = rng.choice((0, 1, 40, 254, 255), n_tokens).astype(np.uint8)
+    weights = rng.choice((0.0, 0.3, 1.0, 7.0), n_tokens + 8).astype(np.float32)
+    out = np.full(2, 5.0, np.float32)
+    _sines(address(table), address(cell), address(radius), address(weights), n_tokens, address(out))
+    angle = np.where(radius == 255, 4.0, radius * np.pi / 360)
+    some = weights[:n_tokens].astype(np.float64)
+    error = (SINE_ERROR + n_tokens * 2.0**-23) * some.sum()
+    for column, sign in enumerate((1, -1)):
+        expected = some @ np.sin(np.clip(table[cell, column] + sign * angle, -np.pi / 2, np.pi / 2))
+        assert -error <= sign * (out[column] - expected) <= error + 1e-5 * some.sum()
 
 
 @cache

@@ -122,7 +122,7 @@ def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monk
     honest = composite_cpu.Backend._similarities
     for planted in (lambda x: x - 1e-3, lambda x: np.where(x > 0.9, 0.0, x)):
         monkeypatch.setattr(
-            composite_cpu.Backend, "_similarities", lambda *given, planted=planted: planted(honest(*given))
+            composite_cpu.Backend, "_similarities", lambda *given, planted=planted: map(planted, honest(*given))
         )
         with pytest.raises(
             ExactnessError, match=r"^retrieve: the bound of stage 'cosine' must not lie below a score; got"

@@ -58,6 +58,7 @@ class Room(NamedTuple):
     lanes: np.ndarray  # int64[LANES], of candidates
     later: np.ndarray  # int32[longest report * longest query, 2], pairs of tokens that may still matter
     product: np.ndarray  # float32[longest report * longest query], of their codes
+    cosine: np.ndarray  # float64[longest report * longest query], of themselves
     best_row: np.ndarray  # float64[longest report], greatest cosine of each of its tokens
     best: np.ndarray  # float64[longest query], the same
     closest: np.ndarray  # float64[1], least distance of the codes' bounds from a cosine that became known
@@ -128,6 +129,7 @@ def _room(corpus, queries):
         np.empty(LANES, np.int64),
         np.empty((longest * queries.states.shape[1], 2), np.int32),
         np.empty(longest * queries.states.shape[1], np.float32),
+        np.empty(longest * queries.states.shape[1]),
         np.empty(longest),
         np.empty(queries.states.shape[1]),
         np.full(1, np.inf),
@@ -182,15 +184,24 @@ def _prepare(u, corpus, groups, room):
         room.weights[t] = corpus.weight_of_id[corpus.ids[first + t]]
 
 
-@inlined
-def _cosine(t, g, i, product, queries, room):
-    """Return the cosine of a token of the prepared unit and one of a query, which their codes must not deny."""
+@jit
+def _multiply(n_pairs, g, queries, room):
+    """Write the cosines of the first pairs of tokens in `room.later`, which their codes must not deny.
+
+    One after another without a branch between them: the processor works on several at once.
+    """
     filled = room.wide.shape[1]
-    token = room.wide.ctypes.data + 4 * filled * t
-    state = queries.states.ctypes.data + 4 * filled * (g * queries.states.shape[1] + i)
-    cosine = dot(token, state, filled) * queries.inverse[g, i] * room.measured[t, 0]
-    room.closest[0] = min(room.closest[0], room.terms[t, 1] - abs(cosine - product))
-    return cosine
+    tokens = room.wide.ctypes.data
+    states = queries.states.ctypes.data + 4 * filled * g * queries.states.shape[1]
+    closest = room.closest[0]
+    for c in range(n_pairs):
+        t = room.later[c, 0]
+        i = room.later[c, 1]
+        cosine = dot(tokens + 4 * filled * t, states + 4 * filled * i, filled)
+        cosine *= queries.inverse[g, i] * room.measured[t, 0]
+        room.cosine[c] = cosine
+        closest = min(closest, room.terms[t, 1] - abs(cosine - room.product[c]))
+    room.closest[0] = closest
 
 
 @inlined
@@ -225,12 +236,12 @@ def _score(g, n_tokens, queries, room):
             _near2(code, filled // 4, lanes, codes, terms, n_tokens, near, row, column)
         else:
             _near4(code, filled // 4, lanes, codes, terms, n_tokens, near, row, column)
-    room.best[:n] = -np.inf
-    n_later = 0
+    # The best product of each row first, which says much of the others; they follow it in `later`.
+    n_later = n_tokens
     for t in range(n_tokens):
         margin = room.terms[t, 1]
         low = room.row[t] - np.float32(2.0) * margin
-        first = -1
+        is_first = True
         for p in range(passes):
             near, column, out = room.near[p].ctypes.data, room.column[p].ctypes.data, room.lanes.ctypes.data
             used = lanes_of(n, p)
@@ -241,25 +252,38 @@ def _score(g, n_tokens, queries, room):
             for c in range(found):
                 lane = room.lanes[c]
                 product = room.near[p, used * t + lane]
-                if product == room.row[t] and first < 0:
-                    first = p * LANES + lane
-                    continue
-                room.later[n_later, 0] = t
-                room.later[n_later, 1] = p * LANES + lane
-                room.product[n_later] = product
-                n_later += 1
-        cosine = _cosine(t, g, first, room.row[t], queries, room)
-        room.best_row[t] = cosine
-        room.best[first] = max(room.best[first], cosine)
-    for c in range(n_later):
+                at = n_later
+                if product == room.row[t] and is_first:
+                    is_first = False
+                    at = t
+                else:
+                    n_later += 1
+                room.later[at, 0] = t
+                room.later[at, 1] = p * LANES + lane
+                room.product[at] = product
+    _multiply(n_tokens, g, queries, room)
+    room.best[:n] = -np.inf
+    for t in range(n_tokens):
+        i = room.later[t, 1]
+        room.best_row[t] = room.cosine[t]
+        room.best[i] = max(room.best[i], room.cosine[t])
+    n_left = 0
+    for c in range(n_tokens, n_later):
         t = room.later[c, 0]
         i = room.later[c, 1]
         product = room.product[c]
         upper = product + room.terms[t, 1]
         if upper >= room.best_row[t] or upper >= room.best[i]:
-            cosine = _cosine(t, g, i, product, queries, room)
-            room.best_row[t] = max(room.best_row[t], cosine)
-            room.best[i] = max(room.best[i], cosine)
+            room.later[n_left, 0] = t
+            room.later[n_left, 1] = i
+            room.product[n_left] = product
+            n_left += 1
+    _multiply(n_left, g, queries, room)
+    for c in range(n_left):
+        t = room.later[c, 0]
+        i = room.later[c, 1]
+        room.best_row[t] = max(room.best_row[t], room.cosine[c])
+        room.best[i] = max(room.best[i], room.cosine[c])
     return _mean(room.weights[:n_tokens], room.best_row), _mean(queries.weights[g, :n], room.best)
 
 
@@ -294,8 +318,11 @@ def _check(u, g, n_tokens, queries, room):
     t = u % n_tokens
     i = (7919 * u + g) % n
     used = lanes_of(n, i // LANES)
-    cosine = _cosine(t, g, i, room.near[i // LANES, used * t + i % LANES], queries, room)
-    if cosine > room.best_row[t] or cosine > room.best[i]:
+    room.later[0, 0] = t
+    room.later[0, 1] = i
+    room.product[0] = room.near[i // LANES, used * t + i % LANES]
+    _multiply(1, g, queries, room)
+    if room.cosine[0] > room.best_row[t] or room.cosine[0] > room.best[i]:
         room.missed[0] += 1
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, product_error
 from metric_oracle.kernels._jit import inlined, jit
 from metric_oracle.kernels._simd import LANES, prefetch
-from metric_oracle.kernels._simd_codes import lowest_angles, make_bounds
+from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, lowest_angles, make_bounds
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import lanes_of
+from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
 
 STEPS = 255  # steps of an angle byte
 STEP = np.pi / 360  # half a degree
@@ -24,6 +25,8 @@ WIDEST, LONGEST = 1 << 13, 1 << 14
 # codes of 6 bits and more a side.
 REACH = 4.0
 
+CHUNK = 12  # tokens whose codes are read before the item may be dropped: whole groups of rows on any path
+TINY = 2.0**-48  # roundings of a score that is computed from its parts
 _bounds2, _bounds4 = make_bounds(2), make_bounds(4)
 
 
@@ -39,9 +42,9 @@ class Margins(NamedTuple):
     exact : float
         Of a score in float64, and of sums in float64.
     cells : float
-        Of a mean that is stored as float32, of float32 weights.
+        Of a mean of sines that is stored as float32, of float32 weights.
     code, token : float
-        Of means of bounds by codes, and more of it for each token of the report.
+        Of means of bounds by codes, and more of it, and of `cells`, for each token of the report.
     below : float
         How far a table's entry lies above its cosine at most.
     means : float
@@ -72,7 +75,7 @@ def margins_of(width, norm_error):
         error=error,
         exact=exact,
         # Two roundings of the weights move a mean within [-1, 1] by 4 of them, its storage by one more.
-        cells=gamma(8) + exact,
+        cells=gamma(8) + SINE_ERROR + exact,
         code=REACH * gamma(24) + exact,
         token=REACH * gamma(LONGEST + 24) / (LONGEST + 24),
         below=(rise + 1 + error) / UNIT,
@@ -83,33 +86,51 @@ def margins_of(width, norm_error):
 
 
 class Tables(NamedTuple):
-    """Angle of a table's entry (down and up, by (UNIT + entry) / 4) and cosine of an angle (above and below).
+    """Angles of a table's entry, and the cosine above an angle.
 
     Attributes
     ----------
-    down, up : uint8[2 UNIT / 4 + 1], uint16[...]
+    down : uint8[2 UNIT / 4 + 1]
+        Rounded down, by (UNIT + entry) / 4.
     above : float64[STEPS + 1]
-    below : float64[3 STEPS]
+    ends : float32[2 UNIT + 1, 2]
+        Of UNIT + entry: pi / 2 less the angle, rounded up and down.
     """
 
     down: np.ndarray
-    up: np.ndarray
     above: np.ndarray
-    below: np.ndarray
+    ends: np.ndarray
 
 
 def angle_tables(margins):
     """Return the tables of angles."""
-    bins = np.arange(2 * UNIT // 4 + 1) * 4.0 - UNIT
-    high = np.minimum((bins + 3 - margins.rise + margins.error) / UNIT, 1.0)
-    low = np.clip((bins - margins.rise - 1 - margins.error) / UNIT, -1.0, 1.0)
-    # A ten-thousandth of a step is far above what float64 does to an angle.
-    down = np.clip(np.floor(np.arccos(np.maximum(high, -1.0)) / STEP - 1e-4), 0, STEPS).astype(np.uint8)
-    up = np.ceil(np.arccos(low) / STEP + 1e-4).astype(np.uint16)
-    above = np.cos(np.arange(STEPS + 1) * STEP)
-    # A radius of STEPS stands for any greater one too.
-    below = np.cos(np.minimum(np.arange(3 * STEPS) * STEP, np.pi))
-    return Tables(down, up, above, below)
+    entries = np.arange(-UNIT, UNIT + 1.0)
+    # The last entry stands for any greater one too.
+    high = np.where(entries < UNIT, np.clip((entries - margins.rise + margins.error) / UNIT, -1.0, 1.0), 1.0)
+    low = np.clip((entries - margins.rise - 1 - margins.error) / UNIT, -1.0, 1.0)
+    # Far above what float32 and float64 do to an angle.
+    ends = np.stack([np.arcsin(high) + 1e-6, np.arcsin(low) - 1e-6], axis=1).astype(np.float32)
+    # A ten-thousandth of a step is far above what float64 does to it.
+    steps = np.arccos(np.append(high[3::4], 1.0)) / STEP
+    down = np.clip(np.floor(steps - 1e-4), 0, STEPS).astype(np.uint8)
+    return Tables(down, np.cos(np.arange(STEPS + 1) * STEP), ends)
+
+
+@jit
+def part_of(part, precision, recall):
+    """Return a score from its parts, or a bound on it from bounds on them."""
+    if part == PRECISION:
+        return precision
+    if part == RECALL:
+        return recall
+    return f1(precision, recall)
+
+
+@jit
+def bound_of(part, precision, recall, bonus):
+    """Return a bound on a score with its bonus, from bounds on its parts where their sign is sure."""
+    value = part_of(part, precision, recall)
+    return value + bonus + TINY * (abs(value) + abs(bonus))
 
 
 @jit
@@ -131,38 +152,41 @@ def fill_tables(cosines, rise, work, tables):
             for lane in range(min(LANES, n - first), LANES):
                 work.table[p, m, lane] = 0
                 work.angle[p, m, lane] = STEPS
-        work.nearest[m] = tables.down[(best + UNIT) >> 2]
-        work.farthest[m] = tables.up[(best + UNIT) >> 2]
+        work.ends[m, 0] = tables.ends[best + UNIT, 0]
+        work.ends[m, 1] = tables.ends[best + UNIT, 1]
+
+
+@inlined
+def _add_cells(u, begin, n_tokens, corpus, work):
+    """Write to `work.means` the weighted sums of the cosines that cells leave to some tokens of a unit: most, least."""
+    first = corpus.ptr[u] + begin
+    add_sines(
+        work.ends.ctypes.data, corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first,
+        corpus.weights.ctypes.data + 4 * first, n_tokens, work.means.ctypes.data,
+    )  # fmt: skip
 
 
 @jit
-def bound_precisions(units, corpus, work, tables, margin):
+def bound_precisions(units, corpus, work, margins):
     """Bound the precision of units, which ascend, from above and below by the cells of their tokens.
 
     Writes
     ------
     work.upper, work.lower : float32[I]
     """
-    nearest = work.nearest
-    farthest = work.farthest
     for i in range(len(units)):
         u = units[i]
         if i > 0 and units[i - 1] == u:
             work.upper[i] = work.upper[i - 1]
             work.lower[i] = work.lower[i - 1]
             continue
-        high = 0.0
-        low = 0.0
-        for t in range(np.uint64(corpus.ptr[u]), np.uint64(corpus.ptr[u + 1])):
-            w = np.float64(corpus.weights[t])
-            m = np.uint64(corpus.cell[t])
-            r = np.int64(corpus.radius[t])
-            high += w * tables.above[max(np.int64(nearest[m]) - r, 0)]
-            low += w * (tables.below[np.int64(farthest[m]) + r] if r < STEPS else -1.0)
+        n_tokens = length_of(u, corpus)
+        _add_cells(u, 0, n_tokens, corpus, work)
         total = np.float64(corpus.unit_weight[u])
+        margin = margins.cells + margins.token * n_tokens
         # Without any weight the precision is 0 by definition, and F1 with it, whatever the recall's sign.
-        work.upper[i] = high / total + margin if total > 0 else 0.0
-        work.lower[i] = low / total - margin if total > 0 else 2.0
+        work.upper[i] = work.means[0] / total + margin if total > 0 else 0.0
+        work.lower[i] = work.means[1] / total - margin if total > 0 else 2.0
 
 
 @inlined
@@ -171,19 +195,27 @@ def bound_recall(u, corpus, coded, work, above, margin):
     n = len(coded.weights)
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
-    total = 0.0
-    weight = 0.0
+    total = other = weight = rest = 0.0
     for p in range((n + LANES - 1) // LANES):
         work.lowest[p, :] = STEPS
         lowest_angles(
             work.angle[p].ctypes.data, corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first,
             n_tokens, work.lowest[p].ctypes.data,
         )  # fmt: skip
-        for lane in range(min(LANES, n - p * LANES)):
-            w = coded.weights[p * LANES + lane]
-            total += w * above[work.lowest[p, lane]]
+        begin, n_lanes = p * LANES, min(LANES, n - p * LANES)
+        lowest = work.lowest[p]
+        lane = 0
+        while lane + 1 < n_lanes:  # two sums each, which do not wait for one another
+            w, v = coded.weights[begin + lane], coded.weights[begin + lane + 1]
+            total += w * above[lowest[lane]]
+            other += v * above[lowest[lane + 1]]
             weight += w
-    return total / weight + margin
+            rest += v
+            lane += 2
+        if lane < n_lanes:
+            total += coded.weights[begin + lane] * above[lowest[lane]]
+            weight += coded.weights[begin + lane]
+    return (total + other) / (weight + rest) + margin
 
 
 @inlined
@@ -194,10 +226,12 @@ def bound_means(u, corpus, coded, margin):
 
 
 @inlined
-def _run_codes(u, corpus, coded, lanes, slack, work):
-    """Write the maxima both ways of what :func:`_simd.make_bounds` computes for a unit."""
-    first = corpus.ptr[u]
-    n_tokens = corpus.ptr[u + 1] - first
+def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
+    """Write the maxima both ways of what :func:`_simd_codes.make_bounds` computes for some tokens of a unit.
+
+    The maxima of the query's tokens are raised; at the first token of a unit they begin anew.
+    """
+    first = corpus.ptr[u] + begin
     n_steps = corpus.codes.shape[1] // 4
     codes = corpus.codes.ctypes.data + 4 * n_steps * first
     cell = corpus.cell.ctypes.data + 2 * first
@@ -205,7 +239,8 @@ def _run_codes(u, corpus, coded, lanes, slack, work):
     weights = corpus.weights.ctypes.data + 4 * first
     unit = coded.scalars[0]
     row = work.row.ctypes.data
-    work.column[:] = -1e30
+    if begin == 0:
+        work.column[:] = -1e30
     n = len(coded.weights)
     for p in range((n + LANES - 1) // LANES):
         q = coded.codes[p].ctypes.data
@@ -230,19 +265,68 @@ def prefetch_codes(u, corpus):
     prefetch(corpus.cell.ctypes.data + 2 * first, 2 * n_tokens)
 
 
+class Known(NamedTuple):
+    """What is known of a unit before its codes are read.
+
+    Attributes
+    ----------
+    precision : float
+        Bound by cells.
+    recall : float
+        The same, or anything where the score does not rise with both.
+    bonus : float
+        Of the item.
+    threshold : float
+        Below which the item may be dropped; minus infinity where all of it is to be read.
+    """
+
+    precision: float
+    recall: float
+    bonus: float
+    threshold: float
+
+
 @inlined
-def bound_by_codes(u, corpus, coded, work, margins):
-    """Return upper bounds on precision and recall of a unit from its tokens' codes."""
-    _run_codes(u, corpus, coded, coded.lanes, coded.scalars[1], work)
+def bound_by_codes(part, u, known, corpus, coded, work, margins):
+    """Bound precision and recall of a unit from above by its tokens' codes, some tokens after some.
+
+    What is left to the cells is less and less: where that suffices to drop the item, the rest is not read.
+
+    Returns
+    -------
+    precision, recall : float
+        Minus infinity where the item is dropped.
+    least : float
+        The least bound on precision by codes and cells that was seen.
+    """
+    n_tokens = length_of(u, corpus)
     weight = np.float64(corpus.unit_weight[u])
-    precision = work.row[0] / weight + margins.code + margins.token * length_of(u, corpus) if weight > 0 else 0.0
-    return precision, mean_of_maxima(coded.weights, work.column) + margins.code
+    margin = margins.code + margins.token * n_tokens
+    by_codes = by_cells = 0.0
+    least = np.inf
+    begin = 0
+    while begin < n_tokens:
+        n_some = min(CHUNK, n_tokens - begin)
+        _run_codes(u, begin, n_some, corpus, coded, coded.lanes, coded.scalars[1], work)
+        by_codes += work.row[0]
+        if begin + n_some < n_tokens and weight > 0:
+            _add_cells(u, begin, n_some, corpus, work)
+            by_cells += work.means[0]
+            mixed = known.precision + (by_codes - by_cells) / weight + 2.0 * (margin + margins.cells)
+            least = min(least, mixed)
+            if bound_of(part, min(mixed, known.precision), known.recall, known.bonus) < known.threshold:
+                return -np.inf, -np.inf, least
+        begin += n_some
+    precision = by_codes / weight + margin if weight > 0 else 0.0
+    return precision, mean_of_maxima(coded.weights, work.column) + margins.code, least
 
 
 @jit
 def bound_codes(u, corpus, coded, work, margins):
-    """Return what :func:`bound_by_codes` returns, for where a call costs little."""
-    return bound_by_codes(u, corpus, coded, work, margins)
+    """Return precision and recall as :func:`bound_by_codes` does, from all tokens."""
+    known = Known(np.inf, 0.0, 0.0, -np.inf)
+    precision, recall, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins)
+    return precision, recall
 
 
 @jit
@@ -252,9 +336,9 @@ def bound_codes_below(u, corpus, coded, work, margins):
     The loop adds |B'e|, which is small: it is taken away twice afterwards, from each token for precision, the greatest
     one for recall.
     """
-    _run_codes(u, corpus, coded, coded.lanes_below, -coded.scalars[1], work)
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)
+    _run_codes(u, 0, n_tokens, corpus, coded, coded.lanes_below, -coded.scalars[1], work)
     weight = np.float64(corpus.unit_weight[u])
     most = 0.0
     total = np.float64(work.row[0])

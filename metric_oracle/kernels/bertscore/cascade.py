@@ -12,23 +12,26 @@ import numpy as np
 from metric_oracle.kernels._jit import jit, jit_borrowing
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.bertscore.bounds import (
+    Known,
     bound_by_codes,
     bound_codes,
     bound_codes_below,
     bound_means,
+    bound_of,
     bound_precisions,
     bound_recall,
+    part_of,
     prefetch_codes,
 )
 from metric_oracle.kernels.bertscore.exact import approximate, exact, exact_pair, length_of, widen
 from metric_oracle.kernels.bertscore.query import Coded
-from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
+from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL
 
 FIRST = 4  # of the seeds, the best 4 k are scored first
 AHEAD = 2  # candidates whose codes are asked for in advance
+ROUND = 2.0**-23  # more than rounding to float32 takes
 VISIT = 1 << 15  # tokens whose codes serve all queries of a group before the next ones come: 3 MB
 STAGES = ("cells", "codes", "float32")
-TINY = 2.0**-48  # roundings of a score that is computed from its parts
 
 
 class Work(NamedTuple):
@@ -36,12 +39,13 @@ class Work(NamedTuple):
 
     table: np.ndarray  # int16[passes, M, LANES], cosines with the centres, rounded up
     angle: np.ndarray  # uint8[passes, M, LANES], the same as angles, rounded down
-    nearest: np.ndarray  # uint8[M], least angle of any lane, rounded down
-    farthest: np.ndarray  # uint16[M], the same rounded up
+    ends: np.ndarray  # float32[M, 2], pi / 2 less the least angle of any lane: from above, and from below
     upper: np.ndarray  # float32[I], bound on precision
     lower: np.ndarray  # float32[I], the same from below
     kept: np.ndarray  # int32[I], items that are left
     kept_bound: np.ndarray  # float64[I], bounds on their scores
+    kept_recall: np.ndarray  # float32[I], the same on their recall, by cells
+    means: np.ndarray  # float32[2], see `bounds.bound_precisions`
     row: np.ndarray  # float32[1 + longest report + 16]
     column: np.ndarray  # float32[passes, LANES]
     lowest: np.ndarray  # uint8[passes, LANES]
@@ -88,8 +92,8 @@ class Answers(NamedTuple):
     precision: np.ndarray  # float64[I]
     recall: np.ndarray  # float64[I]
     is_scored: np.ndarray  # bool[I]
-    best: np.ndarray  # float64[I], a heap of the best scores, the least on top, that stand for k rows
-    best_rows: np.ndarray  # int64[I], rows of each
+    best: np.ndarray  # float64[k + 1], a heap of the best scores, the least on top, that stand for k rows
+    best_rows: np.ndarray  # int64[k + 1], rows of each
     threshold: np.ndarray  # float64[1], score of the k-th best row, `Items.least` before there are k
     state: np.ndarray  # int64[5]: items scored; best scores; their rows; items kept; item dropped by float32, or -1
     counts: np.ndarray  # int64[5]: items dropped by each of STAGES, scored, and of a sample dropped wrongly
@@ -100,23 +104,6 @@ class Answers(NamedTuple):
 def is_sure(part, low, high):
     """Tell whether precision + recall, between `low` and `high`, keeps its sign: there F1 rises with both."""
     return part != F1 or low > 0.0 or high < 0.0
-
-
-@jit
-def part_of(part, precision, recall):
-    """Return a score from its parts, or a bound on it from bounds on them."""
-    if part == PRECISION:
-        return precision
-    if part == RECALL:
-        return recall
-    return f1(precision, recall)
-
-
-@jit
-def bound_of(part, precision, recall, bonus):
-    """Return a bound on a score with its bonus, from bounds on its parts where their sign is sure."""
-    value = part_of(part, precision, recall)
-    return value + bonus + TINY * (abs(value) + abs(bonus))
 
 
 @jit
@@ -204,12 +191,20 @@ def _score_best(n, part, k, items, corpus, query, margins, work, found):
 
 
 @jit
-def reset(found, least):
-    """Forget the query before; scores with their bonus below `least` may be left out."""
+def forget_items(found):
+    """Forget the items of the tile before, but neither the best scores nor the threshold."""
     for j in range(found.state[0]):
         found.is_scored[found.item[j]] = False
-    found.state[:4] = 0
+    found.state[0] = 0
+    found.state[3] = 0
     found.state[4] = -1
+
+
+@jit
+def reset(found, least):
+    """Forget the query before; scores with their bonus below `least` may be left out."""
+    forget_items(found)
+    found.state[:4] = 0
     found.threshold[0] = least
 
 
@@ -240,6 +235,7 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
         u = items.unit[i]
         bonus = np.float64(items.bonus[i])
         bound = np.inf
+        recall = 0.0
         precision = np.float64(work.upper[i])
         if n == 2 or length_of(u, corpus) == 2:
             bound = bonus  # precision and recall are 0 by definition
@@ -256,6 +252,7 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
             continue
         work.kept[n_kept] = i
         work.kept_bound[n_kept] = bound
+        work.kept_recall[n_kept] = recall + abs(recall) * ROUND
         n_kept += 1
         if bound != np.inf:
             n_seeds = _offer(i, bound, n_seeds, work.seed, work.seed_bound)
@@ -268,8 +265,7 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, found):
     n_items = len(items.unit)
     n = len(query.weights)
     threshold = found.threshold
-    reset(found, items.least)
-    bound_precisions(items.unit, corpus, work, tables, margins.cells)
+    bound_precisions(items.unit, corpus, work, margins)
 
     # Seeds: the best precision still possible; for BERTScore alone, among reports of about the query's length.
     first = 0
@@ -294,9 +290,9 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, found):
 def _work_of(group, g):
     """Return the scratch of one query of a group."""
     return Work(
-        group.table[g], group.angle[g], group.nearest[g], group.farthest[g], group.upper[g], group.lower[g],
-        group.kept[g], group.kept_bound[g], group.row, group.column, group.lowest, group.wide, group.turned,
-        group.sums, group.seed, group.seed_bound,
+        group.table[g], group.angle[g], group.ends[g], group.upper[g], group.lower[g], group.kept[g],
+        group.kept_bound[g], group.kept_recall[g], group.means, group.row, group.column, group.lowest, group.wide,
+        group.turned, group.sums, group.seed, group.seed_bound,
     )  # fmt: skip
 
 
@@ -342,12 +338,17 @@ def search_codes(part, unit, corpus, group, margins, scratch):
                 i = work.kept[j]
                 u = unit[i]
                 bound = work.kept_bound[j]
+                recall = np.float64(work.kept_recall[j])
                 j += 1
                 if bound < threshold:
                     continue
                 if n != 2 and length_of(u, corpus) != 2:
                     sure = bound != np.inf
-                    precision, recall = bound_by_codes(u, corpus, coded, work, margins)
+                    enough = threshold if sure and part != RECALL else -np.inf
+                    known = Known(np.float64(work.upper[i]), recall, np.float64(group.bonus[g, i]), enough)
+                    precision, recall, _ = bound_by_codes(part, u, known, corpus, coded, work, margins)
+                    if precision == -np.inf:
+                        continue
                     if not sure:
                         low_precision, low_recall = bound_codes_below(u, corpus, coded, work, margins)
                         sure = is_sure(part, low_precision + low_recall, precision + recall)
@@ -429,8 +430,9 @@ def _compare(i, precision, recall, items, corpus, query, margins, tables, work, 
     low = work.lower[i] + bound_means(u, corpus, query.coded, margins.means)
     below = precision + recall - low if corpus.unit_weight[u] > 0 else np.inf
     found.closest[0] = min(found.closest[0], above, below)
-    high_precision, high_recall = bound_codes(u, corpus, query.coded, work, margins)
-    found.closest[1] = min(found.closest[1], high_precision - precision, high_recall - recall)
+    known = Known(np.float64(work.upper[i]), 0.0, 0.0, -np.inf)
+    high_precision, high_recall, mixed = bound_by_codes(F1, u, known, corpus, query.coded, work, margins)
+    found.closest[1] = min(found.closest[1], high_precision - precision, high_recall - recall, mixed - precision)
     low_precision, low_recall = bound_codes_below(u, corpus, query.coded, work, margins)
     if corpus.unit_weight[u] > 0:
         found.closest[1] = min(found.closest[1], precision - low_precision)
@@ -447,7 +449,8 @@ def check(part, items, corpus, query, margins, tables, sample, work, found):
         Items; those that were scored are passed by. The one that float32 products dropped first is taken too.
     """
     for j in range(found.state[0]):
-        _compare(found.item[j], found.precision[j], found.recall[j], items, corpus, query, margins, tables, work, found)
+        precision, recall = found.precision[j], found.recall[j]
+        _compare(found.item[j], precision, recall, items, corpus, query, margins, tables, work, found)
     for j in range(len(sample) + 1):
         i = sample[j] if j < len(sample) else found.state[4]
         if len(sample) == 0 or i < 0 or found.is_scored[i]:

@@ -22,6 +22,8 @@ from metric_oracle.kernels.bertscore.cascade import (
     Work,
     check,
     finish,
+    forget_items,
+    reset,
     search_cells,
     search_codes,
 )
@@ -33,9 +35,10 @@ from metric_oracle.kernels.topk.reference import select
 
 SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k answers
 MOST_SEEDED = 256  # answers beyond which no more seeds are taken
-QUERIES = 8  # that go through the corpus together
 ROUNDING = 1e-12  # of a score that is rescaled and back
-SAMPLED = 50_000  # items for which dropped ones are scored, to see that they were dropped rightly
+QUERIES = 8  # that go through the corpus together
+SAMPLED = 100_000  # items for which dropped ones are scored, to see that they were dropped rightly
+TILE = 1 << 18  # items that are searched together: a thread's memory does not grow beyond them
 
 
 def pack(corpus, batch, q):
@@ -44,7 +47,7 @@ def pack(corpus, batch, q):
 
 
 def room(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
-    """Allocate the scratch of one thread; pages that no query needs are never touched.
+    """Allocate the scratch of one thread for up to `n_items` at once; pages that no query needs are never touched.
 
     Returns
     -------
@@ -60,12 +63,13 @@ def room(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
     scratch = Work(
         table=np.empty((n_queries, passes, n_cells, LANES), np.int16),
         angle=np.empty((n_queries, passes, n_cells, LANES), np.uint8),
-        nearest=np.empty((n_queries, n_cells), np.uint8),
-        farthest=np.empty((n_queries, n_cells), np.uint16),
+        ends=np.empty((n_queries, n_cells, 2), np.float32),
         upper=np.empty((n_queries, n_items), np.float32),
         lower=np.empty((n_queries, n_items), np.float32),
         kept=np.empty((n_queries, n_items), np.int32),
         kept_bound=np.empty((n_queries, n_items)),
+        kept_recall=np.empty((n_queries, n_items), np.float32),
+        means=np.empty(2, np.float32),
         row=np.empty(1 + longest + 16, np.float32),
         column=np.empty((passes, LANES), np.float32),
         lowest=np.empty((passes, LANES), np.uint8),
@@ -82,8 +86,8 @@ def room(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
             precision=np.empty(n_items),
             recall=np.empty(n_items),
             is_scored=np.zeros(n_items, bool),
-            best=np.empty(n_items + 1),
-            best_rows=np.empty(n_items + 1, np.int64),
+            best=np.empty(k + 1),
+            best_rows=np.empty(k + 1, np.int64),
             threshold=np.full(1, -np.inf),
             state=np.array([0, 0, 0, 0, -1]),
             counts=counts,
@@ -124,29 +128,52 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
     ExactnessError
         If a bound lies below a score that became known, or a dropped candidate should have been listed.
     """
-    scratch, answers = room(work, corpus, len(items[0].unit), len(corpus.centers), batch.longest, k, n_queries)
+    n_items = len(items[0].unit)
+    scratch, answers = room(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k, n_queries)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     tables = angle_tables(margins)
-    packed = [pack(corpus, batch, q) for q in places]
-    queries = [query for query, _ in packed]
-    lines = [line_of(scratch, g) for g in range(len(places))]
-    samples = []
-    for g, (query, unit) in enumerate(packed):
+    queries, lines = [], []
+    for g, q in enumerate(places):
+        query, unit = pack(corpus, batch, q)
+        queries.append(query)
+        lines.append(line_of(scratch, g))
         fill_tables(corpus.centers @ unit.T, margins.rise, lines[g], tables)
-        search_cells(part, k, items[g], corpus, query, margins, tables, lines[g], answers[g])
-        samples.append(_sample(places[g], g == 0, lines[g], answers[g], len(items[g].unit)))
-    group = _group(queries, items, answers)
-    before = int(group.n_kept.sum())
-    search_codes(part, items[0].unit, corpus, group, margins, scratch)
-    work["counts"][1] += before - int(group.n_kept.sum())
-    out = []
-    for g, query in enumerate(queries):
-        answers[g].state[3] = group.n_kept[g]
-        finish(part, k, items[g], corpus, query, margins, lines[g], answers[g])
-        check(part, items[g], corpus, query, margins, tables, samples[g], lines[g], answers[g])
-        out.append(taken(scored, places[g], items[g], answers[g]))
+        reset(answers[g], items[g].least)
+    found: list[list[Any]] = [[] for _ in places]
+    for first in _tiles(n_items, queries, items[0].unit, corpus):
+        tile = [_part_of(x, first) for x in items]
+        samples = []
+        for g, query in enumerate(queries):
+            forget_items(answers[g])
+            search_cells(part, k, tile[g], corpus, query, margins, tables, lines[g], answers[g])
+            samples.append(_sample(places[g], g == 0, lines[g], answers[g], len(tile[g].unit)))
+        group = _group(queries, tile, answers)
+        before = int(group.n_kept.sum())
+        search_codes(part, tile[0].unit, corpus, group, margins, scratch)
+        work["counts"][1] += before - int(group.n_kept.sum())
+        for g, query in enumerate(queries):
+            answers[g].state[3] = group.n_kept[g]
+            finish(part, k, tile[g], corpus, query, margins, lines[g], answers[g])
+            check(part, tile[g], corpus, query, margins, tables, samples[g], lines[g], answers[g])
+            item, *parts = taken(scored, places[g], tile[g], answers[g])
+            found[g].append((item + first, *parts))
     check_bounds(_closest([work]), int(work["counts"][4]))
-    return out
+    return [tuple(map(np.concatenate, zip(*tiles, strict=True))) for tiles in found]
+
+
+def _tiles(n_items, queries, unit, corpus):
+    """Return where the tiles of the items begin: first those with reports of the queries' length, which score best."""
+    n = np.median([len(query.weights) for query in queries])
+    middle = [unit[(first + min(first + TILE, n_items)) // 2] for first in range(0, n_items, TILE)]
+    return np.argsort(np.abs(np.diff(corpus.ptr)[middle] - n), kind="stable") * TILE
+
+
+def _part_of(items, first):
+    """Return the items of a tile."""
+    last = min(first + TILE, len(items.unit))
+    return items._replace(
+        unit=items.unit[first:last], bonus=items.bonus[first:last], row_ptr=items.row_ptr[first : last + 1]
+    )
 
 
 def _group(queries, items, answers):

@@ -18,8 +18,8 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
-from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST, margins_of
-from metric_oracle.kernels.bertscore.cascade import TINY, Items, finish_in_order, part_of, reset
+from metric_oracle.kernels.bertscore.bounds import LONGEST, TINY, WIDEST, margins_of, part_of
+from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
 from metric_oracle.kernels.bertscore.cpu import final_scores, least_of, line_of, pack, room, taken
 from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.score import F1, PRECISION

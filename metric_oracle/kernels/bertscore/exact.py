@@ -38,13 +38,17 @@ def widen(u, corpus, work):
 @inlined
 def mean_of_maxima(weights, column):
     """Return the weighted mean of the query tokens' maxima, float32[passes, LANES]."""
-    total = 0.0
-    weight = 0.0
-    for i in range(len(weights)):
-        w = weights[i]
-        total += w * column[i // LANES, i % LANES]
-        weight += w
-    return total / weight
+    total = other = weight = rest = 0.0
+    n = len(weights)
+    for i in range(0, n - 1, 2):  # two sums each, which do not wait for one another
+        total += weights[i] * column[i // LANES, i % LANES]
+        other += weights[i + 1] * column[(i + 1) // LANES, (i + 1) % LANES]
+        weight += weights[i]
+        rest += weights[i + 1]
+    if n % 2:
+        total += weights[n - 1] * column[(n - 1) // LANES, (n - 1) % LANES]
+        weight += weights[n - 1]
+    return (total + other) / (weight + rest)
 
 
 @jit

@@ -22,6 +22,7 @@ from metric_oracle.retrieval.composite.score import composite, term
 from metric_oracle.retrieval.kernels import load_kernel
 
 SAMPLED = 50_000  # items for which a dropped one is scored, to see that it was dropped rightly
+SIMILARITIES = 1 << 24  # float32 cosines that a thread holds at most, 64 MB
 STEEPEST = 1e30  # composites over slope beyond which a bonus would leave float32's range
 COSINE, BERTSCORE = "cosine", "bertscore"  # kernels of the parts that are not cheap
 BONUS = "bonus"
@@ -77,10 +78,9 @@ class Backend(Kernel):
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k rows with the least composite for the distinct queries first .. last - 1."""
-        similar = self._similarities(corpus, batch, first, last)
         name = self.part(BERTSCORE)
-        for q in range(first, last):
-            values = self.known_values(corpus, batch, q, None if similar is None else similar[q - first])
+        for q, similar in zip(range(first, last), self._similarities(corpus, batch, first, last), strict=True):
+            values = self.known_values(corpus, batch, q, similar)
             added = self.bonuses(corpus, batch, values, answers.limit[q])
             if added is None:
                 item, f1 = self._least(corpus, batch, q, k, values)
@@ -239,14 +239,17 @@ class Backend(Kernel):
         return self.kernels[part].score_all(corpus.parts[part], batch.parts[kind], places)
 
     def _similarities(self, corpus, batch, first, last):
-        """Return float32 cosines of each query with every distinct embedding."""
+        """Yield float32 cosines of each query with every distinct embedding, or None where no part has them."""
         name = self.part(COSINE)
         if name is None:
-            return None
-        kind = self.terms[name].metric.representation
-        which = [batch.of(q, kind) for q in range(first, last)]
-        queries, vectors = batch.parts[kind].vectors[which], corpus.parts[name].vectors
-        return (vectors @ queries[0])[None] if len(queries) == 1 else queries @ vectors.T
+            yield from [None] * (last - first)
+            return
+        kind, vectors = self.terms[name].metric.representation, corpus.parts[name].vectors
+        at_once = max(1, SIMILARITIES // len(vectors))
+        for begin in range(first, last, at_once):
+            which = [batch.of(q, kind) for q in range(begin, min(begin + at_once, last))]
+            queries = batch.parts[kind].vectors[which]
+            yield from (vectors @ queries[0])[None] if len(queries) == 1 else queries @ vectors.T
 
     def _f1(self, corpus, batch, q, units):
         """Return the exact BERTScore of some units."""
