@@ -18,10 +18,13 @@ def main() -> None:
 
 def _list_commands() -> None:
     """Show the list of commands at once: reading a command line takes longer to import than showing it."""
-    from metric_oracle.commands import listing, output
+    from metric_oracle.commands import listing, terminal
 
-    output.prepare()
-    listing.show()
+    terminal.prepare()
+    try:
+        listing.show()
+    except BrokenPipeError:
+        terminal.leave()
 
 
 if __name__ == "__main__":

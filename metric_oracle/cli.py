@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
-from metric_oracle.commands import listing, output
+from metric_oracle.commands import listing, output, terminal
 from metric_oracle.commands.groups import Families
 from metric_oracle.errors import ExactnessError, MetricOracleError
 
@@ -29,14 +29,12 @@ _UsageError = typer.BadParameter.__mro__[1]
 
 def main() -> None:
     """Run the command line; every expected error becomes one line and an exit code."""
-    output.prepare()
+    terminal.prepare()
     try:
         code = app(prog_name="oracle", standalone_mode=False)
     except (MetricOracleError, OSError, MemoryError, KeyboardInterrupt, typer.Abort) as error:
         if isinstance(error, BrokenPipeError):
-            # Who reads has enough: what is left unsaid must not fail either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            raise SystemExit(1) from None
+            terminal.leave()
         if os.environ.get("ORACLE_DEBUG"):
             raise
         _fail(error)

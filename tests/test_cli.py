@@ -214,6 +214,11 @@ def test_pipe_closed_early(corpus, index):
     assert done.stderr == READ.replace("12", "120")
 
 
+def test_list_of_commands_for_nobody():
+    done = subprocess.run(["bash", "-c", f"{COMMAND} --help | (exec <&-; sleep 1)"], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
 def test_json_is_utf_8_in_every_locale(tmp_path):
     reports = tmp_path / "r.csv"
     reports.write_text("study_id,report\né,Größe normal\n", encoding="utf-8")

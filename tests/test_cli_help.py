@@ -70,6 +70,22 @@ def test_the_list_has_all_options_and_commands(help_of, monkeypatch, capsys):
     assert capsys.readouterr().out.rstrip("\n") == shown.rstrip("\n")
 
 
+@pytest.mark.parametrize("width", [20, 40, 80, 131])
+def test_the_list_fits_the_terminal(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(listing.terminal, "shows_styles", lambda: True)
+    listing.show()
+    styled = capsys.readouterr().out
+    plain = re.sub("\033\\[[0-9;]*m", "", styled)
+    assert plain != styled
+    boxes = [line for line in plain.splitlines() if line[:1] in tuple("╭│╰")]
+    assert {len(line) for line in boxes} == {max(width, 40)}
+    monkeypatch.setattr(listing.terminal, "shows_styles", lambda: False)
+    monkeypatch.setattr(listing.terminal, "shows_lines", lambda: False)
+    listing.show()
+    assert capsys.readouterr().out == plain.translate(str.maketrans("╭╮╰╯─│", "++++-|"))
+
+
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_the_list_says_of_a_command_what_its_own_help_says(name):
     """It is shown without importing the command, so it has words of its own."""

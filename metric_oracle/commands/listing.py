@@ -1,11 +1,13 @@
-"""The page of `oracle --help`: in the form of Typer's pages, without Typer, whose import takes longer than the page."""
+"""The page of `oracle --help`: in the form of Typer's pages, without the import of Typer and Rich."""
 
-from metric_oracle.commands import COMMANDS
+import textwrap
+
+from metric_oracle.commands import COMMANDS, terminal
 
 HELP = "Find, for every test radiology report, the training report that scores best under a metric: exactly."
 EPILOG = (
-    "Start with [bold]oracle demo[/] or [bold]oracle example[/]. Exit codes: 0 well, 1 a check found a "
-    "difference, 2 wrong use, 130 interrupted. ORACLE_DEBUG=1 shows tracebacks."
+    "Start with oracle demo or oracle example. Exit codes: 0 well, 1 a check found a difference, 2 wrong use, "
+    "130 interrupted. ORACLE_DEBUG=1 shows tracebacks."
 )
 OPTIONS = {
     "--version": "Show the version and exit.",
@@ -13,27 +15,36 @@ OPTIONS = {
     "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
     "--help": "Show this message and exit.",
 }
+_BOLD, _DIM, _NAME, _USAGE, _END = (f"\033[{code}m" for code in ("1", "2", "1;36", "1;33", "0"))
+_NARROWEST = 40  # columns below which lines are too long instead of too short
 
 
 def show() -> None:
     """Print the page."""
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.panel import Panel
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    console.print(Padding("[bold][yellow]Usage:[/] oracle \\[OPTIONS] COMMAND \\[ARGS]...[/]", 1))
-    console.print(Padding(HELP, (0, 1, 1, 1)))
+    width = max(terminal.width(), _NARROWEST)
     panels: dict[str, dict[str, str]] = {"Options": OPTIONS}
     for name, one in COMMANDS.items():
         panels.setdefault(one.panel, {})[name] = one.text
-    for title, lines in panels.items():
-        table = Table(show_header=False, expand=True, box=None, pad_edge=False)
-        width = max(map(len, OPTIONS if lines is OPTIONS else COMMANDS))
-        table.add_column(style="bold cyan", no_wrap=True, width=width)
-        table.add_column(ratio=1)
-        for name, text in lines.items():
-            table.add_row(name, text)
-        console.print(Panel(table, border_style="dim", title=title, title_align="left"))
-    console.print(Padding(EPILOG, 1))
+    lines = ["", f" {_USAGE}Usage:{_END}{_BOLD} oracle [OPTIONS] COMMAND [ARGS]...{_END}", ""]
+    lines += [f" {line}" for line in textwrap.wrap(HELP, width - 2)] + [""]
+    for title, texts in panels.items():
+        lines += _panel(title, texts, max(map(len, OPTIONS if texts is OPTIONS else COMMANDS)), width)
+    lines += ["", *(f" {line}" for line in textwrap.wrap(EPILOG, width - 2)), ""]
+    page = "\n".join(lines)
+    if not terminal.shows_styles():
+        for style in (_BOLD, _DIM, _NAME, _USAGE, _END):
+            page = page.replace(style, "")
+    if not terminal.shows_lines():
+        page = page.translate(str.maketrans("╭╮╰╯─│", "++++-|"))
+    print(page, flush=True)
+
+
+def _panel(title: str, texts: dict[str, str], longest: int, width: int) -> list[str]:
+    """Return the lines of a box with names of up to `longest` letters and what is said of them."""
+    inside = width - 4 - longest - 2
+    lines = [f"{_DIM}╭─{_END} {title} {_DIM}{'─' * (width - len(title) - 5)}╮{_END}"]
+    for name, text in texts.items():
+        for i, line in enumerate(textwrap.wrap(text, inside)):
+            shown = f"{'' if i else name:<{longest}}"
+            lines.append(f"{_DIM}│{_END} {_NAME}{shown}{_END}  {line:<{inside}} {_DIM}│{_END}")
+    return [*lines, f"{_DIM}╰{'─' * (width - 2)}╯{_END}"]

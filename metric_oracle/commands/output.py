@@ -1,10 +1,9 @@
-"""What a command says: results on stdout, notes, progress and errors on stderr. Nothing else knows a terminal.
+"""What a command says: results on stdout, notes, progress and errors on stderr.
 
-One rule for every command: a result is printed as a table on a terminal and as JSON Lines in a pipe, or as --format
-says; with --out it goes to that file instead, and one line on stderr sums it up.
+Nothing else knows a terminal but `terminal`. One rule for every command: a result is printed as a table on a terminal
+and as JSON Lines in a pipe, or as --format says; with --out it goes to that file, and one line on stderr sums it up.
 """
 
-import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,15 +31,6 @@ def checking() -> Iterator[None]:
 
 
 _said: dict[str, bool] = {"quiet": False}
-
-
-def prepare() -> None:
-    """Make stdout fit what is printed: UTF-8 for programs whatever the locale, and what a terminal can show."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        if sys.stdout.isatty():
-            sys.stdout.reconfigure(errors="replace")
-        else:
-            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def be_quiet(quiet: bool) -> None:
