@@ -226,8 +226,8 @@ MUTANTS = [
     Mutant(
         "retrieval/answers.py",
         "lowest row of the most frequent text only if rows are sorted",
-        "scorable = np.sort(row_id)",
-        "scorable = row_id",
+        "rows = np.sort(row_id)",
+        "rows = row_id",
         "retrieval/test_search.py -k 'fallback or fallen'",
     ),
     Mutant(
@@ -303,8 +303,8 @@ MUTANTS = [
     Mutant(
         "retrieval/results.py",
         "U+2028 ends a line of JSON",
-        '.removesuffix("\\n").split("\\n")',
-        ".splitlines()",
+        'raw.decode().split("\\n")',
+        "raw.decode().splitlines()",
         "retrieval/test_results.py",
     ),
     Mutant(
@@ -446,8 +446,8 @@ MUTANTS = [
     Mutant(
         "kernels/_sort.py",
         "the last right child of a heap is never the greatest",
-        "if child + 1 < n and",
-        "if child + 2 < n and",
+        "if child + 1 < n and values",
+        "if child + 2 < n and values",
         "kernels/test_sort.py",
     ),
     Mutant(
@@ -544,8 +544,8 @@ MUTANTS = [
     Mutant(
         "kernels/chexbert_labels/cpu.py",
         "equal cosines of labels differ in their last bits",
-        "np.sqrt(np.divide(dot * dot, norm, out=np.zeros(len(corpus)), where=norm > 0))",
-        "np.divide(abs(dot), np.sqrt(norm), out=np.zeros(len(corpus)), where=norm > 0)",
+        "np.sqrt(dot * dot / np.maximum(squares * square, 1))",
+        "abs(dot) / np.sqrt(np.maximum(squares * square, 1))",
         "kernels/test_cosine.py -k labels",
     ),
     Mutant(
@@ -725,6 +725,49 @@ MUTANTS = [
         "hidden = np.array([max(len(ids_a) - FULL, 0), max(len(ids_b) - FULL, 0)])",
         "hidden = np.array([max(len(ids_a) - FULL, 0), 0])",
         "kernels/test_bounds.py -k large_graphs",
+    ),
+    # ---- tiles and chunks of BERTScore ----
+    Mutant(
+        "kernels/bertscore/cpu.py",
+        "items of a tile are named as in the first one",
+        "found[g].append((item + first, *parts))",
+        "found[g].append((item, *parts))",
+        "kernels/test_bertscore.py -k tiles",
+    ),
+    Mutant(
+        "kernels/bertscore/cascade.py",
+        "a tile remembers what the one before has scored",
+        "        found.is_scored[found.item[j]] = False\n",
+        "        pass\n",
+        "kernels/test_bertscore.py -k tiles",
+    ),
+    Mutant(
+        "kernels/bertscore/bounds.py",
+        "more is taken away than the cells of the tokens that were read",
+        "(by_codes - by_cells) / weight",
+        "(by_codes - 1.2 * by_cells) / weight",
+        "kernels/test_bertscore.py -k 'bounds_hold or dropped or admits'",
+    ),
+    Mutant(
+        "kernels/bertscore/bounds.py",
+        "the first tokens are read again for all chunks",
+        "first = corpus.ptr[u] + begin\n    n_steps",
+        "first = corpus.ptr[u]\n    n_steps",
+        "kernels/test_bertscore.py -k 'bounds_hold or dropped or admits'",
+    ),
+    Mutant(
+        "kernels/_simd_codes.py",
+        "tokens beyond the last one weigh as much",
+        "builder.select(counted, weight, constant(0.0, v8))",
+        "weight",
+        "kernels/test_simd.py -k sines",
+    ),
+    Mutant(
+        "kernels/bertscore/all_pairs.py",
+        "the best product of a row stands among the others",
+        "                    is_first = False\n                    at = t\n",
+        "                    is_first = False\n",
+        "kernels/test_bertscore.py -k bounds_hold",
     ),
 ]
 
