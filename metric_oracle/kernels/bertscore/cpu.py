@@ -37,7 +37,7 @@ SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k a
 MOST_SEEDED = 256  # answers beyond which no more seeds are taken
 ROUNDING = 1e-12  # of a score that is rescaled and back
 QUERIES = 8  # that go through the corpus together
-SAMPLED = 100_000  # items for which dropped ones are scored, to see that they were dropped rightly
+SAMPLED = 500_000  # items for which dropped ones are scored, to see that they were dropped rightly
 TILE = 1 << 18  # items that are searched together: a thread's memory does not grow beyond them
 
 
@@ -164,8 +164,9 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
 def _tiles(n_items, queries, unit, corpus):
     """Return where the tiles of the items begin: first those with reports of the queries' length, which score best."""
     n = np.median([len(query.weights) for query in queries])
-    middle = [unit[(first + min(first + TILE, n_items)) // 2] for first in range(0, n_items, TILE)]
-    return np.argsort(np.abs(np.diff(corpus.ptr)[middle] - n), kind="stable") * TILE
+    firsts = np.arange(0, n_items, TILE)
+    middle = unit[(firsts + np.minimum(firsts + TILE, n_items)) // 2]
+    return firsts[np.argsort(np.abs(corpus.ptr[middle + 1] - corpus.ptr[middle] - n), kind="stable")]
 
 
 def _part_of(items, first):

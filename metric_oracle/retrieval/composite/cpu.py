@@ -21,7 +21,7 @@ from metric_oracle.metrics import Term
 from metric_oracle.retrieval.composite.score import composite, term
 from metric_oracle.retrieval.kernels import load_kernel
 
-SAMPLED = 50_000  # items for which a dropped one is scored, to see that it was dropped rightly
+SAMPLED = 500_000  # items for which a dropped one is scored, to see that it was dropped rightly
 SIMILARITIES = 1 << 24  # float32 cosines that a thread holds at most, 64 MB
 STEEPEST = 1e30  # composites over slope beyond which a bonus would leave float32's range
 COSINE, BERTSCORE = "cosine", "bertscore"  # kernels of the parts that are not cheap
