@@ -85,14 +85,18 @@ def _is_full(corpus: str, row: Row) -> bool:
 
 
 def _apart(runs: Sequence[list[Row]], rows: Sequence[Row]) -> list[list[Row]]:
-    """Return what later runs of the same size measured that the full one did not have."""
-    first, seen = rows[0], {row["name"] for row in rows}
+    """Return what later runs of the same size measured that the full one did not have, with these instructions."""
+    first, seen = rows[0], {_what(row) for row in rows}
     found = []
     for run in runs:
         alike = run and "full" in run[0] and all(run[0][name] == first[name] for name in ("reports", "tests"))
         if alike and run[0].get("corpus", CORPORA[0]) == CORPORA[0] and run[0]["time"] > first["time"]:
-            found.append([row for row in run if row["name"] not in seen])
+            found.append([row for row in run if _what(row) not in seen])
     return [run for run in found if run]
+
+
+def _what(row: Row) -> tuple[str, str | None]:
+    return row["name"], row["machine"].get("simd")
 
 
 def newest(runs: Sequence[list[Row]], wanted: Callable[[Row], bool]) -> list[Row]:

@@ -532,12 +532,15 @@ def test_report_has_what_later_runs_measured_besides(rows, tmp_path):
     first = next(row for row in whole(rows) if row["table"] == "oracle" and "skipped" not in row)
     new = first | later | {"name": "oracle-new", "title": "New one"}
     write(results, [first | later | {"title": "Old one"}, new], "b.jsonl")
+    slow = first | later | {"title": "One of other instructions", "machine": first["machine"] | {"simd": "portable"}}
+    write(results, [slow], "e.jsonl")
     write(results, [new | {"reports": 7, "title": "Small one"}], "c.jsonl")
     write(results, [new | {"time": "2001-01-01T00:00:00+00:00", "title": "Early one"}], "d.jsonl")
     page, _, to = written_to(tmp_path, report.BEGIN + report.END)
     assert report.main(["--results", str(results), *to]) == 0
     text = page.read_text(encoding="utf-8")
     assert "| New one |" in text
+    assert "| One of other instructions |" in text
     assert "Old one" not in text
     assert "Small one" not in text
     assert "Early one" not in text
