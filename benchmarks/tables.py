@@ -67,7 +67,8 @@ def where(row: Row) -> str:
     """Return processor, cores and instruction set, which earlier rows do not have."""
     computer = row["machine"]
     simd = f", {computer['simd']}" if "simd" in computer else ""
-    return f"{escaped(computer['cpu'])}, {computer['cores']} cores{simd}"
+    name = computer["cpu"].replace("(R)", "").replace("(TM)", "").removesuffix(" Processor")
+    return f"{escaped(name)}, {computer['cores']} cores{simd}"
 
 
 def size(row: Row) -> str:
