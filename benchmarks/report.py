@@ -251,7 +251,7 @@ def headline(rows: Sequence[Row]) -> str:
             cells = [row["title"], tables.value(row["value"], row), *gpu]
             table.append([*cells, _next_best(other) if other else ""])
     gpus = sorted({row["machine"].get("gpu", "not named") for row in on_gpu.values()})
-    device = f"GPU: {', '.join(gpus)}" if on_gpu else "no GPU"
+    device = f"GPU: {', '.join(gpus)}" if on_gpu else "no GPU was measured"
     gpu_header = ["On the GPU"] if on_gpu else []
     header = ["Oracle", "All tests", *gpu_header, "Next best way"]
     return f"{_whose(rows[0], device)}\n\n{tables.table(header, table)}\n\n*: from a sample of pairs."

@@ -997,7 +997,7 @@ def test_headline_compares_with_the_fastest_other_way_and_a_gpu_where_one_was_me
     approximate = fast | {"peer": "fastest one", "same": False, "value": 2.0}
     text = report.headline([cpu, slow, fast | {"peer_pairs": 80, "distinct_pairs": 400, "peer_s": 1.75}, approximate])
     assert f"| {cpu['title']} | 0.25 s | 1.75 s* |" in text
-    assert "no GPU." in text
+    assert "no GPU was measured." in text
     gpu = cpu | {"name": cpu["name"].replace("oracle-", "cuda-"), "title": f"{cpu['title']}, GPU", "value": 0.01}
     gpu["machine"] = cpu["machine"] | {"gpu": "Some GPU"}
     text = report.headline([cpu, gpu, slow])
