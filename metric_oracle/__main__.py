@@ -23,8 +23,10 @@ def _list_commands() -> None:
     terminal.prepare()
     try:
         listing.show()
-    except BrokenPipeError:
-        terminal.leave()
+    except OSError:  # the command line meets it again, and has its line and exit code
+        from metric_oracle import cli
+
+        cli.main()
 
 
 if __name__ == "__main__":

@@ -219,6 +219,14 @@ def test_list_of_commands_for_nobody():
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_list_of_commands_on_a_full_disk():
+    done = subprocess.run(["bash", "-c", f"{COMMAND} --help > /dev/full"], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_json_is_utf_8_in_every_locale(tmp_path):
     reports = tmp_path / "r.csv"
     reports.write_text("study_id,report\né,Größe normal\n", encoding="utf-8")
