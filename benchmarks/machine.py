@@ -19,7 +19,7 @@ _PEERS = (
 
 def describe() -> dict[str, Any]:
     """Return the facts that every result row carries."""
-    return {"machine": machine(), "versions": versions(_PEERS), **_commit()}
+    return {"machine": machine() | _gpu(), "versions": versions(_PEERS), **_commit()}
 
 
 class Results:
@@ -74,6 +74,16 @@ def add_out(parser: argparse.ArgumentParser, kind: str) -> None:
     """Add the option that names the file of a run."""
     name = f"{kind}-<time>" if kind else "<time>"
     parser.add_argument("--out", type=Path, help=f"JSON Lines (benchmarks/results/{name}-<commit>.jsonl)")
+
+
+def _gpu() -> dict[str, str]:
+    """Return the names of the NVIDIA GPUs, nothing where there are none."""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"gpu": ", ".join(name.strip() for name in names if name.strip())}
 
 
 def _commit() -> dict[str, Any]:
