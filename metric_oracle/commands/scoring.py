@@ -155,9 +155,10 @@ def study(
     """
     from metric_oracle import api
     from metric_oracle.evaluation import study as studies
+    from metric_oracle.evaluation.study_steps import check_folder
 
     if out is not None:
-        studies.check_folder(out)
+        check_folder(out)
     names = metric_names(metric, "study")
     check_installed("study", files, map(get_metric, names or ()))
     written = dict(named(model, "model", "NAME=FILE", "=", function="study"))

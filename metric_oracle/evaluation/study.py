@@ -1,22 +1,18 @@
 """A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics.
 
-Every finished step is a file in the folder of the study, which is called ``<out>.unfinished`` until all is done: a
-study that was killed goes on from there. `STEPS` says what each file was made of, and its checksum.
+Every finished step is a file (`study_steps.py`): a study that was killed goes on. Metrics over token states come last,
+since their steps take minutes where the others take seconds.
 """
 
 import json
-import os
-import re
 import shutil
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import file_digest, sha256
+from functools import partial
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +22,9 @@ from metric_oracle.api.searching import load_batch
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.corpora.unfinished import alone, held, remove_leftovers
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.comparison import Comparison, compare
+from metric_oracle.evaluation.study_steps import Progress, Steps, checksum_of, file_name, workplace
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
@@ -41,13 +37,10 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.pairs import join_ids, score_rows
-from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores, replacing
+from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 from metric_oracle.retrieval.search import retrieve
 
 RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"
-STEPS, LOCK = "steps.json", ".lock"
-Progress = Callable[[str, int, int], object]
-_T = TypeVar("_T", Scores, Results)
 
 
 @dataclass(frozen=True)
@@ -151,8 +144,8 @@ def run_study(
     read = {name: model.read() for name, model in given.items()}  # a bad file shows before the long work
     rows, queries = _rows(read, queries, inner)
     base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
-    with _workplace(out) as folder:
-        steps = _Steps(folder, base, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
+    with workplace(out) as folder:
+        steps = Steps(folder, base, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
         steps.clear({file_name(name): _made_of(model, read[name]) for name, model in given.items()})
         systems: dict[str, Scores] = {}
         for name, model in given.items():
@@ -161,33 +154,42 @@ def run_study(
             make = _Predicted(index, queries, name, model, read[name], rows[name], names, place)
             systems[name] = steps.run(name, file_name(name), read_scores, make, made_of)
             shutil.rmtree(place, ignore_errors=True)
-        for metric in names:
-            row = oracle_name(metric)
 
-            def search(metric: str = metric) -> Results:
-                return retrieve(index, queries, metric, progress=steps.advance)
+        def oracles(metrics: Iterable[str]) -> None:
+            for metric in metrics:
+                row = oracle_name(metric)
 
-            found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
+                def search(metric: str = metric) -> Results:
+                    return retrieve(index, queries, metric, progress=steps.advance)
 
-            def score(found: Results = found, row: str = row) -> Scores:
-                return score_rows(index, queries, found.table["row"].to_numpy(), names, system=row)
+                found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
-            systems[row] = steps.run(row, file_name(row), read_scores, score)
+                def score(found: Results = found, row: str = row) -> Scores:
+                    return score_rows(index, queries, found.table["row"].to_numpy(), names, system=row)
+
+                systems[row] = steps.run(row, file_name(row), read_scores, score)
+
+        late = [name for name in names if "bertscore" in METRICS[name].representations]
+        early = [name for name in names if name not in late]
+        oracles(early)
         common = _common([representation_of(index, METRICS[name]).row_id for name in names])
         most_frequent = np.full(len(queries.ids), most_frequent_row(index, common))
-        systems[MOST_FREQUENT] = steps.run(
+        like = systems[MOST_FREQUENT] = steps.run(
             MOST_FREQUENT, file_name(MOST_FREQUENT), read_scores,
             lambda: score_rows(index, queries, most_frequent, names, system=MOST_FREQUENT),
         )  # fmt: skip
-        like = systems[MOST_FREQUENT]
 
         def perfect() -> Scores:
             own = {name: baselines.identity(index, queries, name, text=False).table["score"] for name in names}
             return _scores(like, own, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
-        systems[RANDOM] = _random(index, queries, names, like, steps)
-    return systems
+        chance = _Chance(index, queries, names, like, steps)
+        chance.average(early)
+        oracles(late)
+        systems[RANDOM] = chance.row()
+    order = [*given, *map(oracle_name, names), MOST_FREQUENT, IDENTITY, RANDOM]
+    return {name: systems[name] for name in order}
 
 
 def _rows(read: Mapping[str, Reports], queries: Inputs, inner: bool) -> tuple[dict[str, dict[str, int]], Inputs]:
@@ -255,24 +257,10 @@ def _check_models(models: Mapping[str, Model], metrics: list[str]) -> None:
 
 def _made_of(model: Model, read: Reports) -> list[Any]:
     """Return what the scores of a model depend on beside the study's own."""
-    files = {name: _checksum(Path(path)) for name, path in sorted(model.files.items())}
+    files = {name: checksum_of(Path(path)) for name, path in sorted(model.files.items())}
     given = model.index
     texts = sha256(json.dumps([read.ids, read.texts]).encode()).hexdigest()
     return [texts, files, None if given is None else given.fingerprint]
-
-
-def _checksum(path: Path) -> str:
-    """Return the SHA-256 of a file, or of the names and contents of a folder."""
-    if path.is_dir():
-        inside = sorted(file for file in path.rglob("*") if file.is_file())
-        listed = [(str(file.relative_to(path)), _checksum(file)) for file in inside]
-        return sha256(json.dumps(listed).encode()).hexdigest()
-    try:
-        with path.open("rb") as file:
-            return file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        msg = f"study: model files must be readable; got {path} ({error.strerror or error}). Check the name."
-        raise InputError(msg) from error
 
 
 @dataclass(frozen=True)
@@ -310,106 +298,6 @@ class _Predicted:
         return score_rows(written, self.queries, rows, self.metrics, system=self.name)
 
 
-class _Steps:
-    """The steps of a study: each a file, which is kept if it is what its record says and was made of the same."""
-
-    def __init__(self, folder: Path, base: list[Any], size: int, n_steps: int, progress: Progress | None) -> None:
-        self._folder, self._base, self._progress = folder, base, progress
-        self._size, self._total = size, size * n_steps
-        self._name, self._done, self._limit = "", 0, 0
-        try:
-            kept = json.loads((folder / STEPS).read_text(encoding="utf-8"))
-            self._kept = {name: (entry["made_of"], entry["sha256"]) for name, entry in kept.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            self._kept = {}
-
-    def _key(self, name: str, made_of: Any) -> str:
-        return sha256(json.dumps([self._base, name, made_of]).encode()).hexdigest()
-
-    def place(self, model: str, made_of: Any) -> Path:
-        """Return the folder for the index of a model's predictions."""
-        return self._folder / f"{model}.{self._key(model, made_of)[:16]}.predictions"
-
-    def clear(self, models: Mapping[str, Any]) -> None:
-        """Remove what belongs to no step of this study, such as files of a model that is no longer in it."""
-        places = {self.place(name, made_of).name for name, made_of in models.items()}
-        for path in self._folder.glob("*"):
-            made_of, checksum = self._kept.get(path.name, (None, None))
-            is_kept = made_of == self._key(path.name, models.get(path.stem)) and checksum == _checksum(path)
-            if not (is_kept or path.name in (STEPS, LOCK) or path.name.removesuffix(".building") in places):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-                self._kept.pop(path.name, None)
-
-    def advance(self, n: int) -> None:
-        """Tell of n more of the queries of a step."""
-        self._tell(self._name, min(self._done + n, self._limit))
-
-    def _tell(self, step: str, done: int) -> None:
-        self._name, self._done = step, done
-        if self._progress is not None:
-            self._progress(step, done, self._total)
-
-    def run(
-        self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], made_of: Any = None,
-        of: int = 1,
-    ) -> _T:  # fmt: skip
-        """Return what a step makes, from its file where it is kept; `of` is how many it counts for."""
-        after = self._done + of * self._size
-        self._limit = self._done + self._size
-        self._tell(step, self._done)
-        path = self._folder / f"{name}.parquet"
-        key = self._key(path.name, made_of)
-        if self._kept.get(path.name, ("", ""))[0] != key or not path.is_file():
-            make().write(path)
-            self._kept[path.name] = key, _checksum(path)
-            self._record()
-        self._tell(step, after)
-        return read(path)
-
-    def drop(self, name: str) -> None:
-        """Remove the file of a step that is part of another."""
-        if self._kept.pop(f"{name}.parquet", None):
-            (self._folder / f"{name}.parquet").unlink(missing_ok=True)
-            self._record()
-
-    def _record(self) -> None:
-        entries = {name: {"made_of": key, "sha256": checksum} for name, (key, checksum) in self._kept.items()}
-        with replacing("study", self._folder / STEPS) as (beside,):
-            beside.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
-
-
-def unfinished(out: Path) -> Path:
-    """Return the folder of a study that is not done."""
-    return out.with_name(f"{out.name}.unfinished")
-
-
-@contextmanager
-def _workplace(out: Path | None) -> Iterator[Path]:
-    """Yield the folder of the steps, nobody else's while it is used; without `out` one that goes at the end."""
-    if out is None:
-        place = Path(tempfile.gettempdir()) / "oracle-study"
-        remove_leftovers(place, "oracle-study-", "")
-        folder = place.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
-        folder.mkdir(mode=0o700)
-        try:
-            with held(folder):
-                yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return
-    check_folder(out)
-    folder = unfinished(out)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
-        msg = (
-            f"study: {folder} must be what an earlier study left; got a folder with other files. Move it, or name "
-            "another out."
-        )
-        raise InputError(msg)
-    folder.mkdir(exist_ok=True)
-    with alone(folder, LOCK, "study", "study"):
-        yield folder
-
-
 def _common(row_ids: list[np.ndarray]) -> np.ndarray:
     """Return the corpus rows that every metric can score, ascending."""
     common = np.unique(row_ids[0])
@@ -421,65 +309,65 @@ def _common(row_ids: list[np.ndarray]) -> np.ndarray:
     return common
 
 
-def _random(index: Index, queries: Inputs, metrics: list[str], like: Scores, steps: _Steps) -> Scores:
-    """Return each query's mean score over the corpus under each metric; a step for each metric.
+class _Chance:
+    """Each query's mean score over the corpus under each metric: a step for each metric, and then a row."""
 
-    The mean of a composite is the composite of its parts' means where all of them can score the same rows: then nothing
-    has to be scored twice, and the range is not known.
-    """
-    whole = file_name(RANDOM)
-    ranges: dict[str, list[float] | None] = dict.fromkeys(metrics)
-    means: dict[str, np.ndarray] = {}
+    def __init__(self, index: Index, queries: Inputs, metrics: list[str], like: Scores, steps: Steps) -> None:
+        self._index, self._queries, self._metrics, self._like, self._steps = index, queries, metrics, like, steps
+        self._ranges: dict[str, list[float] | None] = dict.fromkeys(metrics)
+        self._means: dict[str, np.ndarray] = {}
+        self._rows = {metric: np.unique(representation_of(index, METRICS[metric]).row_id) for metric in metrics}
 
-    def mean(metric: str) -> Scores:
-        table = expectation(index, queries, metric, progress=steps.advance).table
+    def average(self, metrics: Iterable[str]) -> None:
+        """Run the steps of some metrics, unless the row is there.
+
+        The mean of a composite is the composite of its parts' means where all of them can score the same rows: then
+        nothing has to be scored twice, and the range is not known.
+        """
+        if self._steps.holds(file_name(RANDOM)):
+            return
+        for metric in sorted(metrics, key=lambda name: bool(METRICS[name].terms)):
+            terms, rows = METRICS[metric].terms, self._rows
+            if terms and all(part in self._means and np.array_equal(rows[part], rows[metric]) for part in terms):
+                columns = zip(*(self._means[part].tolist() for part in terms), strict=True)
+                intercept = METRICS[metric].options["intercept"]
+                self._means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
+            elif metric not in self._means:
+                name, make = f"{RANDOM}: {metric}", partial(self._average, metric)
+                found = self._steps.run(name, _of_random(metric), read_scores, make)
+                self._means[metric] = found.table[metric].to_numpy()
+                self._ranges[metric] = found.signature["range"]
+
+    def _average(self, metric: str) -> Scores:
+        table = expectation(self._index, self._queries, metric, progress=self._steps.advance).table
         ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
-        found = _scores(like, {metric: table["mean"]}, RANDOM)
-        of_metric = {metric: like.signature["metrics"][metric]}
+        found = _scores(self._like, {metric: table["mean"]}, RANDOM)
+        of_metric = {metric: self._like.signature["metrics"][metric]}
         return replace(found, signature={**found.signature, "metrics": of_metric, "range": ends})
 
-    def joined() -> Scores:
-        rows = {metric: np.unique(representation_of(index, METRICS[metric]).row_id) for metric in metrics}
-        for metric in sorted(metrics, key=lambda name: bool(METRICS[name].terms)):
-            terms = METRICS[metric].terms
-            if terms and all(part in means and np.array_equal(rows[part], rows[metric]) for part in terms):
-                columns = zip(*(means[part].tolist() for part in terms), strict=True)
-                intercept = METRICS[metric].options["intercept"]
-                means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
-            else:
-                name = f"{RANDOM}: {metric}"
-                found = steps.run(name, f"{whole}-{file_name(metric)}", read_scores, lambda m=metric: mean(m))  # type: ignore[misc]
-                means[metric], ranges[metric] = found.table[metric].to_numpy(), found.signature["range"]
-        found = _scores(like, {metric: means[metric] for metric in metrics}, RANDOM)
-        averaged = {"over": "all reports of the corpus", "ranges": ranges}
+    def row(self) -> Scores:
+        """Return the row, after the steps that are left."""
+        left = len(self._metrics) - len(self._means)
+        found = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, of=left)
+        for metric in self._metrics:
+            self._steps.drop(_of_random(metric))
+        return found
+
+    def _joined(self) -> Scores:
+        self.average(self._metrics)
+        found = _scores(self._like, {metric: self._means[metric] for metric in self._metrics}, RANDOM)
+        averaged = {"over": "all reports of the corpus", "ranges": self._ranges}
         return replace(found, signature={**found.signature, "averaged": averaged})
 
-    found = steps.run(RANDOM, whole, read_scores, joined, of=len(metrics))
-    for metric in metrics:
-        steps.drop(f"{whole}-{file_name(metric)}")
-    return found
+
+def _of_random(metric: str) -> str:
+    return f"{file_name(RANDOM)}-{file_name(metric)}"
 
 
 def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
     """Return scores that were made otherwise, with the signature of the metrics of others."""
     table = pa.table({"query_id": like.table["query_id"], **{name: pa.array(v) for name, v in columns.items()}})
     return Scores(table, {**like.signature, "system": system})
-
-
-def file_name(name: str) -> str:
-    """Return a name in letters, digits, - and _ alone."""
-    return re.sub(r"[^\w-]+", "-", name).strip("-")
-
-
-def check_folder(out: Path, function: str = "study") -> None:
-    """Raise unless a new folder can be written there, before the work is done."""
-    manifest.check_name(out, function, "out")
-    if out.exists() or out.is_symlink():
-        msg = f"{function}: out must be a new folder; got {out}, which exists. Remove it or name another."
-        raise InputError(msg)
-    if not out.parent.is_dir():
-        msg = f"{function}: out must be in an existing folder; got {out}. Make the folder first."
-        raise InputError(msg)
 
 
 def compare_study(systems: Mapping[str, Scores], progress: Progress | None = None) -> Comparison:

@@ -40,7 +40,7 @@ from metric_oracle.corpora.tables import (
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
-from metric_oracle.evaluation.study import check_folder
+from metric_oracle.evaluation.study_steps import check_folder
 from metric_oracle.evaluation.survey_folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.indexes.manifest import checksum, sync, write_json
 from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results, read_scores

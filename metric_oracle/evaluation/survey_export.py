@@ -19,7 +19,7 @@ from pyarrow import csv
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.study import check_folder
+from metric_oracle.evaluation.study_steps import check_folder
 from metric_oracle.evaluation.survey_folder import Survey, open_cells, open_survey, read_key
 from metric_oracle.evaluation.survey_log import Counts, History
 from metric_oracle.indexes.manifest import sync, write_json

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import Comparison
-from metric_oracle.evaluation.study import LOCK, check_folder, file_name, unfinished
+from metric_oracle.evaluation.study_steps import LOCK, check_folder, file_name, unfinished
 from metric_oracle.presentation.comparison_layout import write
 from metric_oracle.presentation.comparison_plot import write_plot
 from metric_oracle.retrieval.results import Scores

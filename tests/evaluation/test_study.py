@@ -15,17 +15,17 @@ from metric_oracle import api
 from metric_oracle.corpora.synthetic import MODELS, write_synthetic
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation import study
+from metric_oracle.evaluation import study, study_steps
 from metric_oracle.evaluation.study import (
     IDENTITY,
     MOST_FREQUENT,
     RANDOM,
-    STEPS,
     Model,
     compare_study,
     oracle_name,
     run_study,
 )
+from metric_oracle.evaluation.study_steps import STEPS
 from metric_oracle.presentation.study_folder import write_study
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.results import read_results, read_scores
@@ -83,6 +83,16 @@ def test_rows_and_their_order(world, systems):
         assert table.cells[oracle_name(column.metric), column.metric].share == pytest.approx(1)
         assert table.cells[RANDOM, column.metric].share == pytest.approx(0)
         assert [name for name in systems if table.cells[name, column.metric].best] == ["strong"]
+
+
+def test_metrics_over_token_states_come_last(world):
+    """Their steps take minutes at full size: all else can be read before."""
+    index, queries, _, _ = world
+    steps = {}
+    run_study(index, queries, metrics=("bertscore", "bleu"), progress=lambda name, *_: steps.setdefault(name))
+    of_bleu = ["bleu-2 oracle: search", "bleu-2 oracle", MOST_FREQUENT, IDENTITY, f"{RANDOM}: bleu-2"]
+    of_bertscore = ["bertscore oracle: search", "bertscore oracle", RANDOM, f"{RANDOM}: bertscore"]
+    assert list(steps) == [*of_bleu, *of_bertscore]
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -283,7 +293,7 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
     fails(match, world, {}, metrics=("bleu",), out=out)
     assert (folder / "mine.txt").read_text() == "mine"
     (folder / "mine.txt").unlink()
-    with study._workplace(out):
+    with study_steps.workplace(out):
         match = (
             r"^study: .*study\.unfinished must not be in use; got another study at work there\. Wait for it to end\.$"
         )
@@ -419,4 +429,4 @@ def test_an_index_without_a_metric_of_a_study(world, tmp_path):
 def test_a_model_file_that_cannot_be_read(tmp_path):
     match = r"^study: model files must be readable; got .*gone\.csv \(No such file or directory\)\. Check the name\.$"
     with pytest.raises(InputError, match=match):
-        study._checksum(tmp_path / "gone.csv")
+        study_steps.checksum_of(tmp_path / "gone.csv")
