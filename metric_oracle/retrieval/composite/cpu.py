@@ -21,7 +21,6 @@ from metric_oracle.metrics import Term
 from metric_oracle.retrieval.composite.score import composite, term
 from metric_oracle.retrieval.kernels import load_kernel
 
-SAMPLED = 500_000  # items for which a dropped one is scored, to see that it was dropped rightly
 SIMILARITIES = 1 << 24  # float32 cosines that a thread holds at most, 64 MB
 STEEPEST = 1e30  # composites over slope beyond which a bonus would leave float32's range
 COSINE, BERTSCORE = "cosine", "bertscore"  # kernels of the parts that are not cheap
@@ -186,7 +185,7 @@ class Backend(Kernel):
         """
         n, rng = len(corpus.row_ptr) - 1, np.random.default_rng(q)
         one = rng.integers(n, size=1)
-        if (not is_first and rng.random() * SAMPLED > n) or np.isin(one, item).any():
+        if (not is_first and rng.random() * bertscore.SAMPLED > n) or np.isin(one, item).any():
             return
         f1 = None if self.part(BERTSCORE) is None else self._f1(corpus, batch, q, corpus.unit[BERTSCORE][one])
         exact = self._exact(corpus, batch, q, one, values, f1)
