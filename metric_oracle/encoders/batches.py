@@ -4,7 +4,8 @@ The order in which a product of matrices is summed follows from its shape and it
 some length always runs in a batch of the same shape, filled up by repeating where texts are few, in one thread of
 PyTorch's; several batches run side by side. With that, the last bits of a sequence's numbers did not change with its
 place in the batch or with its neighbours on any code path of MKL (SSE4.2, AVX2, AVX-512), while two threads for one
-product did change them. Lengths are never mixed: padding would cost more, and its mask changes last bits too.
+product did change them. Lengths are never mixed: padding would cost more, and its mask changes last bits too. `masked`
+has the one exception.
 """
 
 import hashlib
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from metric_oracle.encoders.model_files import n_positions
 
 # A `map` whose results come in order.
 RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -33,7 +36,13 @@ def one_thread_each(device: str) -> Iterator[RunAll]:
         yield map
         return
     n_threads = torch.get_num_threads()
-    with ThreadPoolExecutor(n_threads, "encoder", torch.set_num_threads, (1,)) as pool:
+
+    def begin() -> None:
+        # A thread takes the number that any has set last, when it first asks: after ours, if another caller is done then.
+        torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    with ThreadPoolExecutor(n_threads, "encoder", begin) as pool:
         try:
             yield pool.map
         finally:
@@ -83,6 +92,24 @@ def run_batches(
         n_texts = max(1, batch_tokens // int(n_ids))
         batches += [same[first : first + n_texts] for first in range(0, len(same), n_texts)]
     yield from run_all(one, batches)
+
+
+def masked(model: Any, ids: npt.NDArray[np.int64]) -> tuple[Any, Any]:
+    """Return word pieces int64[B, L'] and their mask for a model of transformers, L' the length L or up to 3 more.
+
+    What has no fused attention there (MPNet, DeBERTa) multiplies heads as a stack of matrices, and on AMD's processors
+    MKL sums each in an order that depends on its address. With a multiple of four rows all begin at 64 bytes alike.
+    """
+    import torch
+
+    batch = torch.from_numpy(ids)
+    mask = torch.ones_like(batch)
+    if model.config._attn_implementation == "eager":
+        n_ids = ids.shape[1]
+        n_more = min(-n_ids % 4, max(n_positions(model) - n_ids, 0))
+        batch = torch.nn.functional.pad(batch, (0, n_more), value=model.config.pad_token_id or 0)
+        mask = torch.nn.functional.pad(mask, (0, n_more))
+    return batch.to(model.device), mask.to(model.device)
 
 
 def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:

@@ -6,12 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -107,6 +109,14 @@ def roberta(tmp_path_factory):
         **{**SIZES, "num_hidden_layers": 6},
     )
     return save(folder, config)
+
+
+@pytest.fixture(scope="module")
+def mpnet(tmp_path_factory):
+    """Return the folder of a model without fused attention, with positions for 46 tokens."""
+    folder = tmp_path_factory.mktemp("mpnet")
+    vocab_size = save_word_pieces(folder)
+    return save(folder, transformers.MPNetConfig(vocab_size=vocab_size, max_position_embeddings=48, **SIZES))
 
 
 @pytest.fixture(scope="module")
@@ -325,6 +335,18 @@ def test_place_and_neighbours_change_no_bit(minilm, n_tokens, dtype):
         np.testing.assert_array_equal(encoder.run(mixed)[place], states[0])
 
 
+@pytest.mark.parametrize("n_tokens", [2, 5, 7, 8, 9, 11, 13, 45, 46])
+def test_products_of_heads_change_no_bit(mpnet, n_tokens):
+    """MKL sums a small product in an order that its address decides: on AMD's processors, at odd lengths below 12."""
+    encoder = make(mpnet)
+    ids = np.random.default_rng(n_tokens).integers(5, 20, n_tokens)
+    states = encoder.run(np.tile(ids, (512 // n_tokens, 1)))
+    np.testing.assert_array_equal(states, np.broadcast_to(states[0], states.shape))
+    with torch.inference_mode():
+        alone = encoder._model(torch.tensor(ids[None]))[0][0]
+    np.testing.assert_allclose(states[0], alone / alone.norm(dim=1, keepdim=True), atol=1e-5)
+
+
 def test_batches_of_a_length_have_one_shape(bert, monkeypatch):
     encoder = make(bert)
     shapes, seen, run = [], set(), TokenEncoder.run
@@ -354,6 +376,22 @@ def test_the_number_of_threads_stays(bert):
             encode(encoder, bad)
         with ThreadPoolExecutor(1) as pool:
             assert (torch.get_num_threads(), pool.submit(torch.get_num_threads).result()) == (2, 2)
+
+
+def test_other_callers_do_not_change_the_number_of_threads():
+    """A thread that has computed nothing takes the number that any thread has set last."""
+    others_are_done = Event()
+
+    def number(_):
+        assert others_are_done.wait(60)
+        return torch.get_num_threads()
+
+    with threads(2), batches.one_thread_each("cpu") as run_all:
+        found = run_all(number, range(2))
+        time.sleep(0.1)  # the threads begin
+        torch.set_num_threads(2)
+        others_are_done.set()
+        assert list(found) == [1, 1]
 
 
 def test_several_threads_may_encode_at_once(bert):
