@@ -150,8 +150,8 @@ def study(
 ) -> None:  # fmt: skip
     """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
 
-    Each row is scored under every metric. With BERTScore at full size, random retrieval takes more than half an hour.
-    The same command goes on where it was killed.
+    Each row is scored under every metric. At full size that takes a few minutes, and random retrieval under BERTScore,
+    which comes last, a quarter of an hour or more. The same command goes on where it was killed.
     """
     from metric_oracle import api
     from metric_oracle.evaluation import study as studies
