@@ -38,7 +38,7 @@ def one_thread_each(device: str) -> Iterator[RunAll]:
     n_threads = torch.get_num_threads()
 
     def begin() -> None:
-        # A thread takes the number that any has set last, when it first asks: after ours, if another caller is done then.
+        # A thread that first asks takes the number that any caller has set last, which may be after ours.
         torch.get_num_threads()
         torch.set_num_threads(1)
 
