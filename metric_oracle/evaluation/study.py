@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -172,8 +172,8 @@ def run_study(
         late = [name for name in names if "bertscore" in METRICS[name].representations]
         early = [name for name in names if name not in late]
         oracles(early)
-        common = _common([representation_of(index, METRICS[name]).row_id for name in names])
-        most_frequent = np.full(len(queries.ids), most_frequent_row(index, common))
+        scorable = {name: np.unique(representation_of(index, METRICS[name]).row_id) for name in names}
+        most_frequent = np.full(len(queries.ids), most_frequent_row(index, _common(scorable.values())))
         like = systems[MOST_FREQUENT] = steps.run(
             MOST_FREQUENT, file_name(MOST_FREQUENT), read_scores,
             lambda: score_rows(index, queries, most_frequent, names, system=MOST_FREQUENT),
@@ -184,7 +184,7 @@ def run_study(
             return _scores(like, own, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
-        chance = _Chance(index, queries, names, like, steps)
+        chance = _Chance(index, queries, scorable, like, steps)
         chance.average(early)
         oracles(late)
         systems[RANDOM] = chance.row()
@@ -298,11 +298,9 @@ class _Predicted:
         return score_rows(written, self.queries, rows, self.metrics, system=self.name)
 
 
-def _common(row_ids: list[np.ndarray]) -> np.ndarray:
+def _common(rows: Iterable[np.ndarray]) -> np.ndarray:
     """Return the corpus rows that every metric can score, ascending."""
-    common = np.unique(row_ids[0])
-    for row_id in row_ids[1:]:
-        common = np.intersect1d(common, row_id)
+    common = reduce(np.intersect1d, rows)
     if not len(common):
         msg = "study: the index must have a report that every metric can score; got none. Name fewer with --metrics."
         raise InputError(msg)
@@ -312,11 +310,12 @@ def _common(row_ids: list[np.ndarray]) -> np.ndarray:
 class _Chance:
     """Each query's mean score over the corpus under each metric: a step for each metric, and then a row."""
 
-    def __init__(self, index: Index, queries: Inputs, metrics: list[str], like: Scores, steps: Steps) -> None:
-        self._index, self._queries, self._metrics, self._like, self._steps = index, queries, metrics, like, steps
-        self._ranges: dict[str, list[float] | None] = dict.fromkeys(metrics)
+    def __init__(
+        self, index: Index, queries: Inputs, rows: Mapping[str, np.ndarray], like: Scores, steps: Steps
+    ) -> None:
+        self._index, self._queries, self._rows, self._like, self._steps = index, queries, rows, like, steps
+        self._ranges: dict[str, list[float] | None] = dict.fromkeys(rows)
         self._means: dict[str, np.ndarray] = {}
-        self._rows = {metric: np.unique(representation_of(index, METRICS[metric]).row_id) for metric in metrics}
 
     def average(self, metrics: Iterable[str]) -> None:
         """Run the steps of some metrics, unless the row is there.
@@ -326,13 +325,14 @@ class _Chance:
         """
         if self._steps.holds(file_name(RANDOM)):
             return
-        for metric in sorted(metrics, key=lambda name: bool(METRICS[name].terms)):
+        new = [metric for metric in metrics if metric not in self._means]
+        for metric in sorted(new, key=lambda name: bool(METRICS[name].terms)):
             terms, rows = METRICS[metric].terms, self._rows
             if terms and all(part in self._means and np.array_equal(rows[part], rows[metric]) for part in terms):
                 columns = zip(*(self._means[part].tolist() for part in terms), strict=True)
                 intercept = METRICS[metric].options["intercept"]
                 self._means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
-            elif metric not in self._means:
+            else:
                 name, make = f"{RANDOM}: {metric}", partial(self._average, metric)
                 found = self._steps.run(name, _of_random(metric), read_scores, make)
                 self._means[metric] = found.table[metric].to_numpy()
@@ -347,15 +347,15 @@ class _Chance:
 
     def row(self) -> Scores:
         """Return the row, after the steps that are left."""
-        left = len(self._metrics) - len(self._means)
+        left = [*self._ranges.values()].count(None)  # a composite of means had no step of its own
         found = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, of=left)
-        for metric in self._metrics:
+        for metric in self._rows:
             self._steps.drop(_of_random(metric))
         return found
 
     def _joined(self) -> Scores:
-        self.average(self._metrics)
-        found = _scores(self._like, {metric: self._means[metric] for metric in self._metrics}, RANDOM)
+        self.average(self._rows)
+        found = _scores(self._like, {metric: self._means[metric] for metric in self._rows}, RANDOM)
         averaged = {"over": "all reports of the corpus", "ranges": self._ranges}
         return replace(found, signature={**found.signature, "averaged": averaged})
 

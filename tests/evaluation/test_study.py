@@ -122,6 +122,18 @@ def test_composite_of_other_rows_is_described_by_itself(world, tmp_path):
     assert found[RANDOM].table["radcliq:preprint"].to_pylist() == mean.to_pylist()
 
 
+def test_a_composite_of_means_is_done_at_the_end(world):
+    """Of the means of its parts it is made without a step of its own."""
+    index, queries, _, _ = world
+    steps = []
+    found = run_study(
+        index, queries, metrics=("bleu", "radgraph", "radcliq:preprint"), progress=lambda *s: steps.append(s)
+    )
+    assert steps[-1] == (RANDOM, steps[-1][2], steps[-1][2])
+    assert f"{RANDOM}: radcliq:preprint" not in {name for name, *_ in steps}
+    assert len(found[RANDOM].table["radcliq:preprint"]) == len(queries.ids)
+
+
 def test_files_of_a_study(systems, tmp_path):
     out = tmp_path / "study"
     write_study(systems, compare_study(systems), out)
