@@ -245,20 +245,16 @@ def _study(bench: Bench) -> Measurement:
     """Run a whole study once; the columns have when each of its steps was done."""
     for metric in OF_STATES:
         need_states(metric)
-    done: dict[str, float] = {}
-    told = [""]
-
-    def tell(step: str, *_: int) -> None:
-        done[told[0]], told[0] = time.perf_counter() - begin, step
-
+    marks: list[tuple[str, float]] = []
     begin = time.perf_counter()
-    systems = mo.study(bench.states.index, bench.states.queries, progress=tell)
-    whole = done[told[0]] = time.perf_counter() - begin
-    del done[""]
+    systems = mo.study(bench.states.index, bench.states.queries, progress=lambda step, *_: _mark(marks, step))
+    end = time.perf_counter()
+    ends = [*(at for _, at in marks[1:]), end]
+    done = {step: at - begin for (step, _), at in zip(marks, ends, strict=True)}
     first = sum(seconds <= 60 for seconds in done.values()) / len(done)
     note = f"{len(done)} steps, {100 * first:.0f} % of them within a minute"
     columns = {"steps_s": done, "rows": list(systems), "within_a_minute": first, "note": note}
-    return Measurement([whole], columns)
+    return Measurement([end - begin], columns)
 
 
 _COMPILE = """
