@@ -4,8 +4,8 @@ The order in which a product of matrices is summed follows from its shape and it
 some length always runs in a batch of the same shape, filled up by repeating where texts are few, in one thread of
 PyTorch's; several batches run side by side. With that, the last bits of a sequence's numbers did not change with its
 place in the batch or with its neighbours on any code path of MKL (SSE4.2, AVX2, AVX-512), while two threads for one
-product did change them. Lengths are never mixed: padding would cost more, and its mask changes last bits too. `masked`
-has the one exception.
+product did change them. Lengths are never mixed: padding would cost more, and its mask changes last bits too.
+`run_model` has the one exception.
 """
 
 import hashlib
@@ -94,22 +94,23 @@ def run_batches(
     yield from run_all(one, batches)
 
 
-def masked(model: Any, ids: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-    """Return word pieces int64[B, L'] and their mask for a model of transformers, L' the length L or up to 3 more.
+def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
+    """Return what a model of transformers makes first of word pieces, int64[B, L] -> tensor [B, L, ...].
 
     What has no fused attention there (MPNet, DeBERTa) multiplies heads as a stack of matrices, and on AMD's processors
-    MKL sums each in an order that depends on its address. With a multiple of four rows all begin at 64 bytes alike.
+    MKL sums each in an order that depends on its address. Filled up to a multiple of four rows all begin at 64 bytes
+    alike; what is filled up is masked and cut off.
     """
     import torch
 
     batch = torch.from_numpy(ids)
     mask = torch.ones_like(batch)
+    n_ids = ids.shape[1]
     if model.config._attn_implementation == "eager":
-        n_ids = ids.shape[1]
         n_more = min(-n_ids % 4, max(n_positions(model) - n_ids, 0))
         batch = torch.nn.functional.pad(batch, (0, n_more), value=model.config.pad_token_id or 0)
         mask = torch.nn.functional.pad(mask, (0, n_more))
-    return batch.to(model.device), mask.to(model.device)
+    return model(input_ids=batch.to(model.device), attention_mask=mask.to(model.device))[0][:, :n_ids]
 
 
 def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.tables import existing_file
-from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches, run_model
 from metric_oracle.encoders.checkpoints import check_names, load_strictly, read_torch
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.encoders.parts import Parts
@@ -161,10 +161,8 @@ class CheXbert(FromFiles):
         """Return embeddings and classes of one batch, int64[B, L]."""
         import torch
 
-        batch = torch.from_numpy(ids).to(self._device)
         with torch.inference_mode():
-            output = self._model["bert"](input_ids=batch, attention_mask=torch.ones_like(batch))
-            states = output.last_hidden_state[:, 0]
+            states = run_model(self._model["bert"], ids)[:, 0]
             logits = [head(states) for head in self._model["linear_heads"]]
             is_finite = torch.stack([tensor.isfinite().all() for tensor in (states, *logits)]).all()
             classes = torch.stack([values.argmax(1) for values in logits], 1)

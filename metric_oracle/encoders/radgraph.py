@@ -17,7 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.encoders.batches import FromFiles, RunAll, digest, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.batches import (
+    FromFiles,
+    RunAll,
+    digest,
+    one_thread_each,
+    part_bounds,
+    run_batches,
+    run_model,
+)
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.encoders.parts import Parts
 from metric_oracle.encoders.radgraph_archive import (
@@ -332,9 +340,8 @@ class RadGraph(FromFiles):
         """Return the last hidden states of windows of one length, int64[B, L] -> float32[B, L, d]."""
         import torch
 
-        batch = torch.from_numpy(ids).to(self._device)
         with torch.inference_mode():
-            return self._encoder(input_ids=batch, attention_mask=torch.ones_like(batch)).last_hidden_state
+            return run_model(self._encoder, ids)
 
     def _score_spans(self, head: str, states: Any, spans: "_Spans") -> Any:
         """Return float32[spans, classes] from start word, end word and width; the first layer is a sum of the three."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.entities import TYPES, EntityTable
-from metric_oracle.encoders.batches import FromFiles, digest, masked, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches, run_model
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
 from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
 from metric_oracle.encoders.parts import Parts
@@ -276,9 +276,8 @@ class EntityModels(FromFiles):
         """Return the best label of each word piece, int64[B, L]."""
         import torch
 
-        batch, mask = masked(self._model, ids)
         with torch.inference_mode():
-            logits = self._model(input_ids=batch, attention_mask=mask).logits[:, : ids.shape[1]]
+            logits = run_model(self._model, ids)
             is_finite, best = logits.isfinite().all(), logits.argmax(2)
         self._check(bool(is_finite), "entities", self._path)
         return best.cpu().numpy()
@@ -302,9 +301,8 @@ class EntityModels(FromFiles):
         """Return the last state of the first word piece, float32[B, d]."""
         import torch
 
-        batch, mask = masked(self._encoder, ids)
         with torch.inference_mode():
-            states = self._encoder(input_ids=batch, attention_mask=mask).last_hidden_state[:, 0]
+            states = run_model(self._encoder, ids)[:, 0]
         found = states.float().cpu().numpy()
         self._check(bool(np.isfinite(found).all() and found.any(axis=1).all()), "entity_encoder", self._encoder_path)
         return found

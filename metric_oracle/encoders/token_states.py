@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.encoders.batches import digest, environment, masked, one_thread_each, part_bounds, run_batches
+from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches, run_model
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import BackendError, InputError
@@ -215,9 +215,8 @@ class TokenEncoder:
         """
         import torch
 
-        batch, mask = masked(self._model, ids)
         with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == "bfloat16"):
-            states = self._model(input_ids=batch, attention_mask=mask)[0][:, : ids.shape[1]].float()
+            states = run_model(self._model, ids).float()
             states = states / torch.norm(states, dim=-1, keepdim=True)
             is_finite = states.isfinite().all()
         if not is_finite:
