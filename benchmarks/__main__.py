@@ -85,7 +85,8 @@ def _gate(bench: Bench, chosen: Sequence[Workload], n_queries: int) -> None:
         for metric in on_gpu & set(of_states):
             if why_not_cuda(metric, bench.states) is None:
                 both = ("cpu", "cuda")
-                gate.check(bench.states.index, bench.states.queries, [metric], n_queries=0, k=5, backends=both)
+                # One answer: the plain scorer scores all that are listed, each in milliseconds.
+                gate.check(bench.states.index, bench.states.queries, [metric], n_queries=0, k=1, backends=both)
         _say("gate: passed")
     if not metrics:
         return

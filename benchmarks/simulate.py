@@ -4,7 +4,8 @@ A rated set has 50 studies with 4 candidates; a few pairs have equal texts and n
 they are and in how much they mind what is severe. Measured are how often the difference of two metrics' tau is found,
 beside the rule of intervals that do not overlap, and how often 95 % intervals hold what a large population has: of
 intervals that keep the raters, with the same six raters in all sets; of those for other raters, with raters of its own
-in each set. The tests of these intervals have small parts of it.
+in each set. The tests of these intervals have small parts of it. ``benchmarks.coverage`` has the other intervals, by
+number of studies.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import machine
+from benchmarks.coverage import coverage
 from benchmarks.machine import Row
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.evaluation.failure_modes import study_test
@@ -251,7 +253,7 @@ def labelled(rng: np.random.Generator, n: int, labels: int, rate: float, wrong: 
     return np.array([cells.sum(axis=1) for cells in (truth, truth & ~given, ~truth & given)], np.float64)
 
 
-PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (differences, raters, tables)
+PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (differences, raters, tables, coverage)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

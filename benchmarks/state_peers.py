@@ -124,6 +124,47 @@ def _plain_product(precision: str, sample: StateSample) -> dict[str, tuple[Score
     return {f"{n} queries x {tokens} tokens": (partial(score, n, tokens), _ROUGHLY) for n, tokens in sizes}
 
 
+def _product_on_gpu(find_device: Callable[[], str], sample: StateSample) -> dict[str, tuple[Score, float]]:
+    """Cosines in bfloat16 and maxima both ways on a GPU, precision, recall and F1 of them.
+
+    Reports of one length are one array, and so are queries of one length: a product of two of them is a block of
+    cosines without padding. States are there beforehand, scores come back. The size of the blocks is left to the trial.
+    """
+    import torch
+
+    device = find_device()
+
+    def put(side: list[tuple[str, np.ndarray, np.ndarray]]) -> list[tuple[Any, Any, Any]]:
+        """Return places, states [n, length, d] and shares [n, length] of the reports of each length."""
+        lengths = np.array([len(mask) for _, _, mask in side])
+        groups = []
+        for length in np.unique(lengths):
+            places = np.flatnonzero(lengths == length)
+            states = torch.from_numpy(np.stack([side[i][1] for i in places])).to(device, torch.bfloat16)
+            shares = torch.from_numpy(np.stack([side[i][2] / side[i][2].sum() for i in places])).to(device).float()
+            groups.append((torch.from_numpy(places).to(device), states, shares))
+        return groups
+
+    queries, corpus = put(sample.references), put(sample.candidates)
+    shape = len(sample.references), len(sample.candidates)
+
+    def score(cells: int) -> np.ndarray:
+        scores = torch.empty(shape, device=device)
+        for rows, words, of_words in queries:
+            for columns, tokens, of_tokens in corpus:
+                step = max(cells // (words.shape[0] * words.shape[1] * tokens.shape[1]), 1)
+                for first in range(0, len(columns), step):
+                    some = slice(first, first + step)
+                    cosines = words.flatten(0, 1) @ tokens[some].flatten(0, 1).T
+                    cosines = cosines.view(*words.shape[:2], -1, tokens.shape[1])
+                    precision = (cosines.amax(1).float() * of_tokens[some]).sum(2)
+                    recall = (cosines.amax(3).float() * of_words[:, :, None]).sum(1)
+                    scores[rows[:, None], columns[some]] = 2 * precision * recall / (precision + recall)
+        return scores.cpu().numpy()
+
+    return {f"{cells:,} cosines at once": (partial(score, cells), _ROUGHLY) for cells in (1 << 24, 1 << 26, 1 << 28)}
+
+
 def _maxsim_cpu(sample: StateSample) -> dict[str, tuple[Score, float]]:
     """Recall alone: the sum over a query's words of the greatest cosine, divided by their number.
 
@@ -152,12 +193,19 @@ def _maxsim_cpu(sample: StateSample) -> dict[str, tuple[Score, float]]:
 
 
 def _flash_maxsim(sample: StateSample) -> dict[str, tuple[Score, float]]:
-    """Recall alone, as in :func:`_maxsim_cpu`, with float16 states on the GPU; reports of one length a call."""
+    """Recall alone, as in :func:`_maxsim_cpu`, with float16 states on the GPU; reports of one length a call.
+
+    All queries go in one call, filled up with zeros, whose greatest product is 0: for each number of words the library
+    would compile and try a dozen kernels.
+    """
     import torch
-    from flash_maxsim import flash_maxsim
+    from flash_maxsim import flash_maxsim_batched
+    from torch.nn.utils.rnn import pad_sequence
 
     gpu = need_gpu()
-    queries = [torch.from_numpy(states[mask]).half().to(gpu) for _, states, mask in sample.references]
+    words = [torch.from_numpy(states[mask]).half() for _, states, mask in sample.references]
+    n_words = torch.tensor([len(some) for some in words], dtype=torch.int32, device=gpu)
+    queries = pad_sequence(words, batch_first=True).to(gpu)
     lengths = np.array([len(mask) for _, _, mask in sample.candidates])
     groups = [
         torch.from_numpy(np.stack([states for _, states, _ in sample.candidates[first:last]])).half().to(gpu)
@@ -165,8 +213,8 @@ def _flash_maxsim(sample: StateSample) -> dict[str, tuple[Score, float]]:
     ]
 
     def recall() -> np.ndarray:
-        rows = [torch.cat([flash_maxsim(query, group) for group in groups]) / len(query) for query in queries]
-        return torch.stack(rows).float().cpu().numpy()
+        sums = [flash_maxsim_batched(queries, group, query_lengths=n_words) for group in groups]
+        return (torch.cat(sums, dim=1).float() / n_words[:, None]).cpu().numpy()
 
     return {"recall alone": (recall, _ROUGHLY)}
 
@@ -242,6 +290,16 @@ STATE_PEERS: dict[str, StatePeer] = {
     "bertscore-library": StatePeer("bert_score", "bert-score", "f1", 400.0, 20, 400, _bert_score),
     "bertscore-bf16": StatePeer(
         "torch, bfloat16 product", "torch", "f1", 25.0, 64, 20_000, partial(_plain_product, "bfloat16")
+    ),
+    "bertscore-bf16-gpu": StatePeer(
+        "torch, bfloat16 product on the GPU",
+        "torch",
+        "f1",
+        None,
+        256,
+        20_000,
+        partial(_product_on_gpu, need_gpu),
+        on_gpu=True,
     ),
     "bertscore-float32": StatePeer(
         "torch, float32 product", "torch", "f1", 10.0, 64, 5000, partial(_plain_product, "float32")

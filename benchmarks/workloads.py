@@ -355,6 +355,11 @@ def _registry() -> list[Workload]:
     for name, on_gpu, goal in (("faiss", False, 1.0), ("faiss-gpu", True, None)):
         measure = partial(beside.faiss, on_gpu)
         records.append(Workload(f"peer-{name}", "CheXbert", "times", goal, measure, ("chexbert",), "at least", "peer"))
+    records.append(
+        Workload(
+            "peer-chexbert-torch", "CheXbert", "times", None, beside.product_on_gpu, ("chexbert",), "at least", "peer"
+        )
+    )
     records += [
         Workload(
             f"peer-{name}", "BERTScore, search", "times", state_peer.goal,

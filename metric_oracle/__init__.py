@@ -161,7 +161,12 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home, _, other_name = _HOMES[name].partition(":")
-        return getattr(import_module(home), other_name or name)
+        found = getattr(import_module(home), other_name or name)
+        if not isinstance(found, type):
+            from metric_oracle.public import public
+
+            found = globals()[name] = public(found)
+        return found
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -2,9 +2,12 @@
 
 import sys
 
+from metric_oracle.commands import terminal
+
 
 def main() -> None:
     """Run the command line; an interruption while its modules are imported is one line too."""
+    terminal.own_process()
     try:
         if sys.argv[1:] == ["--help"]:
             return _list_commands()
@@ -18,7 +21,7 @@ def main() -> None:
 
 def _list_commands() -> None:
     """Show the list of commands at once: reading a command line takes longer to import than showing it."""
-    from metric_oracle.commands import listing, terminal
+    from metric_oracle.commands import listing
 
     terminal.prepare()
     try:

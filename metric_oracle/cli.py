@@ -3,6 +3,8 @@
 import inspect
 import os
 import re
+import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
@@ -31,7 +33,9 @@ def main() -> None:
     """Run the command line; every expected error becomes one line and an exit code."""
     terminal.prepare()
     try:
-        code = app(prog_name="oracle", standalone_mode=False)
+        with terminal.interruptible():
+            code = app(prog_name="oracle", standalone_mode=False)
+        sys.stdout.flush()
     except (MetricOracleError, OSError, MemoryError, KeyboardInterrupt, typer.Abort) as error:
         if isinstance(error, BrokenPipeError):
             terminal.leave()
@@ -74,7 +78,7 @@ def _fail(error: BaseException) -> NoReturn:
 
 
 def usage_line(error: Any) -> str:
-    """Return what is wrong with a command line, in our form; nothing that was typed but the name of an option."""
+    """Return one line that says what is wrong with a command line; long words may be report text and are not shown."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "oracle"
     parameter = getattr(error, "param", None)
@@ -82,29 +86,35 @@ def usage_line(error: Any) -> str:
     step = f'See "{command} --help".'
     kind = type(error).__name__
     if kind == "MissingParameter":
-        return f"{command}: {_shown(parameter)} must be given; got none. {step}"
+        return f"{command}: {_shown(parameter)} is missing. {step}"
     if parameter is not None:
-        return f"{command}: {_shown(parameter)} must be {_rule(error)}; got something else. {step}"
+        return f"{command}: {_shown(parameter)} must be {_rule(error)}; got {_typed(parameter)}. {step}"
     if kind == "NoSuchOption":
-        got = option if re.fullmatch(r"--?[a-z][a-z-]*", option) else "another"
+        name = f" {option}" if re.fullmatch(r"--?[a-z][a-z-]*", option) else ""
         near = getattr(error, "possibilities", None)
-        return f"{command}: options must be its own; got {got}. " + (f"Did you mean {near[0]}?" if near else step)
+        return f"{command}: no such option{name}. " + (f"Did you mean {near[0]}?" if near else step)
     if kind == "BadOptionUsage":
-        return f"{command}: {option} must be used as its help says, with a value or without; got it otherwise. {step}"
+        rule = "needs a value" if "requires" in error.message else "takes no value"
+        return f"{command}: {option} {rule}. {step}"
     if "No such command" in str(error.message):
         near = re.findall(r"Did you mean '([a-z-]+)'", error.message)
-        names = ", ".join(sorted(context.command.commands)) if context is not None else "those of its help"
-        return f"{command}: command must be one of {names}; got another. " + (
-            f"Did you mean {near[0]}?" if near else step
-        )
-    return (
-        f"{command}: arguments must be as many as its help says; got others. Put a text with blanks in quotes. {step}"
-    )
+        typed = re.search(r"No such command( '[\w-]{1,20}')", error.message)
+        name = typed[1] if typed else ""
+        return f"{command}: no such command{name}. " + (f"Did you mean {near[0]}?" if near else step)
+    takes = sum(one.param_type_name == "argument" for one in context.command.params) if context is not None else 0
+    return f"{command}: too many arguments; it takes {takes}. Put a text with blanks in quotes. {step}"
 
 
 def _shown(parameter: Any) -> str:
     """Return a parameter as people type it."""
     return parameter.opts[-1] if parameter.param_type_name == "option" else parameter.metavar or parameter.name
+
+
+def _typed(parameter: Any) -> str:
+    """Return the value that was typed for an option, if it is too short to be report text."""
+    values = [word for before, word in pairwise(sys.argv) if before in parameter.opts]
+    is_short = values and re.fullmatch(r"[\w.+-]{1,20}", values[0])
+    return repr(values[0]) if is_short else "another value"
 
 
 def _rule(error: Any) -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from metric_oracle.errors import BackendError, InputError, MetricOracleError
+from metric_oracle.errors import BackendError, InputError, MetricOracleError, not_installed
 
 RUNNERS = ("ray",)
 RETRIES = 3  # times that Ray runs a task again
@@ -72,17 +72,15 @@ def runner_of(
         If the runner is unknown, or Ray is not installed.
     """
     if runner not in RUNNERS:
-        msg = f"{function}: runner must be {' or '.join(RUNNERS)}; got another. Leave it out to work in this process."
+        msg = (
+            f"{function}: runner must be {' or '.join(RUNNERS)}; got {runner!r}. Leave it out to work in this process."
+        )
         raise InputError(msg)
     if num_gpus is not None and (isinstance(num_gpus, bool) or not 0 <= num_gpus < 1e6):
         msg = f"{function}: num_gpus must be a number of at least 0; got {num_gpus!r}. Choose one."
         raise InputError(msg)
     if find_spec("ray") is None:
-        msg = (
-            f"{function}: runner 'ray' must have Ray installed; got no module ray. Install the extra: pip install "
-            '"metric-oracle[ray]".'
-        )
-        raise BackendError(msg)
+        raise not_installed(function, "runner 'ray'", "ray", "ray")
     return Runner(address, num_cpus or 1, num_gpus or 0)
 
 

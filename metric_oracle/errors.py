@@ -34,6 +34,10 @@ class InputError(MetricOracleError, ValueError):
     """An argument or an input file breaks a rule."""
 
 
+class ArgumentError(InputError, TypeError):
+    """A call does not fit the function: an unknown keyword, or an argument of a wrong type or in a wrong place."""
+
+
 class InUseError(InputError):
     """A folder is held by another process that works in it."""
 
@@ -56,3 +60,33 @@ class BackendError(MetricOracleError):
 
 class ExactnessError(MetricOracleError):
     """An answer is not exact: a proven bound was broken, or a value differs from what it must be."""
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command that installs the packages of an extra, as the metadata of this package names them."""
+    from importlib.metadata import requires
+
+    listed = (requirement.partition(";") for requirement in requires("metric-oracle") or ())
+    packages = [name.strip() for name, _, marker in listed if re.search(rf"extra == .{extra}['\"]", marker)]
+    # A checkout may have an extra that its metadata, from an earlier installation, lacks.
+    return " ".join(["pip install", *(f'"{package}"' for package in packages or [f".[{extra}]"])])
+
+
+def not_installed(function: str, subject: str, module: str | None, extra: str) -> BackendError:
+    """Return the error for an optional package that is missing.
+
+    Parameters
+    ----------
+    function : str
+        The public function that was called.
+    subject : str
+        What needs the package, as the subject of a sentence.
+    module : str or None
+        The missing module, as `ImportError.name` has it.
+    extra : str
+        The extra of this project that lists the package.
+    """
+    package, command = (module or extra).partition(".")[0], install_command(extra)
+    return BackendError(
+        f"{function}: {subject} needs the Python package {package}, which is not installed. Run: {command}"
+    )

@@ -5,6 +5,7 @@ row in the shared tests; a new representation is one more record and one file un
 names a metric is derived from these records.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -32,7 +33,9 @@ class Representation:
     parts : tuple of str
         Those other representations.
     counts_corpus : bool
-        Weighted by counts of n-grams over the whole corpus, which a set adds up over its shards.
+        Weighted by document frequencies in the whole corpus, which a set adds up over its shards.
+    counts_queries : bool
+        Weighted by counts over all queries of a call, so that a score depends on the other queries.
     what, plural, option : str
         What is given for a report, for several, and the option that gives it, for people.
     both_sides : str
@@ -48,6 +51,7 @@ class Representation:
     source: str = "text"
     parts: tuple[str, ...] = ()
     counts_corpus: bool = False
+    counts_queries: bool = False
     what: str = ""
     plural: str = ""
     option: str = ""
@@ -65,12 +69,16 @@ REPRESENTATIONS: dict[str, Representation] = {
     record.name: record
     for record in (
         Representation("ngrams", "metric_oracle.indexes.ngrams:NgramIndex"),
+        Representation("coco", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("words", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
-        Representation("weighted", "metric_oracle.indexes.cider:WeightedIndex", "representations", parts=("ngrams",)),
+        Representation(
+            "weighted", "metric_oracle.indexes.cider:WeightedIndex", "representations", parts=("coco",),
+            counts_queries=True,
+        ),
         Representation(
             "corpus_weighted", "metric_oracle.indexes.cider:CorpusWeightedIndex", "representations",
-            parts=("ngrams",), counts_corpus=True,
+            parts=("coco",), counts_corpus=True,
         ),
         Representation("stems", "metric_oracle.indexes.stems:StemIndex", "representations", parts=("ngrams",)),
         Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", "representations", parts=("ngrams",)),
@@ -125,7 +133,7 @@ REPRESENTATIONS: dict[str, Representation] = {
             both_sides="--encoder NAME|FOLDER", arguments=("encoder",), settings=("idf", "rescale"),
         ),
         Representation(
-            "crg", "metric_oracle.indexes.crg:PositiveIndex", "representations", parts=("labels",),
+            "crg", "metric_oracle.indexes.crg:PositiveIndex", "representations", parts=("labels",), counts_queries=True,
             settings=("prevalence",),
         ),
         Representation("meteor_jar", "metric_oracle.encoders.meteor_jar:MeteorJar", "pair"),
@@ -196,6 +204,12 @@ class Metric:
         return tuple(name for kind in kinds for name in REPRESENTATIONS[kind].settings)
 
     @property
+    def counts_corpus(self) -> bool:
+        """Whether scores are weighted by document frequencies in a corpus, whatever the settings."""
+        records = [term.metric for term in self.terms.values()] or [self]
+        return any(REPRESENTATIONS[record.representation].counts_corpus for record in records)
+
+    @property
     def needs_encoder(self) -> bool:
         """Whether it reads what a model makes of the texts, for which queries must be encoded too."""
         return any(REPRESENTATIONS[kind].source == "encoder" for kind in self.representations)
@@ -235,7 +249,8 @@ def _bleu(order: int, coco: bool) -> Metric:
         if name == "bleu-4"
         else ()
     )
-    return Metric(name, "ngrams", "bleu", f"Papineni et al., ACL 2002, as in {tool}", options, shown_in=shown)
+    kind = "coco" if coco else "ngrams"
+    return Metric(name, kind, "bleu", f"Papineni et al., ACL 2002, as in {tool}", options, shown_in=shown)
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
@@ -275,10 +290,7 @@ METRICS: dict[str, Metric] = {
     for metric in (
         *(_bleu(order, coco) for coco in (False, True) for order in (1, 2, 3, 4)),
         Metric(
-            "rouge-l",
-            "words",
-            "rouge_l",
-            "Lin, ROUGE 2004, as in rouge-score without stemming",
+            "rouge-l", "words", "rouge_l", "Lin, ROUGE 2004, as in rouge-score without stemming",
             shown_in=("score", "study", "bench", "demo"),
         ),
         Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO),
@@ -287,11 +299,8 @@ METRICS: dict[str, Metric] = {
         Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet"),
         Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word"),
         Metric(
-            "meteor:1.5",
-            "meteor_jar",
-            "",
-            "Denkowski and Lavie, WMT 2014, as in pycocoevalcap (its meteor-1.5.jar, which wants Java)",
-            cheap=False,
+            "meteor:1.5", "meteor_jar", "",
+            "Denkowski and Lavie, WMT 2014, as in pycocoevalcap (its meteor-1.5.jar, which wants Java)", cheap=False,
             composable=False,
         ),
         Metric("temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1"),
@@ -303,21 +312,14 @@ METRICS: dict[str, Metric] = {
         _radgraph(":rg_er-lower", (2, -1), _LOWER + ", reward level partial", "radgraph_lower"),
         _radgraph(":rg_er-bar-lower", (3, -1), _LOWER + ", reward level complete", "radgraph_lower"),
         Metric(
-            "chexbert",
-            "chexbert",
-            "cosine",
-            "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
-            cheap=False,
+            "chexbert", "chexbert", "cosine", "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric", cheap=False,
             shown_in=("score", "study", "bench", "demo"),
         ),
         Metric(
             "embedding", "embedding", "cosine", "cosine of the given report embeddings", cheap=False, composable=False
         ),
         Metric(
-            "chexbert:labels",
-            "labels",
-            "chexbert_labels",
-            "cosine of the 14-label vectors, Yu et al., Patterns 2023",
+            "chexbert:labels", "labels", "chexbert_labels", "cosine of the 14-label vectors, Yu et al., Patterns 2023",
             shown_in=("score", "demo"),
         ),
         Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14")),
@@ -328,18 +330,14 @@ METRICS: dict[str, Metric] = {
         Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
         Metric(
-            "crepe",
-            "crepe",
-            "",
-            "Cho et al., EMNLP 2025, each pair alone in float64",
-            higher_is_better=False,
-            cheap=False,
-            composable=False,
-            shown_in=("score",),
+            "crepe", "crepe", "", "Cho et al., EMNLP 2025, each pair alone in float64", higher_is_better=False,
+            cheap=False, composable=False, shown_in=("score",),
         ),
     )
-}
+}  # fmt: skip
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
+# As tables and papers spell metrics, where their names do not have it.
+_SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
 BACKENDS = ("auto", "cpu", "cuda", "reference")
 COMPOSITE = "composite"  # a metric that is not in the registry: its weights are in a file
 LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
@@ -352,11 +350,23 @@ def shown_in(command: str) -> tuple[str, ...]:
     return tuple(name for name, metric in METRICS.items() if command in metric.shown_in)
 
 
+def folded(name: str) -> str:
+    """Return a name by its letters and digits: ``BLEU-2``, ``bleu_2`` and ``bleu-2`` are one."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def find_metric(name: str) -> Metric | None:
+    """Return the record of a metric by its name, an alias, or the spelling of tables and papers; None of no metric."""
+    if name not in METRICS and name not in ALIASES:
+        name = {**_SPELLED, **{folded(one): one for one in (*METRICS, *ALIASES)}}.get(folded(name), "")
+    return METRICS.get(ALIASES.get(name, name))
+
+
 def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
     """Return the record of a metric by the name that people type; a record is returned as it is."""
     if isinstance(metric, Metric):
         return metric
-    record = METRICS.get(ALIASES.get(metric, metric))
+    record = find_metric(metric)
     if record is None and metric == COMPOSITE:
         msg = (
             f"{function}: weights must be given for metric {COMPOSITE!r}; got none. Pass the file that fit-composite "
@@ -364,11 +374,23 @@ def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
         )
         raise InputError(msg)
     if record is None:
-        near = get_close_matches(metric, [*METRICS, *ALIASES], n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Choose one of these."
-        msg = f"{function}: metric must be one of {', '.join([*ALIASES, *METRICS])}; got {metric!r}. {hint}"
+        hint = _hint(metric, function)
+        msg = f"{function}: metric must be one of those that oracle metrics lists; got {metric!r}. {hint}"
         raise InputError(msg)
     return record
+
+
+def _hint(metric: str, function: str) -> str:
+    """Return the next step for a name that is no metric."""
+    if "," in metric:
+        return "Name one metric."
+    # A family has no metric of its own name; those without a search are for scores.
+    near = [
+        name
+        for name, record in METRICS.items()
+        if folded(name.partition(":")[0]) == folded(metric) and (record.is_searched or function in ("score", "compute"))
+    ] or get_close_matches(metric.lower(), [*METRICS, *ALIASES], n=1, cutoff=0.7)
+    return f"Did you mean {' or '.join(map(repr, near))}?" if near else "Choose one."
 
 
 def check_searched(metric: Metric, function: str) -> None:

@@ -20,9 +20,9 @@ RESAMPLES = 10_000
 LEVEL = 0.95
 LEGACY_SAMPLE = 5000  # values that the released code draws
 FEWEST = 100  # resamples under which the ends of a 95 % interval are two or three draws
-FEW = 20  # studies, or scores that are not 0, under which a 95 % interval covers the mean in fewer than 93 of 100 cases
+FEW = 20  # effective studies; with fewer a 95 % interval may hold the mean in fewer than 92 of 100 cases
 _HELD = 1 << 21  # drawn studies in memory at once
-_DIGITS, _TIE = 12, 1e-12  # numbers that agree so far are equal: the rest is rounding
+_TIE = 1e-12  # numbers that agree so far are equal: the rest is rounding
 
 Array = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class Interval(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """Mean difference of two systems on the same studies, its BCa interval and a two-sided p-value."""
+    """Mean difference of two systems on the same studies, with the interval and the two-sided p-value of one test."""
 
     difference: float
     interval: Interval
@@ -158,8 +158,8 @@ def interval(
     values : float64[n]
         One score for each study, n >= 2, finite.
     method : {"bca", "percentile", "legacy-yu2023"}
-        Bias-corrected and accelerated or percentile bootstrap (Efron and Tibshirani, 1993, chapters 13 and 14). Where
-        fewer than about 20 scores are not 0, both are too short: 95 % intervals cover the mean in 83 to 93 % of cases.
+        Bias-corrected and accelerated or percentile bootstrap (Efron and Tibshirani, 1993, chapters 13 and 14). With
+        fewer than 20 :func:`effective_studies` both are too short: docs/intervals.md has their coverage.
         ``legacy-yu2023`` is what the code released with Yu et al. computes: the t interval of the mean of ONE sample of
         5,000 values with replacement, around the mean of that sample. Its width follows the 5,000 and not the number of
         studies: it is no confidence interval of the mean. It is the released code's interval; the printed digits of the
@@ -263,23 +263,25 @@ def paired(
     """Compare two systems on the same studies.
 
     The p-value is that of the permutation test that swaps the two systems' scores of a study (approximate
-    randomization: Riezler and Maxwell, ACL 2005 workshop on intrinsic and extrinsic evaluation; SciPy's implementation;
-    all 2^n assignments where they are no more than the resamples). N resamples give no p-value under 2 / (N + 1).
+    randomization: Riezler and Maxwell, ACL 2005 workshop on intrinsic and extrinsic evaluation; all 2^n assignments
+    where they are no more than the resamples). N resamples give no p-value under 2 / (N + 1). The interval is the set
+    of differences that the same test does not reject, so that it holds 0 exactly where p > 1 - level.
 
     Parameters
     ----------
     a, b : float64[n]
         Scores of the two systems, study by study.
     level : float
-        Of the BCa interval of the mean difference.
+        Of the interval of the mean difference.
     resamples : int
-        Of the interval and of the test, 10,000 by default.
+        Of the test, 10,000 by default.
     seed : int
 
     Returns
     -------
     Paired
-        ``difference`` is the mean of a - b.
+        ``difference`` is the mean of a - b. The interval is degenerate where all differences are equal, and where the
+        studies are too few for the test to reject anything: below 6 for 95 %.
     """
     first, second = checked_values(a, "paired"), checked_values(b, "paired")
     if len(first) != len(second):
@@ -288,30 +290,46 @@ def paired(
     n_resamples = checked_resamples(resamples, "paired")
 
     difference = first - second
-    ends = interval(difference, "bca", level, n_resamples, seed)
-    return Paired(float(difference.mean()), ends, permutation_p(difference, n_resamples, seed))
+    return Paired(float(difference.mean()), *paired_test(difference, n_resamples, seed, level))
 
 
-def permutation_p(difference: Array, resamples: int, seed: int) -> float:
-    """Return the p-value of :func:`paired` from the differences of two systems by study."""
-    from scipy.stats import permutation_test
+def paired_test(difference: Array, resamples: int, seed: int, level: float = LEVEL) -> tuple[Interval, float]:
+    """Return the interval and the p-value of :func:`paired` from the differences of two systems by study."""
+    means = subset_means(difference, resamples, seed)
+    if np.ptp(difference) == 0:
+        value = float(difference[0])
+        return Interval(value, value, degenerate=True), bootstrap_p(means)
+    return acceptance_interval(means, level), bootstrap_p(means)
 
-    size = np.abs(difference).mean() or 1.0
 
-    def mean(values: Array, axis: int) -> Any:
-        # Sums of the same numbers in another order differ by rounding, which decides ties where they cancel.
-        return np.round(values.mean(axis=axis) / size, _DIGITS)
+def subset_means(values: Array, resamples: int, seed: int) -> Array:
+    """Return the means of subsets of the studies, each study in a subset with probability 1/2.
 
-    found = permutation_test(
-        (difference,),
-        mean,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=resamples,
-        batch=max(1, _HELD // len(difference)),
-        rng=np.random.default_rng(seed),
-    )
-    return float(found.pvalue)
+    To swap the scores of a subset turns the sign of its differences. The test of a mean difference `d` counts the
+    assignments of signs whose mean of the differences less `d` is at least the observed one, which are those whose
+    subset has a mean of at most `d`. So the test of every `d` follows from these means, by :func:`bootstrap_p` and
+    :func:`acceptance_interval` (Hartigan, JASA 1969, typical values).
+
+    Returns
+    -------
+    float64[B]
+        Of all subsets but the empty one where there are no more than the resamples.
+    """
+    n = len(values)
+    size = np.abs(values).mean() or 1.0
+
+    def means(chosen: npt.NDArray[Any]) -> Array:
+        sums: Array = chosen @ (values / size)
+        sums[np.abs(sums) <= _TIE * n] = 0  # numbers that cancel leave rounding, which would decide the side of 0
+        # The empty subset is the observed assignment. It counts on both sides of 0.
+        return size * sums / np.maximum(chosen.sum(axis=1), 1)
+
+    if n < 63 and 1 << n <= resamples:
+        return means(np.arange(1, 1 << n)[:, None] >> np.arange(n) & 1)
+    rng = np.random.default_rng(seed)
+    batch = max(1, _HELD // n)
+    sizes = [min(batch, resamples - begin) for begin in range(0, resamples, batch)]
+    return np.concatenate([means(rng.integers(0, 2, (some, n), np.int8)) for some in sizes])
 
 
 def bootstrap_p(resampled: Array, at: float = 0.0) -> float:
@@ -322,6 +340,32 @@ def bootstrap_p(resampled: Array, at: float = 0.0) -> float:
     n = len(resampled)
     sides = ((resampled <= at).sum() + 1) / (n + 1), ((resampled >= at).sum() + 1) / (n + 1)
     return float(min(1.0, 2 * min(sides)))
+
+
+def acceptance_interval(resampled: Array, level: float = LEVEL) -> Interval:
+    """Return the values that :func:`bootstrap_p` does not reject, those whose p-value is above 1 - level.
+
+    Degenerate where the resampled values are too few to reject any: the ends are then the least and the greatest.
+    """
+    rank = int((1 - level) / 2 * (len(resampled) + 1) + _TIE)
+    ordered, place = np.sort(resampled), max(rank, 1)
+    return Interval(float(ordered[place - 1]), float(ordered[-place]), rank < 1)
+
+
+def effective_studies(values: Array) -> float:
+    """Return how many studies an interval of the mean rests on: those that are not 0, or n / skewness^2 if fewer.
+
+    Below :data:`FEW` the interval may be too short (docs/intervals.md). Of n scores of which m are 1 and the others 0,
+    or the reverse, n / skewness^2 is about m; Cochran (Sampling Techniques, 1977, section 2.15) wants 25 for a normal
+    interval. Few differences that are not 0 need not be skewed, so these are counted.
+    """
+    deviations = values - values.mean()
+    spread = float((deviations**2).mean())
+    nonzero = float(np.count_nonzero(values))
+    if spread == 0:
+        return nonzero
+    squared = float((deviations**3).mean()) ** 2 / spread**3
+    return nonzero if squared == 0 else min(nonzero, len(values) / squared)
 
 
 def adjusted(p_values: Sequence[float]) -> list[float]:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 import zlib
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,6 +31,12 @@ from support.interpreted import run_once
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if IS_WORKER:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if find_spec("numba_cuda"):
+    # Importing numba-cuda 0.30 uses what NumPy 2.5 has deprecated, and warnings are errors in tests.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import_module("numba.cuda")
 
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)

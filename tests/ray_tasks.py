@@ -37,6 +37,8 @@ def double(shared: dict, told: Told, folder: str, name: str, how: str, x: int) -
     if how == "waits once" and n == 0:
         while True:
             time.sleep(0.1)
+    if how == "slow":
+        time.sleep(2.5)
     told.add(1)
     return shared["base"] + 2 * x
 

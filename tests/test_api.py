@@ -73,7 +73,7 @@ def test_a_prepared_set_is_indexed_again(corpus, prepared, no_model, tmp_path):
     assert again.content["files"] == first.content["files"]
 
 
-def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_path, monkeypatch):
+def test_prepared_references_and_predictions(index, corpus, prepared, no_model, tmp_path, monkeypatch):
     asked = mo.read_reports(corpus["test"])
     train = mo.read_reports(corpus["train"])
     n = len(asked.ids)
@@ -96,12 +96,12 @@ def test_prepared_references_and_predictions(corpus, prepared, no_model, tmp_pat
     out = tmp_path / "P"
     mo.build_index(texts, out, encoder="bert", keep_empty=True, uncertain="negative", **predicted)
     wanted = mo.score(
-        corpus["test"], texts, [*SEARCHED], encoder="bert", system="P", **files(corpus, "test"),
+        corpus["test"], texts, [*SEARCHED], index=index, encoder="bert", system="P", **files(corpus, "test"),
         **{f"predicted_{name}": value for name, value in predicted.items()},
     )  # fmt: skip
     for module in (bertscore, token_states):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
-    found = mo.score(prepared, out, [*SEARCHED])
+    found = mo.score(prepared, out, [*SEARCHED], index=index)
     assert found.table.equals(wanted.table)
     assert found.signature == wanted.signature
     assert 0 < np.mean(wanted.values("radgraph")) < 1
@@ -124,7 +124,7 @@ def test_what_a_prepared_set_does_not_take(index, prepared):
     match = r"^load_queries: section must be left out for a prepared set; got a value\. Drop it\.$"
     with pytest.raises(InputError, match=match):
         mo.load_queries(prepared, section="findings")
-    match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add --radgraph and --pred"
+    match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add radgraph and predicted"
     with pytest.raises(InputError, match=match):
         mo.score(prepared, ["a"], "radgraph", inner=True)
 
@@ -154,7 +154,7 @@ CALLS = {
 def test_unknown_keywords(name, index, monkeypatch):
     monkeypatch.setattr("metric_oracle.api.searching.open_index", lambda path: index)
     monkeypatch.setattr("metric_oracle.api.given.open_index", lambda path: index)
-    match = rf"^{name}\(\) got an unexpected keyword argument 'radgrph'\. Did you mean 'radgraph'\?$"
+    match = rf"^{name}: there is no argument 'radgrph'\. Did you mean 'radgraph'\?$"
     with pytest.raises(TypeError, match=match):
         CALLS[name](mo, radgrph="x.json")
 
@@ -171,7 +171,7 @@ def test_every_argument_of_the_registry_is_typed():
     assert set(given.LOADING) <= given.Loading.__annotations__.keys()
     assert set(given.SIDES) <= given.Sides.__annotations__.keys()
     own = inspect.signature(mo.score).parameters.keys() - {"references", "predictions", "metrics", "given"}
-    assert own == given.Scoring.__annotations__.keys() - given.Sides.__annotations__.keys()
+    assert own == given.Scoring.__annotations__.keys() - given.Compared.__annotations__.keys()
 
 
 def test_loaded_queries_take_no_keywords(index, prepared):
@@ -292,5 +292,5 @@ def test_a_representation_of_vectors_needs_its_record_only(monkeypatch):
     )
     with pytest.raises(InputError, match=match):
         inputs.load_inputs(["z"], ["x"], "f", **given)
-    with pytest.raises(TypeError, match=r"^f\(\) got an unexpected keyword argument 'embeding'\. Did you mean 'embedd"):
+    with pytest.raises(TypeError, match=r"^f: there is no argument 'embeding'\. Did you mean 'embedd"):
         inputs.load_inputs(["z"], ["x"], "f", embeding=1)

@@ -5,7 +5,7 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +13,21 @@ import pytest
 import metric_oracle as mo
 from benchmarks import __main__ as harness
 from benchmarks import bench as shared
-from benchmarks import beside, floor, growth, machine, peers, real, report, simulate, state_peers, tables, workloads
+from benchmarks import (
+    beside,
+    coverage,
+    floor,
+    growth,
+    machine,
+    peers,
+    real,
+    report,
+    search_once,
+    simulate,
+    state_peers,
+    tables,
+    workloads,
+)
 from benchmarks import data as benchmark_data
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder
@@ -222,6 +236,38 @@ def test_libraries_score_as_we_do(state_rows, data, name):
         np.testing.assert_allclose(score(), expected, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "backends"),
+    [
+        (["cuda-bertscore"], ["cuda"]),
+        (["cuda-bertscore", "peer-bertscore-bf16-gpu"], ["cuda"]),
+        (["cuda-bertscore", "oracle-bertscore"], ["cpu", "cuda"]),
+        (["oracle-bertscore"], ["cpu"]),
+    ],
+)
+def test_the_cpu_takes_no_time_of_a_gpu(tmp_path, monkeypatch, chosen, backends):
+    """Its studies of token states, ten times as long, are run where some row has them."""
+    asked = []
+    monkeypatch.setattr(shared, "why_not_cuda", lambda metric, data: None)
+    monkeypatch.setattr(shared, "alone", lambda queries, i: queries)
+    monkeypatch.setattr(shared.mo, "retrieve", lambda *args, backend: None)
+    monkeypatch.setattr(shared, "study", lambda index, queries, metric, backend: asked.append(backend))
+    work = shared.Bench(tmp_path, 1, 1, 1, tmp_path, "synthetic", ["bertscore"], chosen)
+    vars(work).update(states=SimpleNamespace(index=None, queries=None), state_sides={})
+    assert list(work.rounds) == [("bertscore", backend) for backend in backends]
+    assert asked == backends
+
+
+@needs_encoder
+def test_the_product_for_a_gpu_scores_as_we_do(state_rows, data):
+    sample = benchmark_data.draw_states(benchmark_data.prepare_states(data, 60, 4), 4, 30)
+    expected = [[sample.exact(i, j)["f1"] for j in range(30)] for i in range(4)]
+    ways = state_peers._product_on_gpu(lambda: "cpu", sample)
+    assert len(ways) == 3
+    for score, tolerance in ways.values():
+        np.testing.assert_allclose(score(), expected, atol=tolerance)
+
+
 @needs_encoder
 @pytest.mark.parametrize("module", ["bert_score", "maxsim_cpu"])
 def test_absent_library_is_a_line(state_rows, data, tmp_path, monkeypatch, module):
@@ -291,7 +337,11 @@ def test_states_are_encoded_once(state_rows, data, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "line"),
-    [("cuda-bleu", 'backend "cuda" is not usable'), ("peer-faiss-gpu", "needs a GPU and faiss-gpu")],
+    [
+        ("cuda-bleu", 'backend "cuda" is not usable'),
+        ("peer-faiss-gpu", "needs a GPU and faiss-gpu"),
+        ("peer-chexbert-torch", "needs a GPU: torch finds no CUDA device"),
+    ],
 )
 def test_without_a_gpu_a_line(rows, data, tmp_path, monkeypatch, name, line):
     monkeypatch.setattr(
@@ -300,8 +350,25 @@ def test_without_a_gpu_a_line(rows, data, tmp_path, monkeypatch, name, line):
     if name == "peer-faiss-gpu":
         faiss = pytest.importorskip("faiss")
         monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    if name == "peer-chexbert-torch":
+        pytest.importorskip("torch")
     assert run(data, tmp_path / "out.jsonl", name) == 0
     assert line in json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))["skipped"]
+
+
+def test_one_search_for_a_profiler(rows, data, capsys):
+    assert search_once.main(["bleu", *SMALL, "--backend", "cpu", "--data", str(data)]) == 0
+    assert capsys.readouterr().out == "bleu: 20 answers\n"
+
+
+def test_the_product_of_vectors_for_a_gpu(rows, data, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(beside, "need_gpu", lambda: "cpu")
+    assert run(data, tmp_path / "out.jsonl", "peer-chexbert-torch") == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    assert row["same"]
+    assert row["largest_difference"] < 1e-5
+    assert row["value"] > 0
 
 
 @pytest.mark.parametrize("module", ["scipy.sparse", "sparse_dot_topn"])
@@ -417,7 +484,7 @@ def test_absent_peer_on_a_gpu_is_a_line(state_rows, data, tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     ("name", "module", "function"),
     [
-        ("flash-maxsim", "flash_maxsim", "flash_maxsim"),
+        ("flash-maxsim", "flash_maxsim", "flash_maxsim_batched"),
         ("late-interaction", "late_interaction_kernels", "maxsim_varlen"),
     ],
 )
@@ -883,7 +950,14 @@ def test_report_of_a_simulation(rows, tmp_path):
     page = tmp_path / "radiologists.md"
     page.write_text(f"before\n{report.BEGIN}\nearlier\n{report.END}\nafter\n", encoding="utf-8")
     assert report.main(["--results", str(results), *to]) == 0
+    by_size = coverage.row("Mean", "beta", 20, [coverage.Outcome(True, False)] * 100)
+    write(results, [*found, by_size | facts], "simulation.jsonl")
+    intervals = tmp_path / "intervals.md"
+    intervals.write_text(f"{report.BEGIN}\n{report.END}\n", encoding="utf-8")
+    assert report.main(["--results", str(results), *to]) == 0
+    assert "| beta | 100 |" in intervals.read_text(encoding="utf-8")
     text = page.read_text(encoding="utf-8")
+    assert "beta" not in text
     assert "100 sets of each kind, 2026-11-22, commit abcdef1 (benchmarks/simulate.py)" in text
     assert "standard error of 95 % is 2.2." in text
     assert "| coverage | 94.0 % | 92 % to 97 % | yes |" in text
@@ -893,13 +967,44 @@ def test_report_of_a_simulation(rows, tmp_path):
     assert "earlier" not in text
 
 
+def test_coverage_is_a_table_for_each_kind_of_interval():
+    """By shape and number of studies; bold is what falls below 92 % and is rarely warned of."""
+    sets = [coverage.Outcome(i < 94, False) for i in range(100)]
+    short, warned = ([coverage.Outcome(i < 80, i % 10 < share) for i in range(100)] for share in (2, 9))
+    rows = [
+        coverage.row("Mean, BCa", "beta", 20, short), coverage.row("Mean, BCa", "beta", 1000, sets),
+        coverage.row("Mean, BCa", "few", 20, warned), coverage.row("Mean, BCa", "few", 1000, sets[:99]),
+        coverage.row("Label", "CRG", 20, sets),
+    ]  # fmt: skip
+    facts = {"time": "2026-11-23T05:00:00", "commit": "abcdef12345", "dirty": False}
+    text = report.coverage([row | facts for row in rows])
+    assert "100 sets of each kind, 2026-11-23, commit abcdef1 (benchmarks/simulate.py)" in text
+    assert "## Mean, BCa\n\n| Data | 20 studies | 1,000 studies |" in text
+    assert "| beta | **80** (20) | 94 |\n| few | 80 (90) |  |" in text
+    assert "## Label\n\n| Data | 20 studies |\n| --- | --- |\n| CRG | 94 |" in text
+
+
 def test_simulation_runs(tmp_path, capsys, monkeypatch):
     """A few sets of each kind: every row is a share of them, and the goals are the stated ones."""
-    monkeypatch.setattr(simulate, "RESAMPLES", 100)
+    for module, name, value in (
+        (simulate, "RESAMPLES", 100), (coverage, "RESAMPLES", 100), (coverage, "SIZES", (10, 20)),
+        (coverage, "_LARGE", 2000),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
     out = tmp_path / "simulation.jsonl"
     assert simulate.main(["--sets", "3", "--out", str(out)]) == 0
-    found = report.read(out)
-    assert len({row["name"] for row in found}) == len(found) == 23
+    written = report.read(out)
+    assert len({row["name"] for row in written}) == len(written)
+    by_size = [row for row in written if "n" in row]
+    kinds = {row["kind"] for row in by_size}
+    assert {kind.partition(",")[0] for kind in kinds} == {
+        "Mean of scores", "Paired difference", "Other numbers of tables", "Other intervals", "Labels", "Rated sets",
+    }  # fmt: skip
+    assert {row["n"] for row in by_size} == {10, 20}
+    assert all(0 <= row["value"] <= 100 and 0 <= row["warned"] <= 100 and 1 <= row["sets"] <= 3 for row in by_size)
+    assert all(row["warned"] == 100 for row in by_size if row["n"] == 10 and "Mean" in row["kind"])
+    found = [row for row in written if "n" not in row]
+    assert len(found) == 23
     assert all(row["sets"] == 3 and round(3 * row["value"] / 100, 9) in (0, 1, 2, 3) for row in found)
     by_name = {row["name"]: row for row in found}
     assert (by_name["found"]["least"], by_name["found-falsely"]["most"]) == (70, 7)

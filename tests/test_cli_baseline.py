@@ -165,9 +165,7 @@ def test_where_results_may_go(fails, corpus, given, tmp_path, kind):
 def test_matplotlib_absent(fails, given, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    match = (
-        r'baseline: plot must have matplotlib installed; got no module matplotlib\. Install the extra: pip install "m'
-    )
+    match = r"baseline: a plot needs the Python package matplotlib, which is not installed\. Run: pip install "
     fails("baseline", "expectation", *given, "--plot", tmp_path / "p.png", match=match)
     with pytest.raises(Exception, match=match):
         check_plot(tmp_path / "p.png", "baseline")

@@ -20,7 +20,6 @@ from metric_oracle.metrics import ALIASES, BACKENDS, METRICS, REPRESENTATIONS
 from metric_oracle.statistics import METHODS
 
 FOLDER = Path(commands.__file__).parent
-SCREEN = 40  # lines of 80 characters; a help has two
 
 
 def walk(command, path=()):
@@ -107,9 +106,8 @@ def test_every_command_of_a_family_is_listed():
 
 
 @pytest.mark.parametrize("path", COMMANDS)
-def test_help_fits_two_screens_and_cuts_no_name(help_of, path):
+def test_help_cuts_no_name(help_of, path):
     shown = help_of(path)
-    assert len(shown.splitlines()) <= 2 * SCREEN
     assert max(map(len, shown.splitlines())) <= 80
     assert "<bool>" not in shown
     assert "...}" not in shown
@@ -209,4 +207,4 @@ def test_metrics_complete():
 
 
 def test_exit_codes_are_said(help_of):
-    assert "0 well, 1 a check found a difference, 2 wrong use, 130 interrupted" in " ".join(help_of("").split())
+    assert "0 success, 1 a check found a difference, 2 usage error, 130 interrupted" in " ".join(help_of("").split())

@@ -20,6 +20,7 @@ import typer
 
 import metric_oracle
 from metric_oracle import cli
+from metric_oracle.commands import inputs
 
 DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is tested, and leaves that know no files
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
@@ -41,10 +42,6 @@ RENAMED = {
         ("train-crepe", f"--{name}"): "settings"
         for name in ("epochs", "batch-size", "learning-rate", "presence-weight", "seed")
     },
-    ("score", "--id-column"): r"reading\.id_column",
-    ("score", "--text-column"): r"reading\.text_column",
-    ("score", "--predicted-id-column"): r"score\.id_column",
-    ("score", "--predicted-text-column"): r"score\.text_column",
     ("table", "systems"): r"compare\.systems",
     ("table", "--interval"): "method",
     ("table", "--oracle"): "oracles",
@@ -56,6 +53,7 @@ RENAMED = {
     **{(command, "--foreign"): r"read_foreign\.(?:name|path)" for command in ("table", "explore", "report")},
     **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
     ("study", "--model"): "models",
+    ("study", "--interval"): "method",
     ("study", "--model-radgraph"): r"models\.\w+\.radgraph|models",
     ("study", "--model-chexbert"): r"models\.\w+\.chexbert|models",
     ("study", "--model-chexbert-ids"): r"models\.\w+\.chexbert_ids|models",
@@ -65,7 +63,7 @@ RENAMED = {
     ("study", "--model-section"): r"models\.\w+\.section|models",
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): r"parse_levels\.texts",
-    **{(command, "results"): r"read_cases\.files" for command in ("explore", "report")},
+    **{(command, "results"): r"read_result\.given" for command in ("explore", "report")},
     **{(command, "--index"): r"open_index\.path" for command in ("explore", "report")},
     **{(command, "--queries"): r"read_reports\.path" for command in ("explore", "report")},
     ("report", "--with-text"): r"write_report\.text",
@@ -249,6 +247,7 @@ def recorded():
                     continue
                 replaced = recorders.setdefault(function, recorder(function))
                 patch.setitem(value, key, replaced) if key else patch.setattr(module, name, replaced)
+    patch.setattr(inputs, "find_spec", lambda name: True)  # no model runs: its libraries need not be there
     yield found
     patch.undo()
 

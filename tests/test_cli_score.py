@@ -4,11 +4,13 @@ import csv
 import hashlib
 import importlib.util
 import json
+import operator
 import os
 import pty
 import re
 import subprocess
 import sys
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +115,7 @@ def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
     assert len({row["RadCliQ-v1"] for row in rows}) == 4
 
     signature = json.loads((tmp_path / "report_scores.csv.signature.json").read_text())
+    assert len(signature.pop("signature_sha256")) == 64
     assert signature.pop("table_sha256") == hashlib.sha256(out.read_bytes()).hexdigest()
     assert signature["system"] == "generated"
     made = signature["metrics"]["radcliq"]["representation"]
@@ -205,7 +208,9 @@ def test_a_terminal_gets_the_means(pair, tmp_path):
     shown = run_on_a_terminal([COMMAND, "score", str(pair[0]), str(extra), "--inner"])
     assert re.search(r"bleu-2\s+4\s+4\s+0\.\d{4}\s+\[0\.\d{4} 0\.\d{4}\]\s+higher", shown)
     assert "left out: 2 without a reference" in shown
-    assert "fewer than 20 pairs scored (4): the intervals are too short" in " ".join(shown.split())
+    assert re.search(
+        r"fewer than 20 effective pairs \(bleu-2 [34],.*: these intervals are too short", " ".join(shown.split())
+    )
     assert "more" in shown
 
 
@@ -380,7 +385,8 @@ def test_crepe_is_a_column(oracle, corpus, crepe, tmp_path):
     model = Crepe(crepe, device="cpu")
     counts, _ = model.count_errors([(text, text) for text in texts])
     assert scores.metrics == ["crepe", "rouge-l"]
-    assert scores.table["crepe"].to_pylist() == [sum(row) for row in counts.tolist()]
+    # Added up from nA to nF; `sum` of Python 3.12 and later rounds once, not after each term.
+    assert scores.table["crepe"].to_pylist() == [reduce(operator.add, row) for row in counts.tolist()]
     assert [scores.table[f"crepe.n{name}"].to_pylist() for name in "ABCDEF"] == counts.T.tolist()
     how = scores.signature["metrics"]["crepe"]
     assert how["direction"] == "lower"

@@ -87,5 +87,5 @@ def test_strata_of_a_file(oracle, folder):
 
 def test_pages_want_their_libraries(fails, folder, monkeypatch):
     monkeypatch.setattr("metric_oracle.commands.inputs.find_spec", lambda name: None if name == "jinja2" else sys)
-    match = r"survey: pages must have Starlette, uvicorn and Jinja2 installed; got no module jinja2\. Install the extra"
+    match = r"survey: a page needs the Python package jinja2, which is not installed\. Run: pip install "
     fails("survey", "serve", "SURVEY", match=match)

@@ -263,6 +263,14 @@ def test_a_worker_that_is_stopped_is_ended(machines, tmp_path, monkeypatch):
     assert not psutil.pid_exists(first) or psutil.Process(first).status() == psutil.STATUS_ZOMBIE
 
 
+def test_a_worker_lives_on_after_its_first_task(machines, tmp_path, monkeypatch):
+    """What a finished task last told is no sign of the task that its worker has now."""
+    monkeypatch.setattr(engine, "SILENT", 4.0)
+    names = [f"shard-{i:05}" for i in range(4 * len(ray.nodes()))]
+    assert run(dict.fromkeys(names, "slow"), tmp_path) == {name: 100 + 2 * i for i, name in enumerate(names)}
+    assert all(len(attempts(tmp_path, name)) == 1 for name in names)
+
+
 def test_a_task_without_room(machines, tmp_path, monkeypatch):
     """No machine has room, from the begin or since one was lost; CPUs of two machines are not one machine's."""
     match = r"^retrieve: a shard must have room on a machine of the Ray cluster; got at most 1 CPUs and 0 GPUs where "
@@ -387,7 +395,7 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     match = r"^retrieve: runner must be left out for an index that is no set of shards; got "
     refused(InputError, match, one, **on(machines))
     refused(InputError, r"^retrieve: address must be left out without a runner; got a value\. Add", address="local")
-    refused(InputError, r"^retrieve: runner must be ray; got another\. Leave it out", runner="slurm")
+    refused(InputError, r"^retrieve: runner must be ray; got 'slurm'\. Leave it out", runner="slurm")
     match = r"^retrieve: num_gpus must be a number of at least 0; got -1\. Choose"
     refused(InputError, match, runner="ray", num_gpus=-1)
     refused(InputError, r"^retrieve: part must be left out with a runner; got both\.", runner="ray", part="1/2")
@@ -399,7 +407,7 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
             mo.build_index(files["train"], tmp_path / "set", **options)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "find_spec", lambda name: None)
-        refused(BackendError, r"^retrieve: runner 'ray' must have Ray installed; got no module ray\.", runner="ray")
+        refused(BackendError, r"^retrieve: runner 'ray' needs the Python package ray, ", runner="ray")
 
 
 def test_a_cluster_that_does_not_answer(made, tmp_path):

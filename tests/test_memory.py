@@ -74,21 +74,20 @@ BOTH = {**MODELS, **{f"predicted_{name}": model for name, model in MODELS.items(
 
 
 @pytest.mark.parametrize("metric", SEARCHED)
-def test_pairwise_is_the_reference(metric):
-    found = mo.pairwise(HYPOTHESES, REFERENCES, metric, encoder="bert", **BOTH)
+def test_pairwise_is_the_reference(metric, tmp_path):
+    counted = {}
+    if metric == "cider-d:corpus":
+        counted["index"] = mo.build_index([*REFERENCES, *HYPOTHESES], tmp_path / "I", metrics=metric)
+    found = mo.pairwise(HYPOTHESES, REFERENCES, metric, encoder="bert", **BOTH, **counted)
     assert found.shape == (6, 4)
     assert found.dtype == np.float64
 
-    # `score` goes through the plain scorers. CRG's weights are those of all references, as CIDEr-D's; of cider-d:corpus
-    # they are those of all hypotheses.
+    # `score` goes through the plain scorers. CRG's weights are those of all references, as CIDEr-D's.
     def scores(*sides):
         given = (Reports.from_texts(side, keep_empty=True) for side in sides)
-        return mo.score(*given, metric, encoder="bert", **BOTH).table[metric].to_numpy()
+        return mo.score(*given, metric, encoder="bert", **BOTH, **counted).table[metric].to_numpy()
 
-    if metric == "cider-d:corpus":
-        wanted = np.stack([scores([reference] * 6, HYPOTHESES) for reference in REFERENCES], axis=1)
-    else:
-        wanted = np.stack([scores(REFERENCES, [hypothesis] * 4) for hypothesis in HYPOTHESES])
+    wanted = np.stack([scores(REFERENCES, [hypothesis] * 4) for hypothesis in HYPOTHESES])
     assert np.array_equal(found, wanted)
     assert len(np.unique(found)) > 2
 
@@ -138,6 +137,13 @@ def test_rewards():
     assert values == (-wanted[:, 0]).tolist()
     assert values[0] > values[1]
     assert worse.__name__ == "negative radcliq"
+
+
+def test_a_completion_that_is_a_word_for_a_missing_report():
+    """A policy may write it: training goes on, and it earns what an empty report does."""
+    rewarded = mo.reward("bleu")
+    completions = ["No edema.", "", "None", " nan\n"]
+    assert rewarded(completions=completions, reference=["No edema."] * 4) == [1.0, 0.0, 0.0, 0.0]
 
 
 def test_rewards_that_lack_something():

@@ -155,6 +155,6 @@ def test_commands_are_named_as_they_are_typed(fails, tmp_path):
         match = (
             rf"{name}: weights must be a JSON file that fit-composite writes"
             if name == "retrieve"
-            else ("oracle baseline identity: options must be its own")
+            else ("oracle baseline identity: no such option --weights")
         )
         fails(*command.split(), index, test, "-m", "composite", "--weights", weights, match=match)

@@ -144,7 +144,82 @@ def test_permutation_test_by_hand():
     # All 8 assignments: only +++ and --- are as far from 0 as 6 / 3.
     difference, ends, p = paired([2, 4, 6], [1, 2, 3])
     assert (difference, p) == (2, 0.25)
-    assert ends == interval([1, 2, 3])
+    assert ends == (1, 3, True)  # no difference is rejected: 2 of 8 assignments are at least as far from it
+
+
+def test_the_interval_is_what_the_permutation_test_does_not_reject():
+    """SciPy's test of the differences less d, all 1,024 assignments, for d around each end."""
+    differences = np.round(np.random.default_rng(3).normal(0.4, 1, 10), 3)
+    differences[[2, 7]] = 0
+    _, (low, high, degenerate), p = paired(differences, np.zeros(10))
+
+    def theirs(d):
+        return stats.permutation_test((differences - d,), np.mean, permutation_type="samples").pvalue
+
+    assert p == theirs(0)
+    assert not degenerate
+    for inside, outside in ((low + 1e-9, low - 1e-9), (high - 1e-9, high + 1e-9)):
+        assert theirs(inside) > 0.05 >= theirs(outside)
+    assert low < differences.mean() < high
+
+
+@pytest.mark.parametrize(("n", "level"), [(9, 0.95), (9, 0.8), (40, 0.95), (40, 0.5)])
+def test_interval_and_p_value_agree(n, level):
+    """Few differences that are not 0, ties, and differences that are nearly significant."""
+    rng = np.random.default_rng(n)
+    agreed = set()
+    for seed in range(200):
+        differences = np.round(np.where(rng.random(n) < rng.random(), rng.normal(rng.random(), 1, n), 0), 1)
+        if np.ptp(differences):
+            _, (low, high, _), p = paired(differences, np.zeros(n), level=level, resamples=600, seed=seed)
+            assert (low <= 0 <= high) == (p > 1 - level + 1e-9)
+            agreed.add(p > 1 - level)
+    assert agreed == {True, False}
+
+
+def test_three_differences_of_a_hundred_are_no_evidence():
+    """A BCa interval of these is [0.005, 0.068], though 3 differences give no p-value below 0.25."""
+    differences = np.zeros(100)
+    differences[[3, 30, 60]] = [0.5, 1, 0.8]
+    found = paired(differences, np.zeros(100))
+    assert found.interval.low == 0
+    assert found.p_value == pytest.approx(0.25, abs=0.02)
+    assert interval(differences).low > 0
+
+
+@pytest.mark.parametrize("share", [0.03, 0.06, 0.12, 0.3, 1])
+def test_coverage_of_differences_of_which_few_are_not_0(share):
+    """Symmetric, so that the test has its size whatever the shape: 0 is in 95 of 100 intervals or more."""
+    rng = np.random.default_rng(12)
+    held = []
+    for seed in range(400):
+        differences = np.where(rng.random(100) < share, rng.standard_t(3, 100), 0)
+        low, high, _ = paired(differences, np.zeros(100), resamples=400, seed=seed).interval
+        held.append(low <= 0 <= high)
+    assert np.mean(held) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400)
+
+
+def test_subset_means_are_all_or_drawn():
+    values = np.array([3.0, 0.0, -1.0])
+    subsets = [[3], [0], [3, 0], [-1], [3, -1], [0, -1], [3, 0, -1]]
+    assert statistics.subset_means(values, 8, 0) == pytest.approx([np.mean(subset) for subset in subsets], abs=1e-15)
+    drawn = statistics.subset_means(values, 7, 0)
+    assert len(drawn) == 7
+    assert all(any(abs(mean - np.mean(subset)) < 1e-12 for subset in [[0], *subsets]) for mean in drawn)
+    normal = np.random.default_rng(1).normal(size=50)
+    assert statistics.subset_means(normal, 500, 1).std() == pytest.approx(normal.std() / math.sqrt(50), rel=0.1)
+
+
+def test_effective_studies_by_hand():
+    assert statistics.effective_studies(np.zeros(50)) == 0
+    assert statistics.effective_studies(np.full(50, 0.3)) == 50
+    assert statistics.effective_studies(np.array([-1.0, 1, -2, 2] + 46 * [0.0])) == 4  # not skewed
+    some = np.r_[np.ones(7), np.zeros(93)]
+    skewness = 0.86 / math.sqrt(0.07 * 0.93)
+    assert statistics.effective_studies(some) == 7
+    assert statistics.effective_studies(1 - some) == pytest.approx(100 / skewness**2)
+    exponential = np.random.default_rng(0).exponential(size=1000)
+    assert statistics.effective_studies(exponential) == pytest.approx(1000 / stats.skew(exponential) ** 2)
 
 
 def test_permutation_test_with_ties():
@@ -154,6 +229,14 @@ def test_permutation_test_with_ties():
     assert sum(a - b) != 0
     share = min((sums >= sum(a - b)).mean(), (sums <= sum(a - b)).mean())
     assert paired(a, b).p_value == pytest.approx(2 * share)
+
+
+def test_rounding_decides_no_tie():
+    """Tenths cancel but for rounding, where whole numbers cancel exactly."""
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        whole = rng.integers(-4, 5, 9)
+        assert paired(whole / 10, np.zeros(9)).p_value == paired(whole, np.zeros(9)).p_value
 
 
 @pytest.mark.parametrize(

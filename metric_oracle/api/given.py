@@ -32,6 +32,8 @@ class Reading(TypedDict, total=False):
     split_file: str | Path | None
     profile: str
     keep_empty: bool
+    encoding: str | None
+    separator: str | None
 
 
 class Beside(TypedDict, total=False):
@@ -82,9 +84,14 @@ class Sides(Beside, Predicted, Models, total=False):
     """What is given beside references and predictions."""
 
 
-class Scoring(Sides, total=False):
+class Compared(Reading, Sides, total=False):
+    """How references are read, and what is given beside references and predictions."""
+
+
+class Scoring(Compared, total=False):
     """Keywords of :func:`metric_oracle.score` beside the sides and the metrics."""
 
+    index: str | Path | Index | None
     system: str | None
     inner: bool
     encoder: str | Path | None
@@ -93,13 +100,12 @@ class Scoring(Sides, total=False):
     idf: str | Path | None
     rescale: bool | None
     text: bool
-    reading: Mapping[str, Any] | None
     ids: str | Path | None
     metadata: str | Path | None
     seed: int
     after_impression: bool
-    id_column: str | None
-    text_column: str | None
+    predicted_id_column: str | None
+    predicted_text_column: str | None
     predicted_section: str | None
     crepe: str | Path | None
     crepe_config: str | Path | None
@@ -146,9 +152,26 @@ def opened(index: str | Path | Index) -> Index:
     return index if isinstance(index, Index) else open_index(index)
 
 
+def is_prepared(given: Any) -> bool:
+    """Tell a folder that :func:`metric_oracle.build_index` wrote, an index or a shard set, from anything else."""
+    return isinstance(given, str | Path) and (is_set(Path(given)) or (Path(given) / manifest.NAME).is_file())
+
+
+def section_of(*others: Any) -> str | None:
+    """Return the section of the first that says its own: indexes, folders of prepared reports, results."""
+    for one in others:
+        if is_prepared(one):
+            one = open_index(one)
+        found = one.section[0] if isinstance(one, Index) else getattr(one, "signature", {}).get("section")
+        if isinstance(found, str):
+            return found
+    return None
+
+
 def reports_of(
-    given: Given, function: str, reading: Mapping[str, Any], *, predictions: bool = False, keep_empty: bool = False
-) -> tuple[Reports, Inputs | None]:
+    given: Given, function: str, reading: Mapping[str, Any], *, predictions: bool = False, keep_empty: bool = False,
+    like: str | None = None,
+) -> tuple[Reports, Inputs | None]:  # fmt: skip
     """Return reports, and of a prepared set what is stored for them.
 
     Parameters
@@ -162,9 +185,11 @@ def reports_of(
         Whether a model wrote them: empty ones count.
     keep_empty : bool
         Whether those of others count that are read here.
+    like : str or None
+        The section of what they are compared with: the default of `section`.
     """
     prepared = given if isinstance(given, Inputs) else None
-    source, section = "", (None, "")
+    source = ""
     if isinstance(given, ShardSet) or (isinstance(given, str | Path) and is_set(Path(given))):
         msg = one_index(given.folder if isinstance(given, ShardSet) else Path(given), function)
         raise InputError(msg)
@@ -172,15 +197,16 @@ def reports_of(
         index = opened(given)
         prepared = prepared_inputs(index)
         source = f"prepared set {index.folder.name}: {index.content['source']}"
-        section = index.content.get("section", section)
     if prepared is None:
+        if like is not None and not isinstance(given, Reports):
+            reading = {"section": like, **reading}
         if keep_empty and not isinstance(given, Reports):
             reading = {**reading, "keep_empty": True}
         read: Callable[..., Reports] = as_predictions if predictions else as_reports
         return read(given, function=function, **reading), None
-    usual = {"section": "impression", "profile": "yu2023", "seed": 0}
+    usual = {"profile": "yu2023", "seed": 0}
     foreign = [name for name, value in reading.items() if value not in (None, False, usual.get(name))]
     check_left_out(foreign, (), function, "a prepared set")
     counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
-    return Reports(list(prepared.ids), list(prepared.texts), source, counts, states, *section), prepared
+    return Reports(list(prepared.ids), list(prepared.texts), source, counts, states, *prepared.section), prepared

@@ -6,14 +6,28 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from metric_oracle.api.given import ARGUMENTS, MODELS, SIDES, Given, Scoring, Sides, predicted, reports_of, split
+from metric_oracle.api.given import (
+    ARGUMENTS,
+    MODELS,
+    SIDES,
+    Given,
+    Scoring,
+    Sides,
+    opened,
+    predicted,
+    reports_of,
+    split,
+)
 from metric_oracle.api.scoring import score
+from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports, check_options
 from metric_oracle.errors import InputError, called
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, is_model, load_encoding
 from metric_oracle.indexes.open_models import open_model
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.retrieval import pairs as _pairs
+from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.matrix import score_matrix
 
 
@@ -23,6 +37,7 @@ def pairwise(
     references: Given,
     metric: str,
     *,
+    index: str | Path | Index | None = None,
     encoder: str | Path | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
@@ -35,6 +50,8 @@ def pairwise(
     hypotheses, references : list of texts, or another container
         Empty ones count; a missing one (None) is an error.
     metric : str
+    index
+        Corpus whose document frequencies count, see :func:`score`.
     encoder, idf, rescale
         Of BERTScore, see :func:`score`.
     radgraph, chexbert, ..., predicted_radgraph, ..., uncertain, ...
@@ -64,7 +81,8 @@ def pairwise(
         models=split(given, MODELS),
         encoding=encoding,
     )
-    return score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}))
+    counted = None if index is None else opened(index)
+    return score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}), counted)
 
 
 @called("compute")
@@ -106,6 +124,7 @@ class _Remembered:
 def reward(
     metric: str,
     *,
+    index: str | Path | Index | None = None,
     encoder: str | Path | None = None,
     column: str = "reference",
     **given: Unpack[Sides],
@@ -115,7 +134,10 @@ def reward(
     Parameters
     ----------
     metric : str
-        Where lower is better, the reward is the score's negative, because a trainer looks for the greatest reward.
+        Where lower is better, the reward is the score's negative, because a trainer looks for the greatest reward. A
+        metric whose scores depend on the other references of a call, such as ``cider-d``, is refused.
+    index : path or Index
+        Corpus whose document frequencies count under ``cider-d:corpus``, which needs it.
     encoder : str or path
         Of BERTScore.
     column : str
@@ -130,10 +152,20 @@ def reward(
     -------
     function
         ``(prompts, completions, reference, **_) -> list of float``; completions are texts or lists of chat messages,
-        whose last content counts. An empty completion scores as the metric says.
+        whose last content counts. An empty completion scores as the metric says, and so does one that is nothing but a
+        word for a missing report, such as "None".
     """
     check_options(given, SIDES, "reward")
     record = get_metric(metric, "reward")
+    if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
+        instead = "cider-d:corpus with --index INDEX" if record.kernel == "cider_d" else "a metric that does not"
+        msg = (
+            f"reward: metric must be one whose scores do not depend on the other references of a call; got "
+            f"{record.name!r}. Use {instead}."
+        )
+        raise InputError(msg)
+    counted = None if index is None else opened(index)
+    check_counted(counted, [record], None, "reward")
     models: dict[str, Callable[[list[str]], Any]] = {}
     own = split(given, ("radgraph_encoder", "vocabulary", "entity_encoder", "device"))
     for kind in record.representations:
@@ -164,10 +196,20 @@ def reward(
 
     @called("reward")
     def rewarded(prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float]:
-        references = columns.get(column)
-        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
-        if references is None or len(references) != len(texts):
-            got = "none" if references is None else len(references)
+        references: Any = columns.get(column)
+        try:
+            texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        except (TypeError, LookupError):
+            msg = (
+                "reward: completions must be texts, or lists of chat messages with a content each; got others. Pass "
+                "what the trainer passes."
+            )
+            raise InputError(msg) from None
+        texts = ["" if is_missing(text) else text for text in texts]
+        is_column = hasattr(references, "__len__") and not isinstance(references, str)
+        n = len(references) if is_column else None
+        if n != len(texts):
+            got = n if is_column else "none" if references is None else type(references).__name__
             msg = (
                 f"reward: {column} must be one report for each of {len(texts)} completions; got {got}. "
                 "Name the column of the data set that holds them."
@@ -177,7 +219,7 @@ def reward(
         one, other = (Reports.from_texts(side, keys, keep_empty=True) for side in (list(references), texts))
         scores = _pairs.score(
             one, other, [record.name], system="completions", files=kept, predicted_files=models,
-            models=split(given, ("uncertain",)), encoding=encoding,
+            models=split(given, ("uncertain",)), encoding=encoding, counted=counted,
         )  # fmt: skip
         return [sign * value for value in scores.table[record.name].to_pylist()]
 

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 from metric_oracle.api.given import Given, Loading, opened
 from metric_oracle.api.searching import load_batch, search_settings
 from metric_oracle.corpora.reports import check_left_out
+from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
@@ -74,10 +75,11 @@ def rerank(
     """
     checkpoint = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
     settings = search_settings(idf, rescale)
-    run = reranker(index, checkpoint, loading.get("device"), pool, weights, k, audit, recall, seed, settings)
+    held = opened(index)
+    run = reranker(held, checkpoint, loading.get("device"), pool, weights, k, audit, recall, seed, settings)
     if isinstance(queries, Inputs):
         loading.pop("device", None)  # that of CREPE alone: these are loaded
-    return run(load_batch(queries, loading, "rerank"), text=text, progress=progress)
+    return run(load_batch(held, queries, loading, "rerank"), text=text, progress=progress)
 
 
 @called("rerank")
@@ -123,5 +125,5 @@ def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
         return name, None if is_chosen and pool == f"radcliq:{_rerank.SIZE}" else int(size)
     if is_chosen:
         return str(pool), None
-    msg = f"rerank: pool must be METRIC:N or {_rerank.ALL}; got another text. Pass radcliq:{_rerank.SIZE}, for one."
+    msg = f"rerank: pool must be METRIC:N or {_rerank.ALL}; got {shown_names([pool])}. Pass radcliq:{_rerank.SIZE}."
     raise InputError(msg)

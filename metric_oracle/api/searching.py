@@ -20,6 +20,7 @@ from metric_oracle.api.given import (
     opened,
     reports_of,
     say,
+    section_of,
     split,
 )
 from metric_oracle.corpora.attached import as_vectors
@@ -128,6 +129,8 @@ def build_index(
     corpus, prepared = reports_of(reports, "build_index", reading)
     if "tell" in given:
         given["tell"](f"reports: {corpus.source}")
+    elif corpus.words:
+        say(f"reports: {corpus.source}", None)
     if encoder is not None:
         encoding = load_encoding(function="build_index", **opening)
     inputs = load_inputs(
@@ -140,7 +143,7 @@ def build_index(
     described: dict[str, Any] = {
         "source": corpus.source,
         "states": states_of(corpus),
-        "section": (corpus.section, corpus.section_by),
+        "section": corpus.said,
     }
     del corpus, prepared  # lists of strings take three times the memory of Arrow's
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)
@@ -167,7 +170,7 @@ def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
 
 
 @called("load_queries")
-def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
+def load_queries(queries: Given, *, index: str | Path | Index | None = None, **given: Unpack[Loading]) -> Inputs:
     """Read test reports and what belongs to them.
 
     Parameters
@@ -177,27 +180,29 @@ def load_queries(queries: Given, **given: Unpack[Loading]) -> Inputs:
         "0", "1", ...), a dict id -> text, a table. Or a folder of :func:`build_index`, whose texts, graphs, vectors,
         labels and token states are those of the queries. Missing, empty and token-less reports are left out; `tell` is
         called with how many, or else a warning says it.
+    index : path or Index
+        What they will be compared with. Its section is read where `section` says no other.
     encoder : str or path
         Where the encoder of the index is now; by default where it was when the index was built.
     radgraph, chexbert, ..., section, ...
         As in :func:`build_index`.
     """
     check_options(given, LOADING, "load_queries")
-    reports, prepared = reports_of(queries, "load_queries", split(given, READING))
+    reports, prepared = reports_of(queries, "load_queries", split(given, READING), like=section_of(index))
     if reports.left_out:
         say(reports.left_out, given.get("tell"))
     inputs = load_inputs(
         reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
         **split(given, ARGUMENTS),
     )  # fmt: skip
-    return _with_prepared(inputs.completed(), prepared)
+    return replace(_with_prepared(inputs.completed(), prepared), section=reports.said)
 
 
-def load_batch(queries: Given, given: Loading, function: str) -> Inputs:
-    """Return queries that are loaded, or load them."""
+def load_batch(index: Index, queries: Given, given: Loading, function: str) -> Inputs:
+    """Return queries that are loaded, or load them as the index has its reports."""
     check_options(given, LOADING, function)
     if not isinstance(queries, Inputs):
-        return load_queries(queries, **given)
+        return load_queries(queries, index=index, **given)
     check_left_out(split(given), ("tell", "advance"), function, "loaded queries")
     return queries
 
@@ -252,7 +257,8 @@ def retrieve(
     num_gpus : float
         GPUs of each worker, by default none.
     **loading
-        Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``.
+        Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``. The section is that of the
+        index; another one is an error.
     """
     record = weighed(metric, weights)
     where = _runner("retrieve", runner, address, num_gpus, threads)
@@ -262,7 +268,7 @@ def retrieve(
     held = opened(index)
     held.check_holds(record)
     check_backend(backend, record, "retrieve")
-    batch = load_batch(queries, loading, "retrieve")
+    batch = load_batch(held, queries, loading, "retrieve")
     settings = search_settings(idf, rescale)
     if prevalence is not None:
         settings["prevalence"] = prevalence
@@ -346,8 +352,9 @@ def baseline(
     if kind == "nearest":
         options |= _image_vectors(vectors, "baseline")
     get_metric(metric, "baseline")
-    batch = load_batch(queries, loading, "baseline")
-    return KINDS[kind](opened(index), batch, metric, text=text, **options, **search_settings(idf, rescale))
+    held = opened(index)
+    batch = load_batch(held, queries, loading, "baseline")
+    return KINDS[kind](held, batch, metric, text=text, **options, **search_settings(idf, rescale))
 
 
 def _image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
@@ -385,9 +392,10 @@ def expectation(
         See :func:`metric_oracle.retrieval.expectation.expectation`.
     """
     get_metric(metric, "expectation")
-    batch = load_batch(queries, loading, "expectation")
+    held = opened(index)
+    batch = load_batch(held, queries, loading, "expectation")
     return _expectation.expectation(
-        opened(index), batch, metric, quantiles=quantiles, bins=bins, progress=progress, **search_settings(idf, rescale)
+        held, batch, metric, quantiles=quantiles, bins=bins, progress=progress, **search_settings(idf, rescale)
     )
 
 
@@ -432,7 +440,8 @@ def verify(
     """
     from metric_oracle.retrieval import verification
 
-    batch = load_batch(queries, loading, "verify")
+    held = opened(index)
+    batch = load_batch(held, queries, loading, "verify")
     found = results if isinstance(results, Results) else read_results(results)
     given = {
         "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
@@ -442,9 +451,7 @@ def verify(
     if any(value is not None for value in given.values()):
         both = _image_vectors(given, "verify")
         vectors = both["corpus_vectors"], both["query_vectors"]
-    checked = verification.verify(
-        opened(index), found, batch, sample=sample, seed=seed, vectors=vectors, progress=progress
-    )
+    checked = verification.verify(held, found, batch, sample=sample, seed=seed, vectors=vectors, progress=progress)
     if vectors is None and found.signature.get("baseline") == "nearest":
         say(
             "not verified: which rows are nearest, for which both sides' image vectors must be given",

@@ -1,5 +1,6 @@
 """What the shards of a set are built of: runs of a file that is read piece by piece, or of reports that were read."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -8,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors
-from metric_oracle.corpora.reports import Reports
+from metric_oracle.api.given import say
+from metric_oracle.corpora.reports import Reports, words_line
 from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
 from metric_oracle.indexes.build import inputs_digest
-from metric_oracle.indexes.inputs import ATTACHED, Encoding, Inputs, is_model, load_encoding, load_inputs
+from metric_oracle.indexes.inputs import ATTACHED, Encoding, Inputs, is_model, load_encoding, load_inputs, read_source
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
 
-STREAMED = ("section", "id_column", "text_column", "keep_empty")  # options of a reader that sees a piece at a time
+# Options of a reader that sees a piece at a time.
+STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator")
 STATES = ("missing", "empty", "tokenless")
 
 
@@ -29,7 +31,7 @@ def may_stream(reports: Any, reading: Mapping[str, Any]) -> bool:
     """Tell whether reports are a file that can be read piece by piece with these options."""
     if not isinstance(reports, str | Path) or reading.keys() - {*STREAMED, "profile"}:
         return False
-    return can_stream(Path(reports))
+    return can_stream(Path(reports), encoding=reading.get("encoding"), separator=reading.get("separator"))
 
 
 class Beside:
@@ -98,11 +100,15 @@ def build_streamed(
     }
     options = {name: value for name, value in reading.items() if name in STREAMED}
 
+    words: Counter[str] = Counter()
+
     def slices() -> Iterator[Slice]:
+        words.clear()  # the file is read again where other processes build shards, too
         for place, reports in enumerate(stream_reports(path, n, **options)):
+            words.update(reports.words)
             yield Slice(
                 reports.ids, reports.texts, partial(_inputs_of, reports, place == 0), reports.source,
-                states_of(reports), (reports.section, reports.section_by),
+                states_of(reports), reports.said,
             )  # fmt: skip
 
     make_all = None
@@ -111,7 +117,10 @@ def build_streamed(
 
         known = n_rows(path)
         make_all = partial(make_remote, runner=runner, expected=None if known is None else -(-known // n))
-    return build_set(slices, out, plan, beside=beside, metrics=metrics, progress=progress, make_all=make_all)
+    built = build_set(slices, out, plan, beside=beside, metrics=metrics, progress=progress, make_all=make_all)
+    if words:
+        say(f"{path}: {words_line(words)}", models.get("tell"))
+    return built
 
 
 def build_cut(
@@ -121,7 +130,6 @@ def build_cut(
     """Build a set of reports that were read, with everything that belongs to them."""
     made = {name: _described(value) for name, value in files.items() if is_model(name, value)}
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": made, "metrics": metrics}
-    section = (reports.section, reports.section_by)
 
     def make(first: int, beside: Any) -> Inputs:
         return _of_shard(inputs.take(np.arange(first, min(first + n, len(inputs.ids)))), first == 0)
@@ -130,7 +138,7 @@ def build_cut(
         for first in range(0, len(inputs.ids), n):
             states = states_of(reports) if first == 0 else dict.fromkeys(STATES, 0)
             run = slice(first, first + n)
-            yield Slice(inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, section)
+            yield Slice(inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, reports.said)
 
     return build_set(slices, out, plan, metrics=metrics, progress=progress)
 
@@ -152,12 +160,7 @@ def _read_once(files: Mapping[str, Any]) -> dict[str, Any]:
         value = files.get(name)
         if value is None or callable(value) or is_model(record.name, value):
             continue
-        if record.name == "radgraph":
-            found[name] = as_graphs(value, "build_index")
-        elif record.name == "labels":
-            found[name] = as_labels(value, "build_index")
-        else:
-            found[name] = as_vectors(value, found.pop(beside[0], None) if beside else None, "build_index")
+        found[name] = read_source(record, value, found.pop(beside[0], None) if beside else None, "build_index")
     return found
 
 

@@ -33,8 +33,8 @@ class Asked:
     def load(self) -> dict[str, Any]:
         """Check, open and read; return what the functions of all baselines take."""
         name = one_metric(self.metric, "baseline")
-        opened = check_search(self.index, name, self.files, settings=used(self.bertscore))
-        batch = load_tests(self.queries, self.files, self.models, self.reading)
+        opened = check_search(self.index, self.queries, name, self.files, settings=used(self.bertscore))
+        batch = load_tests(self.queries, self.files, self.models, self.reading, opened)
         return {"index": opened, "queries": batch, "metric": name, **given(self.bertscore)}
 
 

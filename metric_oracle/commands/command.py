@@ -14,7 +14,7 @@ from metric_oracle.commands.groups import Command
 from metric_oracle.commands.options import OneOf
 from metric_oracle.commands.output import Destination, be_quiet
 from metric_oracle.errors import InputError, called
-from metric_oracle.metrics import COMPOSITE, get_metric
+from metric_oracle.metrics import COMPOSITE, find_metric, get_metric
 
 REPORTS = ("queries", "reports", "references", "predictions")  # arguments where a text may be typed by mistake
 OUTPUTS = ("out", "plot", "format", "quiet", "folder", "text")
@@ -53,6 +53,7 @@ def command(
         parameters = sorted([*_flat(own.values()), *added], key=_panel)
 
         def run(**given: Any) -> Any:
+            given = {name: _without_dots(value) for name, value in given.items()}
             of_output = {p.name: given.pop(p.name) for p in added}
             be_quiet(of_output["quiet"])
             inputs = [*_inputs(given)]
@@ -75,6 +76,13 @@ def command(
         return body
 
     return register
+
+
+def _without_dots(value: Any) -> Any:
+    """Return paths such as "." and ".." in full: in a message they would run into its full stop."""
+    if isinstance(value, list):
+        return [_without_dots(one) for one in value]
+    return value.resolve() if isinstance(value, Path) and value.name in ("", "..") else value
 
 
 def _added(endings: Sequence[str], formats: Sequence[str], plot: bool) -> list[inspect.Parameter]:
@@ -170,7 +178,7 @@ def metric_names(metrics: Sequence[str] | None, function: str) -> list[str] | No
         return None
     names = split_names(metrics)
     for name in names:
-        if name != COMPOSITE and not re.fullmatch(r"[\w:.-]{1,40}", name):
+        if name != COMPOSITE and find_metric(name) is None and not re.fullmatch(r"[\w:.-]{1,40}", name):
             msg = f"{function}: metric must be a name that oracle metrics lists; got another text. Choose one."
             raise InputError(msg)
         if name != COMPOSITE:

@@ -1,6 +1,5 @@
 """What several commands do with what they are given: check what it takes, and read test reports."""
 
-from collections.abc import Iterable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import Any
 from metric_oracle.commands.command import given, used
 from metric_oracle.commands.options import Files, Models, Reading
 from metric_oracle.commands.output import note, progress
-from metric_oracle.errors import BackendError
-from metric_oracle.metrics import REPRESENTATIONS, Metric
+from metric_oracle.errors import not_installed
 
 
 def is_model(path: str | Path) -> bool:
@@ -18,21 +16,23 @@ def is_model(path: str | Path) -> bool:
     return str(path).lower().endswith((".pth", ".tar.gz", ".tgz")) or (Path(path) / "config.json").is_file()
 
 
-def check_installed(function: str, files: Any, records: Iterable[Metric] = ()) -> None:
-    """Raise where a file is a model, or a metric reads what one makes, and the libraries for that are lacking."""
-    asked = [str(path) for path in given(files).values() if path is not None and is_model(path)]
-    for record in records:
-        needs = [REPRESENTATIONS[kind] for kind in record.representations]
-        # What nobody gives is no checkpoint of these libraries.
-        if record.needs_encoder or any(kind.source == "pair" and kind.arguments for kind in needs):
-            asked.append(f"metric {record.name!r}")
-    lacking = [library for library in ("torch", "transformers") if find_spec(library) is None]
-    if asked and lacking:
-        msg = (
-            f"{function}: {asked[0]} must have PyTorch and transformers installed; got no module {lacking[0]}. "
-            'Install the extra: pip install "metric-oracle[encoders]".'
-        )
-        raise BackendError(msg)
+def check_installed(function: str, files: Any, *models: object) -> None:
+    """Raise if a model is named and PyTorch or transformers is missing.
+
+    Parameters
+    ----------
+    function : str
+        The public function, for the error.
+    files : option group
+        Options whose values are files; some of them may be models.
+    *models : object
+        Other models that the command runs, such as an encoder; None is ignored.
+    """
+    named = [path for path in given(files).values() if path is not None and is_model(path)]
+    named += [model for model in models if model is not None]
+    missing = [library for library in ("torch", "transformers") if find_spec(library) is None]
+    if named and missing:
+        raise not_installed(function, str(named[0]), missing[0], "encoders")
 
 
 def check_device(function: str, files: Any, models: Models) -> None:
@@ -48,16 +48,16 @@ def check_web(function: str) -> None:
     """Raise where the libraries of the pages are lacking."""
     lacking = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
     if lacking:
-        msg = (
-            f"{function}: pages must have Starlette, uvicorn and Jinja2 installed; got no module {lacking[0]}. "
-            'Install the extra: pip install "metric-oracle[web]".'
-        )
-        raise BackendError(msg)
+        raise not_installed(function, "a page", lacking[0], "web")
 
 
-def load_tests(queries: Path | str, files: Files, models: Models, reading: Reading) -> Any:
-    """Read test reports, a file or one text, with what belongs to them, and say what was recognised and left out."""
+def load_tests(queries: Path | str, files: Files, models: Models, reading: Reading, *others: Any) -> Any:
+    """Read test reports, a file or one text, with what belongs to them, and say what was recognised and left out.
+
+    Their section is the one asked for, or else that of the `others`, indexes or results that they belong to.
+    """
     from metric_oracle import api
+    from metric_oracle.api.given import is_prepared, section_of
     from metric_oracle.corpora.reports import read_reports
 
     check_device("retrieve", files, models)
@@ -65,10 +65,12 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
     options = {**used(files), **used(models)}
     if isinstance(queries, str):
         read = [queries]
-    elif any((queries / name).is_file() for name in ("manifest.json", "set.json")):
+        options |= {"section": reading.section} if reading.section else {}
+    elif is_prepared(queries):
         options |= used(reading, Reading())
     else:
-        read = read_reports(queries, **given(reading))
+        like = section_of(*others)
+        read = read_reports(queries, **({"section": like} if like else {}) | used(reading))
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
     if not any(is_model(path) for path in given(files).values() if path is not None):

@@ -6,8 +6,8 @@ from metric_oracle.commands import COMMANDS, terminal
 
 HELP = "Find, for every test radiology report, the training report that scores best under a metric: exactly."
 EPILOG = (
-    "Start with oracle demo or oracle example. Exit codes: 0 well, 1 a check found a difference, 2 wrong use, "
-    "130 interrupted. ORACLE_DEBUG=1 shows tracebacks."
+    "Start with oracle demo or oracle example. Exit codes: 0 success, 1 a check found a difference, 2 usage "
+    "error, 130 interrupted. ORACLE_DEBUG=1 shows tracebacks."
 )
 OPTIONS = {
     "--version": "Show the version and exit.",

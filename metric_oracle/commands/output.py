@@ -5,6 +5,7 @@ and as JSON Lines in a pipe, or as --format says; with --out it goes to that fil
 """
 
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,16 +39,31 @@ def be_quiet(quiet: bool) -> None:
     _said["quiet"] = quiet
 
 
+def spelled_out(text: str, kept: str = "") -> str:
+    """Return a text with its control characters as escapes, because a terminal would obey them; `kept` ones stay."""
+    if text.isprintable():
+        return text
+
+    def is_harmless(character: str) -> bool:
+        return character.isprintable() or character in kept or unicodedata.category(character) == "Zs"
+
+    return "".join(c if is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def put(text: str, *, flush: bool = False) -> None:
+    """Print lines of a result: as they are into a pipe or a file, without control characters on a terminal."""
+    print(spelled_out(text, "\n\t") if sys.stdout.isatty() else text, flush=flush)
+
+
 def note(line: str) -> None:
     """Print a line beside the result."""
     if not _said["quiet"]:
-        print(line, file=sys.stderr)
+        print(spelled_out(line), file=sys.stderr)
 
 
 def error(line: str) -> None:
-    """Print the one line that ends a command, control characters of file names spelled out."""
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    print(f"error: {line}", file=sys.stderr)
+    """Print the one line that ends a command."""
+    print(f"error: {spelled_out(line)}", file=sys.stderr)
 
 
 @dataclass
@@ -72,7 +88,7 @@ class Destination:
     def check(self, endings: Sequence[str], formats: Sequence[str]) -> None:
         """Raise unless the result can be written and printed so, without harm to the inputs."""
         if self.form is not None and self.form not in formats:
-            msg = f"{self.function}: format must be one of {', '.join(formats)} here; got another. Choose one."
+            msg = f"{self.function}: format must be one of {', '.join(formats)} here; got {self.form!r}. Choose one."
             raise InputError(msg)
         if self.out is not None and endings:
             from metric_oracle.retrieval.results import check_out
@@ -89,6 +105,7 @@ class Destination:
         texts: Mapping[str, Callable[[], Iterable[str]]],
         summary: str = "",
         write: Callable[[Path], object] | None = None,
+        brief: Callable[[], Iterable[Any]] | None = None,
     ) -> None:
         """Write a result, or print it.
 
@@ -102,27 +119,41 @@ class Destination:
             One line, told where the result is not shown.
         write : function
             Writes the result to a path.
+        brief : function
+            Returns what Rich prints where the result is written, and neither --format nor --quiet is given.
         """
         if self.out is not None and write is not None:
             write(self.out)
             note(f"{self.out}: {summary}")
             if self.form is None:
+                show(brief() if brief is not None and not _said["quiet"] else ())
                 return
         form = self.form or ("table" if sys.stdout.isatty() else "jsonl")
         if form == "table":
             show(view())
         else:
             for line in texts[form]():
-                print(line)
+                put(line)
 
 
 def show(parts: Iterable[Any]) -> None:
     """Print what Rich lays out for the width of the terminal."""
-    from rich.console import Console
-
-    console = Console()
+    console = _console()
     for part in parts:
         console.print(part)
+
+
+def _console(**settings: Any) -> Any:
+    """Return a console of Rich that shows no control character of what it lays out."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Harmless(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(spelled_out(segment.text, "\n"), segment.style)
+
+    return Harmless(**settings)
 
 
 def signed(signature: Mapping[str, Any]) -> Any:
@@ -161,7 +192,6 @@ def progress(task: str) -> Iterator[Step]:
     if _said["quiet"] or not sys.stderr.isatty():
         yield lambda name, done=None, total=None: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     class Counts(MofNCompleteColumn):
@@ -171,7 +201,7 @@ def progress(task: str) -> Iterator[Step]:
             return super().render(task) if task.total is not None else ""
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), Counts())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as shown:
+    with Progress(*columns, TimeRemainingColumn(), console=_console(stderr=True), transient=True) as shown:
         under_way = shown.add_task(task, total=None)
         said = task
 

@@ -7,7 +7,7 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, used
 from metric_oracle.commands.inputs import check_installed, check_web, load_tests
-from metric_oracle.commands.output import Destination, note, progress
+from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
 from metric_oracle.errors import InputError
 
@@ -47,7 +47,7 @@ def explore(
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
-        print(server.address(bound, token), flush=True)
+        put(server.address(bound, token), flush=True)
         note(f"from another machine: ssh -L {bound}:127.0.0.1:{bound} THIS-HOST, then the same address. Ctrl-C ends.")
         server.serve(app, at)
 
@@ -88,7 +88,7 @@ def _cases(
     """Read what the pages show."""
     from metric_oracle import api
     from metric_oracle.corpora.raters import read_ratings
-    from metric_oracle.evaluation.cases import read_cases
+    from metric_oracle.evaluation.cases import read_cases, read_result
     from metric_oracle.evaluation.rated_cases import RatedCases
 
     beside = {**used(files), **used(models), **used(reading, o.Reading())}
@@ -100,8 +100,10 @@ def _cases(
         msg = f"{function}: ratings must be given with samples or scores; got none. Add --ratings."
         raise InputError(msg)
     opened = None if index is None else api.open_index(index)
-    batch = None if queries is None else load_tests(queries, files, models, reading)
     with progress("reading results"):
+        results = [read_result(one, function) for one in results]
+    batch = None if queries is None else load_tests(queries, files, models, reading, opened, *results)
+    with progress("joining results"):
         counted = rated.ratings and RatedCases(
             read_ratings(rated.ratings, samples=rated.samples), tuple(rated.scores or ())
         )

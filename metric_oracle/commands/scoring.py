@@ -13,7 +13,6 @@ from metric_oracle.commands.inputs import check_device, check_installed, load_te
 from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
 from metric_oracle.commands.search import ENDINGS, PLAIN
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -30,6 +29,7 @@ def score(
     bertscore: o.Bertscore, beside: o.CrepeFiles, reading: o.Reading, to: Destination, metric: o.Metrics = None,
     system: o.System = None, published_names: o.PublishedNames = False, with_text: o.WithText = False,
     layer: o.Layer = None, rescale_table: o.Rescaling = None, crepe: o.CrepeOrNone = None, seed: o.Seed = 0,
+    index: o.IndexOption = None,
 ) -> None:  # fmt: skip
     """Score a model's reports against the radiologists', joined on ids."""
     from metric_oracle import api
@@ -41,17 +41,15 @@ def score(
     if published_names:
         to.check((".csv",), PLAIN)
     names = metric_names(metric, "score")
-    check_installed("score", files, map(get_metric, names or ()))
+    check_installed("score", files, models.encoder, crepe)
     check_device("score", files, models)
     of_predictions = given(predicted)
     of_predictions |= given(of_predictions.pop("predicted_files"))
-    of_predictions["id_column"] = of_predictions.pop("predicted_id_column")
-    of_predictions["text_column"] = of_predictions.pop("predicted_text_column")
     with progress("scoring") as step:
         scores = api.score(
             references, predictions, names, system=system, **given(files), **used(models), layer=layer,
             rescale_table=rescale_table, **given(bertscore), crepe=crepe, **given(beside),
-            text=with_text or published_names, reading=given(reading), tell=note, advance=partial(step, "models"),
+            text=with_text or published_names, **used(reading), index=index, tell=note, advance=partial(step, "models"),
             progress=step, seed=seed, **of_predictions,
         )  # fmt: skip
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
@@ -107,7 +105,7 @@ def table(
 
         write_plot(compared, to.plot)
         note(f"{to.plot}: {len(compared.columns)} metrics")
-    _deliver_comparison(to, compared, partial(write, compared))
+    _deliver_comparison(to, compared, partial(write, compared), compared.summary())
 
 
 def read_foreign_files(
@@ -124,11 +122,12 @@ def read_foreign_files(
     return [(name, read_foreign(name, file, directions, function)) for name, file in files]
 
 
-def _deliver_comparison(to: Destination, compared: Any, write: Any) -> None:
+def _deliver_comparison(to: Destination, compared: Any, write: Any, summary: str, brief: Any = None) -> None:
     from metric_oracle.presentation.comparison_layout import RENDER, layout
 
     texts = {name: partial(_lines, render, compared) for name, render in RENDER.items()}
-    to.deliver(lambda: [*layout(compared), signed(compared.signature)], texts, compared.summary(), write)
+    shown = None if brief is None else partial(brief, compared)
+    to.deliver(lambda: [*layout(compared), signed(compared.signature)], texts, summary, write, shown)
 
 
 def _lines(render: Any, compared: Any) -> list[str]:
@@ -147,6 +146,7 @@ def study(
     model_chexbert: o.ModelChexbert = None, model_chexbert_ids: o.ModelChexbertIds = None,
     model_chexbert_labels: o.ModelLabels = None, model_ids: o.ModelIds = None, model_metadata: o.ModelMetadata = None,
     model_section: o.ModelSection = None, inner: o.Inner = False, out: o.NewFolderOrNone = None,
+    interval: o.IntervalMethod = "bca", threads: o.Threads = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
 
@@ -160,7 +160,7 @@ def study(
     if out is not None:
         check_folder(out)
     names = metric_names(metric, "study")
-    check_installed("study", files, map(get_metric, names or ()))
+    check_installed("study", files, models.encoder)
     written = dict(named(model, "model", "NAME=FILE", "=", function="study"))
     of_model: dict[str, dict[str, Any]] = {}
     options = {
@@ -181,15 +181,19 @@ def study(
                 of_model[name][kind]["split"] = reading.split
     rows = {name: studies.Model(Path(path), **of_model.get(name, {})) for name, path in written.items()}
     opened = api.open_index(index)
-    batch = load_tests(queries, files, models, reading)
+    batch = load_tests(queries, files, models, reading, opened)
     with progress("study") as step:
         chosen = None if names is None else tuple(names)
-        systems = studies.run_study(opened, batch, rows, metrics=chosen, inner=inner, out=out, progress=step)
-        compared = studies.compare_study(systems, step)
+        systems = studies.run_study(
+            opened, batch, rows, metrics=chosen, inner=inner, out=out, threads=threads, progress=step
+        )
+        compared = studies.compare_study(systems, step, method=interval, seed=seed)
     to.out = out
+    from metric_oracle.presentation.comparison_layout import brief
     from metric_oracle.presentation.study_folder import write_study
 
-    _deliver_comparison(to, compared, partial(write_study, systems, compared))
+    table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"
+    _deliver_comparison(to, compared, partial(write_study, systems, compared), f"{compared.summary()}{table}", brief)
 
 
 @command(

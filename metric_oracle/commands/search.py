@@ -14,9 +14,9 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
 from metric_oracle.commands.inputs import check_device, check_installed, load_tests
-from metric_oracle.commands.output import Destination, bar, checking, deliver_results, note, progress
+from metric_oracle.commands.output import Destination, bar, checking, deliver_results, note, progress, put
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, get_metric
+from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
 
 app = typer.Typer(rich_markup_mode="rich")
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -46,7 +46,7 @@ def build_index(
     from metric_oracle import api
 
     names = metric_names(metric, "build_index")
-    check_installed("build_index", files, map(get_metric, names or ()))
+    check_installed("build_index", files, models.encoder)
     check_device("build_index", files, models)
     if out.exists() and shard_rows is None:
         msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another folder."
@@ -55,7 +55,7 @@ def build_index(
         index = api.build_index(
             reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
             rescale_table=rescale_table, max_memory=max_memory, shard_rows=shard_rows, tell=note, progress=step,
-            advance=partial(step, "encoding"), **given(reading), **given(running),
+            advance=partial(step, "encoding"), **used(reading), **given(running),
         )  # fmt: skip
     _show_info(index, to)
 
@@ -91,8 +91,9 @@ def retrieve(
         msg = "retrieve: out must be given with part; got none. Add --out FILE, which oracle merge takes."
         raise InputError(msg)
     check_max_memory(max_memory, "retrieve")
-    opened = check_search(index, name, files, backend, weights, used(bertscore))
-    batch = load_tests(queries or str(text), files, models, reading)
+    asked = queries or str(text)
+    opened = check_search(index, asked, name, files, backend, weights, used(bertscore))
+    batch = load_tests(asked, files, models, reading, opened)
     with bar("test reports", len(batch.ids)) as advance:
         results = api.retrieve(
             opened, batch, name, k=k, backend=backend, threads=threads, text=with_text, progress=advance,
@@ -127,12 +128,14 @@ def rerank(
     CREPE allows no exact search. An answer with score 0 is certified; --audit counts the test reports whose best
     report is not in the pool, and --recall chooses the pool's size by them.
     """
+    from metric_oracle import api
     from metric_oracle.api.reranking import reranker
 
-    check_installed("rerank", files, [get_metric("crepe")])
+    check_installed("rerank", files, crepe)
     checkpoint = {"crepe": crepe, **given(beside)}
-    run = reranker(index, checkpoint, models.device, pool, weights, k, audit, recall, seed, used(bertscore))
-    batch = load_tests(queries, files, models, reading)
+    opened = api.open_index(index)
+    run = reranker(opened, checkpoint, models.device, pool, weights, k, audit, recall, seed, used(bertscore))
+    batch = load_tests(queries, files, models, reading, opened)
     with progress("rerank") as step:
         results = run(batch, text=with_text, progress=step)
     show_answers(to, results, batch, components)
@@ -151,21 +154,24 @@ def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> 
 
 
 def check_search(
-    index: Path, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None,
+    index: Path, queries: Path | str, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None,
     settings: Iterable[str] = (),
 ) -> Any:  # fmt: skip
     """Open an index, after all checks of a search that need no test report."""
     from metric_oracle import api
+    from metric_oracle.api.given import is_prepared
     from metric_oracle.corpora.reports import check_left_out
     from metric_oracle.retrieval.composite.weights import weighed
     from metric_oracle.retrieval.kernels import check_backend
 
     record = weighed(metric, weights)
-    check_installed("retrieve", files, [record])
     check_backend(backend, record, "retrieve")
     check_left_out(settings, record.settings, "retrieve", f"metric {record.name!r}")
     opened = api.open_index(index)
     opened.check_holds(record)
+    # A prepared folder holds what an encoder makes; reports are encoded by the model that the index names.
+    needs_encoder = record.needs_encoder and (isinstance(queries, str) or not is_prepared(queries))
+    check_installed("retrieve", files, f"metric {record.name!r}" if needs_encoder else None)
     return opened
 
 
@@ -204,7 +210,7 @@ def verify(
     check_installed("verify", files)
     with checking():
         opened = api.open_index(index)
-    batch = load_tests(queries, files, models, reading)
+    batch = load_tests(queries, files, models, reading, opened)
     with progress("verifying") as step, checking():
         opened.verify_files()
         checked = api.verify(
@@ -212,7 +218,7 @@ def verify(
             corpus_vectors=corpus_vectors, corpus_vector_ids=corpus_vector_ids, query_vectors=query_vectors,
             query_vector_ids=query_vector_ids,
         )  # fmt: skip
-    print(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
+    put(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 
 @command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"))

@@ -7,10 +7,10 @@ import typer
 
 from metric_oracle.commands import COMMANDS
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, named, split_names
+from metric_oracle.commands.command import command, named, split_names, used
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import check_web
-from metric_oracle.commands.output import Destination, note
+from metric_oracle.commands.output import Destination, note, put
 
 app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["survey"].text)
 
@@ -25,7 +25,7 @@ def create(
     references: o.References, candidates: o.Candidates, raters: o.Raters, out: o.NewFolder, reading: o.Reading,
     studies: o.Studies = 50, repeats: o.Repeats = 0, identical: o.Identical = "once",
     categories: o.Categories = "rexval", instructions: o.Instructions = None, unequal: o.Unequal = False,
-    stratify: o.Stratify = None, seed: o.Seed = 0,
+    stratify: o.Stratify = None, order: o.Order = "shared", seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Draw studies and shuffle their candidates, without names: by default 50, as in the paper."""
     from metric_oracle.evaluation.survey import create_survey, read_strata
@@ -34,8 +34,8 @@ def create(
     files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "=", function="create_survey"))
     survey = create_survey(
         references, files, out, raters=split_names(raters), studies=studies, repeats=repeats, identical=identical,
-        categories=categories, instructions=instructions, unequal=unequal, stratify=strata, seed=seed,
-        **given(reading),
+        categories=categories, instructions=instructions, unequal=unequal, stratify=strata, order=order, seed=seed,
+        **used(reading),
     )  # fmt: skip
     note(f"{out}: {survey.summary()}")
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")
@@ -68,11 +68,9 @@ def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False,
     for warning in found.warnings():
         note(warning)
     note(f"{out}: {found.summary()}")
-    print(f"oracle align {out}/ratings.csv --scores {out}/scores.csv")
-    print(f"oracle failure-modes {out}/ratings.csv")
-    print(
-        f"oracle agreement {out}/ratings.csv" + f" --repeated {out}/repeats.csv" * bool(found.notes["repeated_pairs"])
-    )
+    put(f"oracle align {out}/ratings.csv --scores {out}/scores.csv")
+    put(f"oracle failure-modes {out}/ratings.csv")
+    put(f"oracle agreement {out}/ratings.csv" + f" --repeated {out}/repeats.csv" * bool(found.notes["repeated_pairs"]))
 
 
 @command(
@@ -87,4 +85,4 @@ def serve(survey: o.SurveyFolder, port: o.Port = 0) -> None:
     from metric_oracle.evaluation.survey_folder import open_survey
     from metric_oracle.web.survey import serve_survey
 
-    serve_survey(open_survey(survey), port, partial(print, flush=True))
+    serve_survey(open_survey(survey), port, partial(put, flush=True))

@@ -5,7 +5,7 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, split_names
 from metric_oracle.commands.inputs import check_installed
-from metric_oracle.commands.output import Destination, bar, note, progress, show
+from metric_oracle.commands.output import Destination, bar, note, progress, put, show
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -20,11 +20,11 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
     from metric_oracle.presentation.terminal import demo_tables
 
     with progress("demo") as step:
-        outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step)
+        outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step, tell=note)
     show(demo_tables(outcome))
     if folder is not None:
-        print(f"\n{folder}: the corpus and its index. Try, in this folder:\n")
-        print("\n".join(COMMANDS))
+        put(f"\n{folder}: the corpus and its index. Try, in this folder:\n")
+        put("\n".join(COMMANDS))
 
 
 @command(app, "example", "oracle example try && cd try")
@@ -33,8 +33,8 @@ def example(folder: o.Folder, seed: o.Seed = 0) -> None:
     from metric_oracle.evaluation.example import write_example
 
     written = write_example(folder, seed=seed)
-    print(f"{folder}: {len(written.files)} files. Try, in this folder:\n")
-    print("\n".join(written.commands))
+    put(f"{folder}: {len(written.files)} files. Try, in this folder:\n")
+    put("\n".join(written.commands))
 
 
 @command(
@@ -57,7 +57,7 @@ def synth(
     with bar("reports written", n_written) as advance:
         paths = write_synthetic(out, reports, tests, seed=seed, models=models, errors=errors, progress=advance)
     for path in paths.values():
-        print(path)
+        put(str(path))
 
 
 @command(

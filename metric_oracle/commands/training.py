@@ -6,7 +6,6 @@ from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command
 from metric_oracle.commands.inputs import check_installed
 from metric_oracle.commands.output import note, progress
-from metric_oracle.metrics import get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -30,7 +29,7 @@ def train_crepe(
     from metric_oracle.encoders.crepe_training import Settings, train
     from metric_oracle.evaluation.counted_pairs import read_counted_pairs
 
-    check_installed("train_crepe", o.Annotators(), [get_metric("crepe")])
+    check_installed("train_crepe", o.Annotators(), base)
     found = read_counted_pairs(references, predictions, ratings, note)
     settings = Settings(epochs, batch_size, learning_rate, presence_weight, seed)
     with progress("training") as step:

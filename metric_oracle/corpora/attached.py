@@ -139,6 +139,8 @@ def as_label_sets(given: Any, function: str) -> LabelSets:
 
     It is a file, or what :func:`metric_oracle.corpora.containers.in_memory` takes; without ids, rows are by place.
     """
+    if isinstance(given, LabelSets):
+        return given
     if isinstance(given, str | Path):
         table = read_label_table(given)
     else:

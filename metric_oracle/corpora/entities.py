@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.containers import in_memory
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table, shown_names
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table
 from metric_oracle.errors import InputError
 
 # Types of RaTE-NER (Zhao et al., EMNLP 2024); the place in this order is the number.
@@ -64,7 +64,7 @@ def as_entities(given: Any, function: str) -> EntityTable:
     else:
         table, _ = in_memory(given, function)
     if table is None or not set(_COLUMNS) <= set(table.names):
-        got = "a list" if table is None else f"columns {shown_names(table.names)}"
+        got = "a list" if table is None else f"columns {table.header}"
         msg = (
             f"{function}: entities must have the columns types and vectors, a list each; got {got} in "
             f"{'memory' if table is None else table.path}. Write them so."

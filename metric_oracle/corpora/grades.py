@@ -21,7 +21,6 @@ from metric_oracle.corpora.tables import (
     is_missing,
     number_of,
     read_table,
-    shown_names,
 )
 from metric_oracle.errors import InputError
 
@@ -175,7 +174,7 @@ def _read_grades(table: Table, number: Sequence[str]) -> Grades:
     if pair_of_row is None:
         msg = (
             f"{_FUNCTION}: {table.path} must say the pair of each row by a column pair_id, or by study_id and "
-            f"candidate_type; got columns {shown_names(table.names)}. Add or rename one."
+            f"candidate_type; got columns {table.header}. Add or rename one."
         )
         raise InputError(msg)
     raters = labels.get("rater", ["all"] * table.n_rows)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from metric_oracle.corpora.text_files import check_unpacked
 from metric_oracle.errors import InputError
 
 _MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
@@ -63,7 +64,11 @@ def read_report_files(path: Path, places: list[str]) -> Iterator[str]:
     with _open_zip(path) as archive:
         for place in places:
             try:
+                member = archive.getinfo(place)
+                check_unpacked(member.compress_size, member.file_size, path, "read_reports")
                 raw = archive.read(place)
+            except InputError:
+                raise
             except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, NotImplementedError, OSError):
                 msg = (
                     f"read_reports: path must be a whole zip file; got a damaged member {place} in {path}. "

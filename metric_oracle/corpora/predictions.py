@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.missing import checked_texts, is_missing
 from metric_oracle.corpora.reports import (
     JOINED,
     Reports,
     check_left_out,
     check_options,
     check_section,
-    checked_texts,
     section_of_column,
     sort_out,
 )
@@ -31,11 +31,11 @@ from metric_oracle.corpora.tables import (
     chexpert_studies,
     existing_file,
     file_ending,
-    is_missing,
     read_table,
-    read_text,
     shown_names,
+    table_kind,
 )
+from metric_oracle.corpora.text_files import checked_separator, read_text, separator_of
 from metric_oracle.errors import InputError
 
 _NAME = "read_predictions"
@@ -104,12 +104,12 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
 
     Raises
     ------
-    TypeError
+    ArgumentError
         For an option that is none, in the name of `function`.
     InputError
         For predictions that cannot be read, or an option that makes no sense for them.
     """
-    check_options(reading, (*_Options._fields, "id_column", "text_column"), function)
+    check_options(reading, (*_Options._fields, "id_column", "text_column", "encoding", "separator"), function)
     if isinstance(predictions, str | Path):
         return read_predictions(predictions, **reading)
     given = [name for name, value in reading.items() if value not in (None, False, 0)]
@@ -119,6 +119,7 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
     options = _Options(**{name: value for name, value in reading.items() if name in _Options._fields})
     table, texts = in_memory(predictions, function)
     if table is not None:
+        check_left_out([name for name in given if name in ("encoding", "separator")], (), function, str(table.path))
         rows = _of_table(table, reading.get("id_column"), reading.get("text_column"))
         return _assembled(rows, table.path, options)
     check_left_out(given, ("seed", "after_impression", "section"), function, "texts without columns")
@@ -138,13 +139,15 @@ def read_predictions(
     id_column: str | None = None,
     text_column: str | None = None,
     section: str | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
 ) -> Reports:
     """Read a model's reports; what a file is follows from its header and content.
 
     Parameters
     ----------
     path : path
-        CSV, TSV, Parquet, JSON, JSON Lines, or text with one report a line; see the module for the models.
+        CSV, TSV, Parquet, JSON, JSON Lines, Excel, or text with one report a line; see the module for the models.
     ids : path
         Where the predictions have only an order: the file with an id a row in that order, such as R2Gen's
         annotation.json or CXR-RePaiR's bootstrap_test/reports.csv.
@@ -161,16 +164,18 @@ def read_predictions(
         Columns of a table, where their names do not say it.
     section : {"impression", "findings", "findings+impression"}
         What the model writes, where file and texts do not say it, or say another thing.
+    encoding, separator : str
+        Of the file, as in :func:`metric_oracle.read_reports`.
 
     Returns
     -------
     Reports
-        With empty texts, because an empty report is a model's failure: an empty cell of a CSV file is one, whether it
-        is quoted or not. `states` lists the studies whose report is missing (null in JSON and Parquet), which are left
-        out.
+        With empty texts, because an empty report is a model's failure: an empty cell of a CSV or Excel file is one,
+        whether it is quoted or not. `states` lists the studies whose report is missing (null in JSON and Parquet, in
+        any file a word such as "nan" alone), which are left out.
     """
     path = existing_file(Path(path), _NAME, "predictions")
-    rows = _read_rows(path, id_column, text_column)
+    rows = _read_rows(path, id_column, text_column, encoding, separator)
     return _assembled(rows, path, _Options(ids, split, metadata, seed, after_impression, section))
 
 
@@ -229,21 +234,27 @@ def _section(rows: _Rows, after_impression: bool, section: str | None) -> tuple[
 # Files
 
 
-def _read_rows(path: Path, id_column: str | None, text_column: str | None) -> _Rows:
+def _read_rows(
+    path: Path, id_column: str | None, text_column: str | None, encoding: str | None, separator: str | None
+) -> _Rows:
     ending = file_ending(path)
     if ending in _LINES:
         _check_no_columns(path, id_column, text_column)
-        return _read_lines(path)
+        if separator is not None:
+            msg = f"{_NAME}: separator must be left out for text with a report a line; got a value for {path}. Drop it."
+            raise InputError(msg)
+        return _read_lines(path, encoding)
     if ending == ".csv":
-        text, note = read_text(path, _NAME)
-        column = _one_column(text, path)
+        table_kind(path, _NAME, encoding=encoding, separator=separator)
+        text, note = read_text(path, _NAME, encoding)
+        column = _one_column(text, separator_of(text, "CSV", checked_separator(separator, _NAME)), path)
         if column is not None:
-            is_header = bool(column[0]) and column[0].lower() in (*_TEXTS, (text_column or "").lower())
+            is_header = bool(column[0]) and column[0].strip().lower() in (*_TEXTS, (text_column or "").lower())
             _check_no_columns(path, id_column, None if is_header else text_column)
-            what = f"CSV with the column {column[0]} alone" if is_header else _NO_HEADER
-            section = section_of_column(column[0]) if is_header else None
+            what = f"CSV with the column {column[0].strip()} alone" if is_header else _NO_HEADER
+            section = section_of_column(column[0].strip()) if is_header else None
             return _Rows(", ".join(filter(None, [what, note])), list(column[is_header:]), None, section)
-    return _of_table(read_table(path, _NAME), id_column, text_column)
+    return _of_table(read_table(path, _NAME, encoding=encoding, separator=separator), id_column, text_column)
 
 
 def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _Rows:
@@ -259,8 +270,9 @@ def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _
             )
             raise InputError(msg)
     what = ", ".join(filter(None, [known, f"column {name}", table.note]))
-    # CSV writers leave an empty report unquoted: it is a failure of the model, not a study that it was not asked for.
-    absent = "" if table.kind in ("CSV", "TSV") else None
+    # An empty report is unquoted in CSV, and a cell without content in Excel: it is a failure of the model, not a study
+    # that it was not asked for.
+    absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
     cells = [cell if isinstance(cell, str) else absent for cell in texts]
     return _Rows(what, cells, _keys(table, id_column), section_of_column(name))
 
@@ -275,9 +287,9 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
         raise InputError(msg)
 
 
-def _read_lines(path: Path) -> _Rows:
+def _read_lines(path: Path, encoding: str | None) -> _Rows:
     """Read one report a line, blank ones too, or the samples of M2 Trans."""
-    text, note = read_text(path, _NAME)
+    text, note = read_text(path, _NAME, encoding)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if _SAMPLE.fullmatch(lines[0]) is None:
         return _Rows(", ".join(filter(None, ["text, a report a line", note])), list(lines), None)
@@ -295,11 +307,20 @@ def _read_lines(path: Path) -> _Rows:
     return _Rows("M2 Trans samples", [text for _, text in parts], keys)
 
 
-def _one_column(text: str, path: Path) -> list[str] | None:
+def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
     """Return the cells of a CSV file of one column, a blank line being an empty one; None for a wider file.
 
-    Arrow's reader drops blank lines, which would shift every report after an empty one.
+    Arrow's reader drops blank lines, which would shift every report after an empty one. Reports without header may hold
+    semicolons or bars, which separate columns only where they cut all rows into as many.
     """
+    if separator != ",":
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        try:
+            widths = {len(row) for row in rows if row}
+        except csv.Error:
+            widths = set()
+        if len(widths) == 1 and widths != {1}:
+            return None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     cells: list[str] = []
     try:
@@ -334,7 +355,7 @@ def _text_name(table: Table, text_column: str | None) -> str:
     got = shown_names(found) or "none of a usual name"
     msg = (
         f"{_NAME}: text_column must be given where the header does not tell the predictions; got {got} in "
-        f"{table.path}. Pass --predicted-text-column NAME; columns: {shown_names(table.names)}."
+        f"{table.path}. Pass --predicted-text-column NAME; columns: {table.header}."
     )
     raise InputError(msg)
 
@@ -368,7 +389,7 @@ def _read_keys(path: Path, wanted: str) -> _Keys:
     table = read_table(path, _NAME)
     keys = _keys(table)
     if keys is None:
-        msg = f"{_NAME}: ids must have a column with a usual id name; got {path}. Columns: {shown_names(table.names)}."
+        msg = f"{_NAME}: ids must have a column with a usual id name; got {path}. Columns: {table.header}."
         raise InputError(msg)
     if "split" not in table.names:
         return keys

@@ -21,10 +21,9 @@ from metric_oracle.corpora.tables import (
     canonical_ids,
     check_unique,
     existing_file,
-    read_text,
     shown_names,
-    text_pieces,
 )
+from metric_oracle.corpora.text_files import read_text, text_pieces
 from metric_oracle.errors import InputError
 
 _SCHEMAS = {

@@ -224,7 +224,7 @@ def match_pairs(ratings: Rated, table: Table, function: str) -> tuple[npt.NDArra
         if len(found) != 1 or found[0] is None:
             msg = (
                 f"{function}: {table.path} must say the pair of each row by a column pair_id, or by study_id and "
-                f"candidate_type; got columns {shown_names(table.names)}. Add or rename one."
+                f"candidate_type; got columns {table.header}. Add or rename one."
             )
             raise InputError(msg)
         ids, names = labels_of(table, found[0], function, mimic=found[0] == study), {found[0]}
@@ -409,7 +409,7 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
     if any(len(names) != 1 for names in found.values()):
         msg = (
             f"{_FUNCTION}: samples must have the columns gt_report and one for each candidate type, or the pair, "
-            f"reference and prediction; got columns {shown_names(table.names)} in {table.path}. Rename them."
+            f"reference and prediction; got columns {table.header} in {table.path}. Rename them."
         )
         raise InputError(msg)
     rows, _ = match_pairs(ratings, table, _FUNCTION)

@@ -1,15 +1,15 @@
 """Reports with ids from the files people have: MIMIC-CXR, IU X-ray, CheXpert Plus, CXR-Report-Metric, plain tables."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
+from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
 from metric_oracle.corpora.sections import extract_mit, extract_yu2023
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.splits import ids_of_split
@@ -19,17 +19,17 @@ from metric_oracle.corpora.tables import (
     check_unique,
     chexpert_studies,
     existing_file,
-    is_missing,
     read_table,
     shown_names,
 )
-from metric_oracle.errors import InputError
+from metric_oracle.errors import ArgumentError, InputError
 
 _SECTION_COLUMNS = {
     "impression": ("impression", "section_impression", "report impression"),
     "findings": ("findings", "section_findings"),
 }
 JOINED = "findings+impression"
+USUAL = "impression"  # the section that is read where nobody says another
 SECTIONS = (*_SECTION_COLUMNS, JOINED)
 _OTHER_COLUMNS = (
     "report",
@@ -48,7 +48,6 @@ _KNOWN_HEADERS = (
     ("CheXpert Plus", {"path_to_image", "deid_patient_id", "section_impression"}),
     ("CXR-Report-Metric", {"study_id", "report"}),
 )
-_ALPHANUMERIC = re.compile(r"[^\W_]")
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,7 @@ class Reports:
     section : "impression", "findings", "findings+impression", or None where nothing says it
     section_by : what says it: "column" (its name), "headers" (within the texts), "caller", "paper" (how Yu et al. 2023
         tabulate the models that write such files), or ""
+    words : how many reports are missing because they are nothing but such a word: "nan", "NULL", ...; `source` says so
     """
 
     ids: list[str]
@@ -75,6 +75,12 @@ class Reports:
     states: dict[str, list[str]]
     section: str | None = None
     section_by: str = ""
+    words: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def said(self) -> tuple[str | None, str]:
+        """The section, and what says so."""
+        return self.section, self.section_by
 
     @property
     def left_out(self) -> str:
@@ -104,7 +110,7 @@ class Reports:
 
         Parameters
         ----------
-        texts : the reports; None is a missing one
+        texts : the reports; None is a missing one, and so is a word that stands for it, such as "nan"
         ids : their study ids, unique; by default their places "0", "1", ...
         section : which section they are, where that is known
         keep_empty : as in :func:`read_reports`
@@ -119,7 +125,7 @@ class _Source:
     what: str
     ids: list[str]
     texts: Callable[[Sequence[int]], list[str | None]]
-    section: str | None
+    said: tuple[str | None, str]
     splits: list[Any] | None = None
     first_images: list[int] | None = None
 
@@ -127,29 +133,36 @@ class _Source:
 def read_reports(
     path: str | Path,
     *,
-    section: str = "impression",
+    section: str | None = None,
     id_column: str | None = None,
     text_column: str | None = None,
     split: str | None = None,
     split_file: str | Path | None = None,
     profile: str = "yu2023",
     keep_empty: bool = False,
+    encoding: str | None = None,
+    separator: str | None = None,
 ) -> Reports:
     """Read reports; what a file is follows from its header and content, and an open question is an error.
 
     Parameters
     ----------
-    path : a table (CSV, TSV, Parquet, JSON, JSON Lines), the MIMIC-CXR report folder or `mimic-cxr-reports.zip`
+    path : a table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the MIMIC-CXR report folder or `mimic-cxr-reports.zip`
     section : "impression", "findings", or "findings+impression", which joins both by a blank, findings first (the
-        text of tables S6 and S7 of Yu et al., 2023); decides between columns, and what is cut from MIMIC-CXR files
+        text of tables S6 and S7 of Yu et al., 2023); decides between columns, and what is cut from MIMIC-CXR files; by
+        default the impression
     id_column, text_column : columns of a table, where their names do not say it
     split : names joined with "+", such as "train+validate"
     split_file : the table that says the split of each id (MIMIC-CXR's, R2Gen's); else the reports' own column `split`
     profile : the section rule for MIMIC-CXR report files, see :mod:`metric_oracle.corpora.sections`
     keep_empty : keep reports that are empty or hold no alphanumeric character; missing ones are dropped always
+    encoding : of a text file, such as "cp1252"; by default UTF-8, or what the byte-order mark says, or cp1252 where all
+        lines beyond ASCII can be that
+    separator : of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts the header into most columns
     """
     path = Path(path)
-    check_section(section, "read_reports")
+    if section is not None:
+        check_section(section, "read_reports")
     if profile not in _PROFILES:
         msg = f"read_reports: profile must be one of {', '.join(_PROFILES)}; got {profile!r}. Choose one."
         raise InputError(msg)
@@ -166,22 +179,25 @@ def read_reports(
         existing_file(path, "read_reports")
 
     if path.is_dir() or path.suffix.lower() == ".zip":
-        if id_column is not None or text_column is not None:
-            msg = f"read_reports: id_column and text_column must be left out for report files; got {path}. Use section."
+        of_table = {"id_column": id_column, "text_column": text_column, "encoding": encoding, "separator": separator}
+        given = [name for name, value in of_table.items() if value is not None]
+        if given:
+            msg = f"read_reports: {', '.join(given)} must be left out for report files; got {path}. Use section."
             raise InputError(msg)
-        if profile == "yu2023" and section != "impression":
+        if profile == "yu2023" and section not in (None, USUAL):
             msg = f'read_reports: section must be "impression" for profile yu2023; got {section!r}. Use profile "mit".'
             raise InputError(msg)
-        source = _mimic_source(path, profile, section)
+        source = _mimic_source(path, profile, section or USUAL)
     else:
-        source = table_source(read_table(path, "read_reports"), section, id_column, text_column)
+        table = read_table(path, "read_reports", encoding=encoding, separator=separator)
+        source = table_source(table, section, id_column, text_column)
     return _chosen(source, path, split, split_file, keep_empty=keep_empty)
 
 
 # Options of `read_reports` and what they are where nobody says anything.
 _DEFAULTS: dict[str, Any] = {
-    **{"section": "impression", "profile": "yu2023", "keep_empty": False},
-    **dict.fromkeys(("id_column", "text_column", "split", "split_file")),
+    **{"profile": "yu2023", "keep_empty": False},
+    **dict.fromkeys(("section", "id_column", "text_column", "split", "split_file", "encoding", "separator")),
 }
 
 
@@ -194,7 +210,7 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
         A path is a file or folder for :func:`read_reports`. A list, a column of an Arrow table, Polars or pandas
         frame, or a NumPy array holds the texts, whose ids are "0", "1", ...; a dict is id -> text. Arrow tables, Polars
         and pandas frames, Hugging Face datasets, and lists or dicts of records have columns as a file has. A missing
-        text is None, NaN or NA.
+        text is None, NaN or NA, or a word that stands for it, such as "nan", as in files.
     function : str
         The public function, for error lines.
     **reading
@@ -202,7 +218,7 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
 
     Raises
     ------
-    TypeError
+    ArgumentError
         For an option that is none, in the name of `function`.
     InputError
         For reports that cannot be read, or an option that makes no sense for them.
@@ -221,9 +237,11 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
             texts, None, reading.get("section"), bool(reading.get("keep_empty")), function, "the reports in memory"
         )
     assert table is not None
-    check_left_out(given, [name for name in _DEFAULTS if name != "profile"], function, str(table.path))
-    section = reading.get("section", "impression")
-    check_section(section, function)
+    of_files = ("profile", "encoding", "separator")
+    check_left_out(given, [name for name in _DEFAULTS if name not in of_files], function, str(table.path))
+    section = reading.get("section")
+    if section is not None:
+        check_section(section, function)
     source = table_source(table, section, reading.get("id_column"), reading.get("text_column"))
     return _chosen(
         source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
@@ -231,13 +249,13 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
 
 
 def check_options(options: Iterable[str], known: Iterable[str], function: str) -> None:
-    """Raise Python's own error for an option that does not exist, in the name of the public function."""
+    """Raise where an option does not exist, in the name of the public function."""
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            hint = f". Did you mean {near[0]!r}?" if near else ""
-            msg = f"{function}() got an unexpected keyword argument {name!r}{hint}"
-            raise TypeError(msg)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            msg = f"{function}: there is no argument {name!r}.{hint}"
+            raise ArgumentError(msg)
 
 
 def check_left_out(given: Iterable[str], allowed: Container[str], function: str, what: str) -> None:
@@ -274,47 +292,6 @@ def _from_texts(
     return sort_out(reports, where, counts, where, function, keep_empty=keep_empty, section=said)
 
 
-def checked_texts(texts: Sequence[object], function: str, where: str) -> list[str | None]:
-    """Return texts with None for the missing ones; what is no text is an error."""
-    for place, text in enumerate(texts):
-        if not isinstance(text, str) and not is_missing(text):
-            msg = f"{function}: {where} must be text or None; got {type(text).__name__} at place {place}. Drop it."
-            raise InputError(msg)
-    return [text if isinstance(text, str) else None for text in texts]
-
-
-def check_sections(references: Reports, predictions: Reports, function: str = "score") -> str | None:
-    """Compare the sections of two sides.
-
-    Returns
-    -------
-    str or None
-        A warning where how Yu et al. tabulate a model says that the sections differ.
-
-    Raises
-    ------
-    InputError
-        Where both sides say their section, and not the same.
-    """
-    one, other = references.section, predictions.section
-    if one is None or other is None or one == other:
-        return None
-    if "paper" in (references.section_by, predictions.section_by):
-        return (
-            f"the references are of section {one}, but Yu et al. (2023) compare such predictions with {other}: pass "
-            f"--section {other}, or say by --predicted-section what the model writes"
-        )
-    step = f"Pass --section {other}"
-    if function == "score":
-        step += ", --after-impression" if (one, other) == ("impression", JOINED) else ""
-        step += f", or --predicted-section {one} where that is what the model writes"
-    msg = (
-        f"{function}: references and predictions must be of one section; got {one} (by {references.section_by}) and "
-        f"{other} (by {predictions.section_by}). {step}."
-    )
-    raise InputError(msg)
-
-
 def _chosen(
     source: _Source, path: str | Path, split: str | None, split_file: str | Path | None, *, keep_empty: bool
 ) -> Reports:
@@ -336,8 +313,7 @@ def _chosen(
         text_of_row = dict(zip(rows, texts, strict=True))
         first = {source.ids[row]: text_of_row[row] for row in source.first_images if row in text_of_row}
     counts["duplicate"] = len(ids) - len(first)
-    said = (source.section, "column" if source.section else "")
-    return sort_out(first, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=said)
+    return sort_out(first, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=source.said)
 
 
 def sort_out(
@@ -352,12 +328,14 @@ def sort_out(
 ) -> Reports:
     """Drop and list what is missing, empty or without a token; `section` is which, and what says so."""
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
-    kept_ids, kept_texts = [], []
+    kept_ids, kept_texts, words = [], [], Counter[str]()
     for study, text in reports.items():
         state = state_of(text)
         if state:
             states[state].append(study)
-        if text is not None and (keep_empty or not state):
+        if text is not None and state == "missing":
+            words[text.strip()] += 1
+        elif text is not None and (keep_empty or not state):
             kept_ids.append(study)
             kept_texts.append(text)
     counts |= {state: len(found) for state, found in states.items()} | {"kept": len(kept_ids)}
@@ -367,20 +345,21 @@ def sort_out(
         msg = f"{function}: {name} must hold at least one report to keep; got none in {path} ({listed}). Check {step}."
         raise InputError(msg)
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
-    return Reports(kept_ids, kept_texts, source, counts, states, *section)
+    if words:
+        source += f"; {words_line(words)}"
+    return Reports(kept_ids, kept_texts, source, counts, states, *section, words=dict(words))
 
 
-def state_of(text: str | None) -> str:
-    """Return "missing", "empty" (blank) or "tokenless" (without an alphanumeric character), "" for a report."""
-    if text is None:
-        return "missing"
-    return "" if _ALPHANUMERIC.search(text) else "tokenless" if text.strip() else "empty"
+def words_line(words: Counter[str]) -> str:
+    """Return how often each word stands for a missing report."""
+    listed = ", ".join(f'{count:,} "{word}"' for word, count in words.most_common())
+    return f"words that stand for a missing report: {listed}"
 
 
 # Tables
 
 
-def table_source(table: Table, section: str, id_column: str | None, text_column: str | None) -> _Source:
+def table_source(table: Table, section: str | None, id_column: str | None, text_column: str | None) -> _Source:
     """Recognise what a table of reports is, before any row is chosen."""
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
@@ -390,7 +369,7 @@ def table_source(table: Table, section: str, id_column: str | None, text_column:
     if found is None:
         msg = (
             f"read_reports: id_column must be given where no column has a usual id name; got {path}. "
-            f"Pass --id-column NAME; columns: {shown_names(table.names)}."
+            f"Pass --id-column NAME; columns: {table.header}."
         )
         raise InputError(msg)
     cells, id_name = found
@@ -399,7 +378,8 @@ def table_source(table: Table, section: str, id_column: str | None, text_column:
     first_images = None
     if id_name == "path_to_image":
         ids, first_images = chexpert_studies(ids, "read_reports", where)
-    names, of_section = _text_names(table, section, text_column)
+    names, of_section = _text_names(table, section or USUAL, text_column)
+    said = (of_section, "column") if of_section else (section, "caller" if section else "")
     columns = {name: table.column(name, "read_reports", "text_column", is_text=True) for name in names}
 
     def texts(rows: Sequence[int]) -> list[str | None]:
@@ -417,7 +397,7 @@ def table_source(table: Table, section: str, id_column: str | None, text_column:
     kind = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
     what = ", ".join(filter(None, [kind, f"id {id_name}", f"column {' + '.join(names)}", table.note]))
     splits = table.column("split", "read_reports", "split") if "split" in table.names else None
-    return _Source(what, ids, texts, of_section, splits, first_images)
+    return _Source(what, ids, texts, said, splits, first_images)
 
 
 def section_of_column(name: str) -> str | None:
@@ -427,7 +407,8 @@ def section_of_column(name: str) -> str | None:
 
 def _joined_sections(cells: Iterable[object]) -> str | None:
     """Join the sections of a report; it is missing where all are, and a blank one leaves no blank."""
-    texts = [cell for cell in cells if isinstance(cell, str)]
+    found = [cell for cell in cells if isinstance(cell, str)]
+    texts = [text for text in found if not is_missing(text)] or found[:1]  # a word is counted before it is dropped
     return " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0] if texts else None
 
 
@@ -448,7 +429,7 @@ def _text_names(table: Table, section: str, text_column: str | None) -> tuple[li
             msg = (
                 f"read_reports: text_column must be given where the header does not tell the {section} column"
                 f"{'s' if '+' in section else ''}; "
-                f"got {got} in {table.path}. Pass --text-column NAME or --section; columns: {shown_names(table.names)}."
+                f"got {got} in {table.path}. Pass --text-column NAME or --section; columns: {table.header}."
             )
             raise InputError(msg)
         text_column = found[0]
@@ -486,4 +467,4 @@ def _mimic_source(path: Path, profile: str, section: str) -> _Source:
         return [_joined_sections(map(extract_mit(report).get, section.split("+"))) for report in reports]
 
     what = f"MIMIC-CXR report files, profile {profile}, section {section}"
-    return _Source(what, canonical_ids(names, "read_reports", str(path)), texts, section)
+    return _Source(what, canonical_ids(names, "read_reports", str(path)), texts, (section, "headers"))

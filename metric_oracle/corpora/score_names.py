@@ -6,7 +6,7 @@ The direction of a column is taken from the registry or from the tool that owns 
 import re
 from typing import Literal
 
-from metric_oracle.metrics import ALIASES, METRICS
+from metric_oracle.metrics import ALIASES, METRICS, folded
 
 Direction = Literal["higher", "lower"]
 
@@ -70,15 +70,11 @@ _LOWER = {
 }
 
 
-def _folded(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
 _DIRECTIONS: dict[str, Direction] = {
-    **{_folded(name): "higher" for names in _HIGHER.values() for name in names},
-    **{_folded(name): "lower" for names in _LOWER.values() for name in names},
-    **{_folded(name): "higher" if METRICS[of].higher_is_better else "lower" for name, of in ALIASES.items()},
-    **{_folded(name): "higher" if metric.higher_is_better else "lower" for name, metric in METRICS.items()},
+    **{folded(name): "higher" for names in _HIGHER.values() for name in names},
+    **{folded(name): "lower" for names in _LOWER.values() for name in names},
+    **{folded(name): "higher" if METRICS[of].higher_is_better else "lower" for name, of in ALIASES.items()},
+    **{folded(name): "higher" if metric.higher_is_better else "lower" for name, metric in METRICS.items()},
 }
 
 
@@ -97,7 +93,7 @@ def direction_of(name: str) -> Direction | None:
         None: ask the caller for the direction.
     """
     inverted = re.match(r"\s*1\s*/(.+)", name)
-    found = _DIRECTIONS.get(_folded(inverted[1] if inverted else name))
+    found = _DIRECTIONS.get(folded(inverted[1] if inverted else name))
     if found is None or not inverted:
         return found
     return "lower" if found == "higher" else "higher"

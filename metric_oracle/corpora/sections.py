@@ -1,11 +1,14 @@
-"""The two published rules that cut a MIMIC-CXR report into sections; they disagree, so results name the one used.
+"""Sections of reports: whether those of two sides agree, and the rules that cut them.
 
-`yu2023` is CXR-RePaiR's `extract_impressions.py`, the rule behind the counts of Yu et al. (2023). `mit` is the rule of
+Two published rules cut a MIMIC-CXR report into sections. They disagree, so results name the one used. `yu2023` is
+CXR-RePaiR's `extract_impressions.py`, the rule behind the counts of Yu et al. (2023). `mit` is the rule of
 MIT-LCP/mimic-cxr's `section_parser.py`, written anew with a subset of its header dictionary. The 54 studies whose
 sections its authors corrected by hand are not covered: their list is part of that repository, not of a rule.
 """
 
 import re
+
+from metric_oracle.errors import InputError
 
 _MIT_HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 
@@ -98,3 +101,45 @@ def _mit_name(header: str) -> str:
         if part in name:
             return part
     return "findings" if _MIT_VIEWS.search(name) else name
+
+
+def check_sections(
+    function: str, one: tuple[str | None, str], other: tuple[str | None, str],
+    names: tuple[str, str] = ("references", "predictions"), step: str = "",
+) -> str | None:  # fmt: skip
+    """Compare the sections of two sets of reports; one that is not known agrees with all.
+
+    Parameters
+    ----------
+    function : str
+        The public function, for the error line.
+    one, other : (section or None, what says it)
+        See :class:`metric_oracle.corpora.reports.Reports`.
+    names : (str, str)
+        What the two are, for the error line.
+    step : str
+        The next step; by default to read `one` in the section of `other`.
+
+    Returns
+    -------
+    str or None
+        A warning where how Yu et al. tabulate a model says that the sections differ.
+
+    Raises
+    ------
+    InputError
+        Where both sides say their section, and not the same.
+    """
+    if one[0] is None or other[0] is None or one[0] == other[0]:
+        return None
+    if "paper" in (one[1], other[1]):
+        return (
+            f"the {names[0]} are of section {one[0]}, but Yu et al. (2023) compare such {names[1]} with {other[0]}: "
+            f"pass --section {other[0]}, or say by --{'predicted' if function == 'score' else 'model'}-section what "
+            "the model writes"
+        )
+    msg = (
+        f"{function}: {names[0]} and {names[1]} must be of one section; got {one[0]} (by {one[1]}) and {other[0]} (by "
+        f"{other[1]}). {step or f'Pass --section {other[0]}'}."
+    )
+    raise InputError(msg)

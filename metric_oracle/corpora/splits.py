@@ -11,6 +11,7 @@ from metric_oracle.corpora.tables import (
     existing_file,
     read_table,
     shown_names,
+    zeros_hint,
 )
 from metric_oracle.errors import InputError
 
@@ -68,17 +69,19 @@ def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
     """Return the id column that speaks of these reports: R2Gen's file has the Kaggle uid and its own id."""
     best: list[str] = []
     n_best = 0
+    seen: set[str] = set()
     for name in table.names:
         if name.lower() in STUDY_ID_NAMES:
             cells = table.column(name, "read_reports", "split_file")
             ids = canonical_ids(cells, "read_reports", f"{name!r} in {table.path}")
+            seen |= set(ids)
             n_found = len(report_ids.intersection(ids))
             if n_found > n_best:
                 best, n_best = ids, n_found
     if not best:
         msg = (
             f"read_reports: split_file must share ids with the reports; got none in {table.path}. "
-            "Pass the file of this corpus."
+            f"Pass the file of this corpus.{zeros_hint(sorted(report_ids), seen)}"
         )
         raise InputError(msg)
     return best

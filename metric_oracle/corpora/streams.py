@@ -2,34 +2,51 @@
 
 import csv
 import gzip
-from collections.abc import Iterator
+import io
+import zlib
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from pyarrow import parquet
 
-from metric_oracle.corpora.reports import Reports, check_section, sort_out, state_of, table_source
+from metric_oracle.corpora.missing import state_of
+from metric_oracle.corpora.reports import Reports, check_section, sort_out, table_source
 from metric_oracle.corpora.tables import (
     ENDINGS,
     Table,
-    file_ending,
     read_csv,
     read_json_lines,
     shown_names,
+    table_kind,
     whole_parquet,
+)
+from metric_oracle.corpora.text_files import (
+    HEAD,
+    check_characters,
+    checked_encoding,
+    checked_separator,
+    encoding_note,
+    file_ending,
+    is_packed,
+    opened,
+    separator_of,
+    stream_encoding,
+    wrong_encoding,
 )
 from metric_oracle.errors import InputError
 
 AT_ONCE = 1 << 16  # rows of a piece
+LONGEST = 1 << 26  # characters of a cell
 
 
-def can_stream(path: Path) -> bool:
+def can_stream(path: Path, *, encoding: str | None = None, separator: str | None = None) -> bool:
     """Tell whether a file can be read piece by piece: not one whose images are sorted into studies first."""
     kind = ENDINGS.get(file_ending(path))
-    if not path.is_file() or kind in (None, "JSON") or (kind == "Parquet" and path.suffix.lower() == ".gz"):
+    if not path.is_file() or kind in (None, "JSON", "Excel") or (kind == "Parquet" and is_packed(path)):
         return False
-    table = next(_pieces(path, "read_reports"), None)
+    table = next(_pieces(path, "read_reports", encoding, separator), None)
     return table is not None and "path_to_image" not in table.names
 
 
@@ -39,15 +56,16 @@ def n_rows(path: Path) -> int | None:
 
 
 def stream_reports(
-    path: Path, n: int, *, section: str = "impression", id_column: str | None = None, text_column: str | None = None,
-    keep_empty: bool = False,
+    path: Path, n: int, *, section: str | None = None, id_column: str | None = None, text_column: str | None = None,
+    keep_empty: bool = False, encoding: str | None = None, separator: str | None = None,
 ) -> Iterator[Reports]:  # fmt: skip
     """Yield the reports of a file, `n` at a time, fewer at the end; options as those of `read_reports`.
 
     Rows of one id are images of one study and carry one text: the first one counts where they lie less than `n` reports
     apart. No two runs of reports share an id then, unless the file is in disorder, which `indexes.shards` sees.
     """
-    check_section(section, "read_reports")
+    if section is not None:
+        check_section(section, "read_reports")
     before: dict[str, str | None] = {}
     reports: dict[str, str | None] = {}
     n_rows = n_kept = 0
@@ -55,10 +73,9 @@ def stream_reports(
 
     def run() -> Reports:
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
-        said = (source.section, "column" if source.section else "")
-        return sort_out(reports, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=said)
+        return sort_out(reports, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=source.said)
 
-    for table in _pieces(path, "read_reports"):
+    for table in _pieces(path, "read_reports", encoding, separator):
         source = table_source(table, section, id_column, text_column)
         for study, text in zip(source.ids, source.texts(range(len(source.ids))), strict=True):
             earlier = reports if study in reports else before
@@ -71,7 +88,8 @@ def stream_reports(
                     raise InputError(msg)
                 n_rows += 1
                 continue
-            is_kept = text is not None and (keep_empty or not state_of(text))
+            state = state_of(text)
+            is_kept = not state or (keep_empty and state != "missing")
             if is_kept and n_kept == n:
                 yield run()
                 before, reports, n_rows, n_kept = reports, {}, 0, 0
@@ -84,22 +102,41 @@ def stream_reports(
     yield run()
 
 
-def _pieces(path: Path, function: str) -> Iterator[Table]:
-    kind = ENDINGS[file_ending(path)]
+def _pieces(path: Path, function: str, encoding: str | None, separator: str | None) -> Iterator[Table]:
+    kind = table_kind(path, function, encoding=encoding, separator=separator)
     if kind == "Parquet":
         yield from _parquet(path, function)
         return
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    asked = checked_encoding(encoding, function)
+    name = ""
     try:
-        newline = "\n" if kind == "JSON Lines" else ""  # a lone carriage return ends a row of CSV only
-        with opened(path, "rt", encoding="utf-8-sig", newline=newline) as file:
-            yield from (_json_lines if kind == "JSON Lines" else _csv)(file, path, kind, function)
-    except UnicodeDecodeError:
-        msg = f"{function}: path must be in UTF-8 to be read piece by piece; got other bytes in {path}. Convert it."
-        raise InputError(msg) from None
-    except (EOFError, gzip.BadGzipFile) as error:
+        name = stream_encoding(path, function, encoding)
+        # A lone carriage return ends a row of CSV only.
+        with io.TextIOWrapper(opened(path), name, newline="\n" if kind == "JSON Lines" else "") as file:
+            lines = _checked(file, asked, path, function)
+            if kind == "JSON Lines":
+                yield from _json_lines(lines, path, encoding_note(name), function)
+            else:
+                head = _head(path, name)
+                delimiter = separator_of(head, kind, checked_separator(separator, function))
+                yield from _csv(lines, path, kind, encoding_note(name), function, delimiter)
+    except UnicodeError:
+        raise wrong_encoding(name, path, function) from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         msg = f"{function}: path must be a whole gzip file; got a damaged or cut one, {path}. Fetch it again."
         raise InputError(msg) from error
+
+
+def _checked(file: IO[str], asked: str | None, path: Path, function: str) -> Iterator[str]:
+    for line in file:
+        check_characters(line, asked, path, function)
+        yield line
+
+
+def _head(path: Path, encoding: str) -> str:
+    """Return the characters that the header lies in."""
+    with io.TextIOWrapper(opened(path), encoding, newline="") as file:
+        return file.read(HEAD)
 
 
 def _parquet(path: Path, function: str) -> Iterator[Table]:
@@ -109,29 +146,30 @@ def _parquet(path: Path, function: str) -> Iterator[Table]:
             yield Table(path, "Parquet", batch.schema.names, batch.columns, batch.num_rows)
 
 
-def _csv(file: IO[str], path: Path, kind: str, function: str) -> Iterator[Table]:
+def _csv(lines: Iterable[str], path: Path, kind: str, note: str, function: str, delimiter: str) -> Iterator[Table]:
     """Cut a file between rows, which Python's reader finds; what they hold is read as that of a whole file."""
-    lines: list[str] = []
+    recorded: list[str] = []
 
-    def recorded() -> Iterator[str]:
-        for line in file:
-            lines.append(line)
+    def record() -> Iterator[str]:
+        for line in lines:
+            recorded.append(line)
             yield line
 
-    rows = csv.reader(recorded(), delimiter="\t" if kind == "TSV" else ",")
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    rows = csv.reader(record(), delimiter=delimiter)
     first, header = 1, ""
     try:
         while not header.strip("\r\n"):
             if next(rows, None) is None:
                 return
-            header = "".join(lines)
-            lines.clear()
+            header = "".join(recorded)
+            recorded.clear()
         header = header.lstrip("\r\n").rstrip("\r\n") + "\n"
-        while some := sum(1 for _ in islice(rows, AT_ONCE)):
-            where = f"{path} (rows {first:,} to {first + some - 1:,} below the header)"
-            yield read_csv(where, kind, header + "".join(lines), "", function)
-            lines.clear()
-            first += some
+        while n := sum(1 for _ in islice(rows, AT_ONCE)):
+            where = f"{path} (rows {first:,} to {first + n - 1:,} below the header)"
+            yield read_csv(where, kind, header + "".join(recorded), note, function, delimiter)
+            recorded.clear()
+            first += n
     except csv.Error:
         msg = (
             f"{function}: every row of {path} must parse; got one that does not after row {first:,}. Close its quotes."
@@ -139,9 +177,9 @@ def _csv(file: IO[str], path: Path, kind: str, function: str) -> Iterator[Table]
         raise InputError(msg) from None
 
 
-def _json_lines(file: IO[str], path: Path, kind: str, function: str) -> Iterator[Table]:
+def _json_lines(lines: Iterator[str], path: Path, note: str, function: str) -> Iterator[Table]:
     first = 1
-    while lines := list(islice(file, AT_ONCE)):
+    while some := list(islice(lines, AT_ONCE)):
         where = f"{path} (from line {first:,})"
-        yield read_json_lines(where, "".join(lines), "", function)
-        first += len(lines)
+        yield read_json_lines(where, "".join(some), note, function)
+        first += len(some)

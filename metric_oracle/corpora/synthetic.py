@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import shutil
+import math
 from bisect import bisect
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, islice
@@ -38,7 +36,7 @@ from metric_oracle.corpora.synthetic_notation import (
     table_of,
 )
 from metric_oracle.corpora.synthetic_sentences import COMMON_IMPRESSIONS
-from metric_oracle.corpora.unfinished import held, remove_leftovers
+from metric_oracle.corpora.unfinished import check_new, new_folder
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 
@@ -119,7 +117,7 @@ def _section_tables() -> tuple[list[float], list[tuple[str, int, list[tuple[Part
 def _stock_shares() -> list[float]:
     """Return the cumulative share of each stock item among all reports."""
     tail = [(rank + 2) ** -_STOCK_EXPONENT for rank in range(_STOCK_SIZE - 1)]
-    unit = (_STOCK_SHARE - _COMMONEST_SHARE) / sum(tail)
+    unit = (_STOCK_SHARE - _COMMONEST_SHARE) / math.fsum(tail)
     return list(accumulate([_COMMONEST_SHARE, *(unit * weight for weight in tail)]))
 
 
@@ -346,38 +344,44 @@ def write_synthetic(
     _check_count("n_reports", n_reports)
     _check_count("n_tests", n_tests)
     out = Path(out)
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        msg = f"write_synthetic: out must be a new or empty folder; got {out}. Name another folder."
-        raise InputError(msg)
+    check_new(out, "write_synthetic", "out")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         msg = f"write_synthetic: out must lie in a folder; got {out}, where a file is in the way. Name another folder."
         raise InputError(msg) from None
-    unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
-    remove_leftovers(out, f".{out.name}.unfinished-", "")
-    unfinished.mkdir()
-    with ExitStack() as stack:
-        stack.enter_context(held(unfinished))
-        # Whatever happens, the folder goes; after the renaming there is none.
-        stack.callback(shutil.rmtree, unfinished, ignore_errors=True)
-        first_test = FIRST_ID + n_reports
-        drafts = drafts_of(seed, "train")
-        files = write_split(unfinished, "train", "train", drafts, n_reports, FIRST_ID, progress)
-        files |= write_split(unfinished, "test", "test", drafts_of(seed, "test"), n_tests, first_test, progress)
-        for model, kept in MODELS.items() if models else ():
-            draw = Random(f"{seed}/{model}").random
-            drafts = (_edit(draft, kept, draw) for draft in drafts_of(seed, "test"))
-            files |= write_split(unfinished, model, "test", drafts, n_tests, first_test, progress)
-        if errors:
-            from metric_oracle.corpora.synthetic_errors import write_candidates
-
-            for split, n, first_id in (("train", n_reports, FIRST_ID), ("test", n_tests, first_test)):
-                files |= write_candidates(unfinished, split, seed, n, first_id, progress)
-        if out.exists():
-            out.rmdir()
-        unfinished.rename(out)
+    with new_folder(out) as folder:
+        files = write_corpus(
+            folder, n_reports, n_tests, seed=seed, models=models, errors=errors, progress=progress
+        )  # fmt: skip
     return {name: out / file for name, file in files.items()}
+
+
+def write_corpus(
+    folder: Path,
+    n_reports: int,
+    n_tests: int,
+    *,
+    seed: int,
+    models: bool = False,
+    errors: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, str]:
+    """Write the files of :func:`write_synthetic` into a folder; return what is written: name -> file."""
+    first_test = FIRST_ID + n_reports
+    drafts = drafts_of(seed, "train")
+    files = write_split(folder, "train", "train", drafts, n_reports, FIRST_ID, progress)
+    files |= write_split(folder, "test", "test", drafts_of(seed, "test"), n_tests, first_test, progress)
+    for model, kept in MODELS.items() if models else ():
+        draw = Random(f"{seed}/{model}").random
+        drafts = (_edit(draft, kept, draw) for draft in drafts_of(seed, "test"))
+        files |= write_split(folder, model, "test", drafts, n_tests, first_test, progress)
+    if errors:
+        from metric_oracle.corpora.synthetic_errors import write_candidates
+
+        for split, n, first_id in (("train", n_reports, FIRST_ID), ("test", n_tests, first_test)):
+            files |= write_candidates(folder, split, seed, n, first_id, progress)
+    return files
 
 
 def write_split(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -59,7 +60,7 @@ def table_of(name: str, mark: str) -> list[tuple[Part, ...]]:
         return [_parse(text, mark) for text in NUMBER_TABLES[name]]
     alternatives = [_parse(text, mark) for text in alternatives_of(TABLES[name])]
     weights = [(rank + 1) ** -_TABLE_EXPONENT for rank in range(len(alternatives))]
-    unit = _TABLE_SLOTS / sum(weights)
+    unit = _TABLE_SLOTS / math.fsum(weights)
     return [a for a, weight in zip(alternatives, weights, strict=True) for _ in range(max(1, round(weight * unit)))]
 
 

@@ -1,26 +1,31 @@
-"""Tables that people have (CSV, TSV, Parquet, JSON, JSON Lines) as named columns of cells, with nothing guessed.
+"""Tables that people have (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as named columns of cells.
 
-CSV cells stay text (`NA`, `None` and `nan` are words). An empty cell is missing, save in a column of reports where it
-is quoted (``""``): that is an empty report. Error messages name files, rows, columns and ids and never quote a cell.
+CSV cells stay text; :mod:`metric_oracle.corpora.missing` says what is missing. An empty cell is missing, too, save in a
+column of reports where it is quoted (``""``): that is an empty report. Error messages name files, rows, columns and ids
+and never quote a cell.
 """
 
-import codecs
-import csv
-import gzip
-import io
 import json
 import math
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 
+from metric_oracle.corpora.missing import is_missing
+from metric_oracle.corpora.text_files import (
+    checked_separator,
+    existing_file,
+    file_ending,
+    header_names,
+    read_text,
+    separator_of,
+)
 from metric_oracle.errors import InputError
 
 STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id", "query_id")  # the last one is our own results'
@@ -32,14 +37,15 @@ ENDINGS = {
     ".json": "JSON",
     ".jsonl": "JSON Lines",
     ".ndjson": "JSON Lines",
+    ".xlsx": "Excel",
 }
+BINARY, SEPARATED = ("Parquet", "Excel"), ("CSV", "TSV")
 
 _MIMIC_ID = re.compile(r"(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?")
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,79}\w|Unnamed: \d+|Report (?:Impression|Generated)")
-PIECE = 1 << 24  # bytes of a large text that are read at once
-_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1")
+_NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
+_SURE_NAMES = {*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "split", "report", "text", "impression", "findings"}
 _END_OF_FILE = "end-of-file"
 
 
@@ -50,11 +56,11 @@ class Table:
     Attributes
     ----------
     path : the file, or what holds the columns in memory, for messages
-    kind : "CSV", "TSV", "Parquet", "JSON" or "JSON Lines"; in memory what holds them
-    names : the header; names may be empty or repeated
+    kind : "CSV", "TSV", "Parquet", "JSON", "JSON Lines" or "Excel"; in memory what holds them
+    names : the header, without blanks around the names, which may be empty or repeated
     columns : Arrow columns or lists, parallel to `names`
     keys : the keys of a JSON object, one a row, else None
-    note : "" or "read as latin-1"
+    note : what else is said of the file, such as "read as cp1252"
     """
 
     path: str | Path
@@ -65,15 +71,15 @@ class Table:
     keys: list[str] | None = None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", [str(name).strip() for name in self.names])
+
     def column(self, name: str, function: str, argument: str, *, is_text: bool = False) -> list[Any]:
         """Return the cells of the one column called `name`; missing cells are None, and "" unless `is_text`."""
         places = [place for place, other in enumerate(self.names) if other == name]
         if len(places) != 1:
             rule = "a column of the file" if not places else "a column that occurs once"
-            msg = (
-                f"{function}: {argument} must be {rule}; got {name!r} for {self.path}. "
-                f"Columns: {shown_names(self.names)}."
-            )
+            msg = f"{function}: {argument} must be {rule}; got {name!r} for {self.path}. Columns: {self.header}."
             raise InputError(msg)
         return self.cells(places[0], function, is_text=is_text)
 
@@ -89,6 +95,19 @@ class Table:
             )
             raise InputError(msg) from None
         return cells if is_text else [None if cell == "" else cell for cell in cells]
+
+    @property
+    def header(self) -> str:
+        """The names of the columns for a message; one that may be a report is withheld, as :func:`shown_names` does.
+
+        A table without header has a report among its names. It is known by its ids, which have digits.
+        """
+        names = [name for name in self.names if name]
+        is_header = any(name.lower() in _SURE_NAMES for name in names) or (
+            len(names) > 1 and not any(character.isdigit() for name in names for character in name)
+        )
+        is_shown = _NAME_WITH_BLANKS.fullmatch if is_header else _SHOWABLE.fullmatch
+        return ", ".join(repr(name) if is_shown(name) or _SHOWABLE.fullmatch(name) else "(withheld)" for name in names)
 
     @property
     def image_name(self) -> str | None:
@@ -125,11 +144,6 @@ class Table:
 def shown_names(names: Iterable[str]) -> str:
     """List column names or ids for a message; one that may be a sentence (a file without header) is withheld."""
     return ", ".join(repr(name) if _SHOWABLE.fullmatch(name) else "(withheld)" for name in names if name)
-
-
-def is_missing(cell: object) -> bool:
-    """Tell whether a cell is missing: None, the NaN that JSON and Parquet writers leave, pandas' NA and NaT."""
-    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def number_of(cell: object) -> float:
@@ -198,100 +212,62 @@ def check_unique(ids: Sequence[str], function: str, where: str) -> None:
         raise InputError(msg)
 
 
-def existing_file(path: Path, function: str, argument: str = "path") -> Path:
-    """Return `path` if it is a regular file, which a pipe that would be waited for is not."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        msg = f"{function}: {argument} must be a regular file; got the pipe or device {path}. Write it to a file first."
-        raise InputError(msg)
-    if not path.is_file():
-        msg = f"{function}: {argument} must be an existing file; got {path}. Check the name."
-        raise InputError(msg)
-    return path
+def zeros_hint(ids: Iterable[str], others: Iterable[str]) -> str:
+    """Return a sentence for a message where ids of two sides would join but for leading zeros; else nothing."""
+    known = set(others)
+    bare = {study.lstrip("0"): study for study in known}
+    apart = (study for study in ids if study not in known)
+    pair = next(([study, bare[study.lstrip("0")]] for study in apart if study.lstrip("0") in bare), None)
+    if pair is None:
+        return ""
+    return f" Ids differ by leading zeros, which spreadsheets drop ({shown_names(pair)}): write them as text."
 
 
-def read_bytes(path: Path, function: str) -> bytes:
-    """Read a whole file, unpacked where its name ends with `.gz`; an empty one is an error."""
-    existing_file(path, function)
-    try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        msg = f"{function}: path must be a whole gzip file; got a damaged or cut one, {path}. Fetch it again."
-        raise InputError(msg) from None
-    except MemoryError:
-        msg = f"{function}: path must be a file that fits into memory; got {path}, which does not. Split it."
-        raise InputError(msg) from None
-    # A byte-order mark is no content.
-    if not raw.removeprefix(b"\xef\xbb\xbf").strip():
-        msg = f"{function}: path must be a file with content; got an empty file, {path}. Fetch it again."
-        raise InputError(msg)
-    return raw
+def read_table(path: Path, function: str, *, encoding: str | None = None, separator: str | None = None) -> Table:
+    """Read a table by its ending: .csv, .tsv, .json, .jsonl, .ndjson (each also with .gz), .parquet or .xlsx.
 
-
-def read_text(path: Path, function: str) -> tuple[str, str]:
-    """Read a text file as UTF-8 (a byte-order mark is dropped), else as latin-1, and say which in a note."""
-    raw = read_bytes(path, function)
-    try:
-        text, note = raw.decode("utf-8-sig"), ""
-    except UnicodeDecodeError:
-        text, note = raw.decode("latin-1"), "read as latin-1"
-    # Latin-1 decodes anything, so there a binary file is recognised by its control characters.
-    if raw.startswith(_MAGIC) or b"\0" in raw or (note and _BINARY.search(raw)):
-        _refuse_binary(path, function)
-    return text, note
-
-
-def text_pieces(path: Path, function: str) -> Iterator[str]:
-    """Yield a text file: whole where it is small or packed, as :func:`read_text` gives it, else piece by piece.
-
-    Raises
-    ------
-    UnicodeDecodeError
-        If a large file is not in UTF-8, maybe after some pieces.
+    Parameters
+    ----------
+    path : Path
+    function : str
+        For error lines.
+    encoding : str
+        Of a text file, see :func:`metric_oracle.corpora.text_files.read_text`.
+    separator : str
+        Of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts its header into most columns.
     """
-    existing_file(path, function)
-    if path.suffix.lower() == ".gz" or path.stat().st_size <= PIECE:
-        yield read_text(path, function)[0]
-        return
-    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-    with path.open("rb") as file:
-        is_first = True
-        while raw := file.read(PIECE):
-            if (is_first and raw.startswith(_MAGIC)) or b"\0" in raw:
-                _refuse_binary(path, function)
-            is_first = False
-            yield decode(raw)
-    yield decode(b"", final=True)
-
-
-def _refuse_binary(path: Path, function: str) -> NoReturn:
-    msg = (
-        f"{function}: path must be the file type that its ending says; got binary content in {path}. "
-        "Rename or convert it."
-    )
-    raise InputError(msg)
-
-
-def file_ending(path: Path) -> str:
-    """Return the lower-case ending without `.gz`."""
-    name = path.name.lower().removesuffix(".gz")
-    return Path(name).suffix
-
-
-def read_table(path: Path, function: str) -> Table:
-    """Read a table by its ending: .csv, .tsv, .json, .jsonl, .ndjson (each also with .gz) or .parquet."""
-    existing_file(path, function)
-    kind = ENDINGS.get(file_ending(path))
-    if kind is None or (kind == "Parquet" and path.suffix.lower() == ".gz"):
-        msg = f"{function}: path must end with one of {', '.join(ENDINGS)}; got {path}. Convert or rename the file."
-        raise InputError(msg)
+    kind = table_kind(path, function, encoding=encoding, separator=separator)
     if kind == "Parquet":
         return _read_parquet(path, function)
-    text, note = read_text(path, function)
+    if kind == "Excel":
+        from metric_oracle.corpora.workbooks import read_workbook
+
+        return read_workbook(path, function)
+    text, note = read_text(path, function, encoding)
     if kind == "JSON":
         return _read_json(path, text, note, function)
     if kind == "JSON Lines":
         return read_json_lines(path, text, note, function)
-    return read_csv(path, kind, text, note, function)
+    asked = checked_separator(separator, function)
+    return read_csv(path, kind, text, note, function, separator_of(text, kind, asked))
+
+
+def table_kind(path: Path, function: str, *, encoding: str | None = None, separator: str | None = None) -> str:
+    """Return what kind of table a file is by its ending, after a check that the options suit it."""
+    existing_file(path, function)
+    kind = ENDINGS.get(file_ending(path))
+    is_binary = kind in BINARY
+    if kind is None or (is_binary and path.suffix.lower() == ".gz"):
+        msg = f"{function}: path must end with one of {', '.join(ENDINGS)}; got {path}. Convert or rename the file."
+        raise InputError(msg)
+    unsuited = ["encoding"] * (encoding is not None and is_binary)
+    unsuited += ["separator"] * (separator is not None and kind not in SEPARATED)
+    if unsuited:
+        msg = (
+            f"{function}: {' and '.join(unsuited)} must be left out for {kind} files; got a value for {path}. Drop it."
+        )
+        raise InputError(msg)
+    return kind
 
 
 @contextmanager
@@ -319,14 +295,10 @@ def _read_parquet(path: Path, function: str) -> Table:
     return Table(path, "Parquet", names, table.columns, table.num_rows)
 
 
-def read_csv(path: str | Path, kind: str, text: str, note: str, function: str) -> Table:
+def read_csv(path: str | Path, kind: str, text: str, note: str, function: str, delimiter: str) -> Table:
     """Read CSV or TSV that is text already; `path` is for messages."""
-    delimiter = "\t" if kind == "TSV" else ","
     text = text.lstrip("\r\n")
-    try:
-        names = next(csv.reader(io.StringIO(text[: 1 << 16], newline=""), delimiter=delimiter))
-    except csv.Error:
-        names = []
+    names = header_names(text, delimiter)
     places = [str(place) for place in range(len(names))]
     bad_rows: list[pa.csv.InvalidRow] = []
 
@@ -356,12 +328,16 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, function: str) -
         )
     except pa.ArrowInvalid:
         if bad_rows and bad_rows[0].number is not None:
-            got = f"{bad_rows[0].actual_columns} in row {bad_rows[0].number} (the header is row 1)"
+            n = len(names)
+            got = (
+                f"{n} {'column' if n == 1 else 'columns'} in the header and {bad_rows[0].actual_columns} in row "
+                f"{bad_rows[0].number} (the header is row 1)"
+            )
         else:
             got = "rows that do not parse"
         msg = (
-            f"{function}: every row of {path} must have the {len(names)} cells of the header; got {got}. "
-            "Repair the file."
+            f"{function}: every row of {path} must have as many columns as the header; got {got}. "
+            "Repair the file, or pass --separator."
         )
         raise InputError(msg) from None
     if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:

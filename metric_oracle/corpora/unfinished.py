@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from metric_oracle.errors import InUseError
+from metric_oracle.errors import InputError, InUseError
 
 
 @contextmanager
@@ -39,6 +39,51 @@ def alone(folder: Path, lock: str, function: str, work: str) -> Iterator[None]:
             msg = f"{function}: {folder} must not be in use; got another {work} at work there. Wait for it to end."
             raise InUseError(msg) from error
         yield
+
+
+def check_new(folder: Path, function: str, argument: str) -> None:
+    """Raise unless a folder is new or empty, and can be renamed to: the current one cannot."""
+    if folder.is_dir() and folder.samefile(Path.cwd()):
+        msg = (
+            f"{function}: {argument} must be a new or empty folder; got the current folder, which cannot be replaced. "
+            "Name another folder."
+        )
+        raise InputError(msg)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        msg = f"{function}: {argument} must be a new or empty folder; got {folder}. Name another folder."
+        raise InputError(msg)
+
+
+@contextmanager
+def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Yield a temporary folder next to `out`; at the end its files are synced, and it is renamed to `out`.
+
+    `out` is new or an empty folder. What killed writers left beside it is removed; so is the folder if anything fails.
+    """
+    before = f".{out.name}.unfinished-"
+    remove_leftovers(out, before, "")
+    folder = out.with_name(f"{before}{os.getpid()}")
+    folder.mkdir(mode=mode)
+    try:
+        with held(folder):
+            yield folder
+            for path in (*folder.rglob("*"), folder):
+                sync(path)
+            if out.exists():
+                out.rmdir()
+            folder.rename(out)
+            sync(out.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are safe from a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_leftovers(place: Path, before: str, after: str) -> None:

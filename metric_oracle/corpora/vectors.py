@@ -23,10 +23,10 @@ from metric_oracle.corpora.tables import (
     existing_file,
     is_missing,
     read_table,
-    read_text,
     shown_names,
 )
-from metric_oracle.errors import BackendError, DtypeError, InputError
+from metric_oracle.corpora.text_files import check_unpacked, read_text
+from metric_oracle.errors import DtypeError, InputError, not_installed
 
 LABELS = (
     "Enlarged Cardiomediastinum",
@@ -203,10 +203,7 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
     if ids is None and by_place:
         ids = [str(place) for place in range(len(values))]
     if ids is None:
-        msg = (
-            f"read_label_table: path must have a column of ids; got {shown_names(table.names)} in {path}. "
-            "Pass --id-column NAME."
-        )
+        msg = f"read_label_table: path must have a column of ids; got {table.header} in {path}. Pass --id-column NAME."
         raise InputError(msg)
     if not ids or not names:
         msg = (
@@ -248,10 +245,7 @@ def _read_ids(path: Path) -> list[str]:
     table = read_table(path, "read_embeddings")
     found = table.id_cells("read_embeddings")
     if found is None:
-        msg = (
-            f"read_embeddings: ids must have a column with a usual id name; got {path}. "
-            f"Columns: {shown_names(table.names)}."
-        )
+        msg = f"read_embeddings: ids must have a column with a usual id name; got {path}. Columns: {table.header}."
         raise InputError(msg)
     return canonical_ids(found[0], "read_embeddings", f"{found[1]!r} in {path}")
 
@@ -330,6 +324,7 @@ def _read_npz(path: Path) -> tuple[list[Any] | None, Any]:
                 name = member.filename.removesuffix(".npy")
                 if name in arrays or name == member.filename:
                     raise _damaged(path, ".npz file")
+                check_unpacked(member.compress_size, member.file_size, path, "read_embeddings")
                 with archive.open(member) as file:
                     arrays[name] = _read_array(file, member.file_size)
     except (PermissionError, InputError):
@@ -359,7 +354,7 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
         msg = (
             "read_embeddings: a Parquet file must have an id column and one column of lists; "
             f"got {len(lists)} columns of lists "
-            f"in {path}. Columns: {shown_names(table.names)}."
+            f"in {path}. Columns: {table.header}."
         )
         raise InputError(msg)
     column = lists[0].combine_chunks()  # type: ignore[union-attr]
@@ -384,11 +379,9 @@ def _read_pt(path: Path) -> tuple[None, Any]:
     try:
         import torch
     except ImportError:
-        msg = (
-            f"read_embeddings: path must not be a .pt file without PyTorch; got {path}. "
-            'Install "metric-oracle[encoders]".'
-        )
-        raise BackendError(msg) from None
+        raise not_installed(
+            function="read_embeddings", subject=f"the .pt file {path}", module="torch", extra="encoders"
+        ) from None
     try:
         # PyTorch does not look at the checksums of the archive.
         if zipfile.is_zipfile(path) and zipfile.ZipFile(path).testzip() is not None:

@@ -103,14 +103,14 @@ def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
     """
     import torch
 
-    batch = torch.from_numpy(ids)
+    batch = torch.from_numpy(ids).to(model.device)
     mask = torch.ones_like(batch)
     n_ids = ids.shape[1]
     if model.config._attn_implementation == "eager":
         n_more = min(-n_ids % 4, max(n_positions(model) - n_ids, 0))
         batch = torch.nn.functional.pad(batch, (0, n_more), value=model.config.pad_token_id or 0)
         mask = torch.nn.functional.pad(mask, (0, n_more))
-    return model(input_ids=batch.to(model.device), attention_mask=mask.to(model.device))[0][:, :n_ids]
+    return model(input_ids=batch, attention_mask=mask)[0][:, :n_ids]
 
 
 def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:

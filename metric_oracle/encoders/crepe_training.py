@@ -6,7 +6,6 @@ presence the binary cross-entropy of "at least one"; both are means over pairs a
 """
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.unfinished import held, remove_leftovers
+from metric_oracle.corpora.unfinished import new_folder
 from metric_oracle.encoders import model_files
 from metric_oracle.encoders.crepe import (
     CATEGORIES,
@@ -253,27 +252,19 @@ def _write(out: Path, network: Any, words: Path, described: dict[str, Any]) -> N
     from safetensors.torch import save_file
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.unfinished-{os.getpid()}")
-    remove_leftovers(out, f".{out.name}.unfinished-", "")
-    unfinished.mkdir()
-    with held(unfinished):
-        try:
-            config = {
-                **network["bert"].config.to_dict(),
-                "architectures": ["BertForCategoryErrorRegression"],
-                "num_error_categories": len(CATEGORIES),
-                "use_poisson_loss": False,
-                "use_presence_loss": True,
-                "presence_loss_weight": described["settings"]["presence_weight"],
-            }
-            tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-            save_file(tensors, unfinished / "model.safetensors", {"format": "pt"})
-            for name, content in (("config.json", config), ("training.json", described)):
-                (unfinished / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-            for path in (words, words.with_name("tokenizer_config.json")):
-                if path.is_file():
-                    shutil.copyfile(path, unfinished / path.name)
-            unfinished.rename(out)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+    with new_folder(out) as folder:
+        config = {
+            **network["bert"].config.to_dict(),
+            "architectures": ["BertForCategoryErrorRegression"],
+            "num_error_categories": len(CATEGORIES),
+            "use_poisson_loss": False,
+            "use_presence_loss": True,
+            "presence_loss_weight": described["settings"]["presence_weight"],
+        }
+        tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        for name, content in (("config.json", config), ("training.json", described)):
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        for path in (words, words.with_name("tokenizer_config.json")):
+            if path.is_file():
+                shutil.copyfile(path, folder / path.name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.errors import BackendError, InputError, not_installed
 
 
 def import_libraries(function: str, model: str) -> tuple[Any, Any]:
@@ -14,11 +14,7 @@ def import_libraries(function: str, model: str) -> tuple[Any, Any]:
         import torch
         import transformers
     except ImportError as error:
-        msg = (
-            f"{function}: {model} must have PyTorch and transformers installed; got no module {error.name}. "
-            'Install the extra: pip install "metric-oracle[encoders]".'
-        )
-        raise BackendError(msg) from error
+        raise not_installed(function, model, error.name, "encoders") from error
     return torch, transformers
 
 

@@ -5,6 +5,7 @@ are far from those of nltk's METEOR, which is another metric.
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ JAR = "meteor-1.5.jar"
 # As pycocoevalcap calls it, but for the encoding, which is not left to the language of the terminal.
 _CALL = ("-Dfile.encoding=UTF-8", "-Xmx2G", "-jar", JAR, "-", "-", "-stdio", "-l", "en", "-norm")
 _BETWEEN = "|||"  # between the fields of a line that the program reads
+_LINE_BREAK = re.compile("[\r\n]+")  # what ends a line for Java
 
 
 class MeteorJar:
@@ -68,7 +70,7 @@ class MeteorJar:
         Parameters
         ----------
         pairs : sequence of (reference, candidate)
-            White space between words counts as one blank, and ``|||`` as none.
+            A line break counts as a blank, and ``|||`` as nothing.
         progress : function
             Called with the number of distinct pairs finished since the last call.
 
@@ -128,5 +130,5 @@ class MeteorJar:
 
 
 def _clean(text: str) -> str:
-    """Return a text as one field of one line."""
-    return " ".join(text.replace(_BETWEEN, " ").split())
+    """Return a text as one field of one line, as pycocoevalcap does; it lets a line break end the line."""
+    return _LINE_BREAK.sub(" ", text.replace(_BETWEEN, ""))

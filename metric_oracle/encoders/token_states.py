@@ -22,7 +22,7 @@ import numpy.typing as npt
 from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches, run_model
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.errors import InputError, not_installed
 
 _DISTILROBERTA = (
     5,
@@ -35,8 +35,9 @@ _DISTILROBERTA = (
 # Model name -> (layer, {layer: English rescaling baselines of P, R and F}), as bert_score 0.3.13 ships them.
 PUBLISHED = {"distilroberta-base": _DISTILROBERTA, "distilbert/distilroberta-base": _DISTILROBERTA}
 
-# Tokens of one batch, see `batches`: few, because a query alone takes as long as a whole batch.
-_BATCH_TOKENS = {"cpu": 1 << 7, "cuda": 1 << 12}
+# Tokens of one batch, see `batches`: few, because a query alone takes as long as a whole batch. A GPU runs a
+# batch in less time than it takes to start it.
+_BATCH_TOKENS = {"cpu": 1 << 7, "cuda": 1 << 13}
 _TOKENIZED_AT_ONCE = 1 << 13
 # Tokenizers to which bert_score says add_prefix_space. Later transformers made one class of them (Roberta) and ignore
 # the argument without a word, so the space is written before the text here.
@@ -122,11 +123,7 @@ class TokenEncoder:
             import torch
             import transformers  # noqa: F401
         except ImportError as error:
-            msg = (
-                f"{function}: encoder must not be given without torch and transformers; got {model}, but no module "
-                f'{error.name}. Run pip install "metric-oracle[encoders]".'
-            )
-            raise BackendError(msg) from None
+            raise not_installed(function, f"encoder {model}", error.name, "encoders") from None
         self.device = choose_device(device, function)
         self._folder, self.name = find(model, function)
         with quiet():
@@ -213,13 +210,19 @@ class TokenEncoder:
         -------
         float32[B, L, width]
         """
+        return self.to_host(self.make(ids))
+
+    def make(self, ids: npt.NDArray[np.int64]) -> Any:
+        """Return what :meth:`run` does as a tensor on the encoder's device, which may still be at work on it."""
         import torch
 
         with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == "bfloat16"):
             states = run_model(self._model, ids).float()
-            states = states / torch.norm(states, dim=-1, keepdim=True)
-            is_finite = states.isfinite().all()
-        if not is_finite:
+            return states / torch.norm(states, dim=-1, keepdim=True)
+
+    def to_host(self, states: Any) -> npt.NDArray[Any]:
+        """Copy states from the encoder's device, after a check that they are finite."""
+        if not states.isfinite().all():
             step = "Check its weights" if self.dtype == "float32" else "Use float32"
             msg = (
                 f"{self.function}: encoder must give finite token states other than zero; got NaN from {self.name}, "
@@ -326,6 +329,8 @@ def _states(encoder: TokenEncoder, tokens: Tokens, start: int, stop: int, storag
     """Return the states of the texts `start` to `stop`, in their order."""
     ptr = tokens.ptr[start : stop + 1] - tokens.ptr[start]
     ids = tokens.ids[tokens.ptr[start] : tokens.ptr[stop]]
+    if encoder.device == "cuda":
+        return _states_on_device(encoder, ids, ptr, storage)
     states = np.empty((len(ids), encoder.width), storage)
 
     def run(some: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
@@ -335,6 +340,24 @@ def _states(encoder: TokenEncoder, tokens: Tokens, start: int, stop: int, storag
         for _ in run_batches(run, ids, ptr, _BATCH_TOKENS[encoder.device], run_all):
             pass
     return states
+
+
+def _states_on_device(
+    encoder: TokenEncoder, ids: npt.NDArray[np.int32], ptr: npt.NDArray[np.int64], storage: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """Return the states of texts; they stay on the device until all are made, so that no batch waits for a copy."""
+    import torch
+
+    kind = {2: torch.float16, 4: torch.float32}[np.dtype(storage).itemsize]
+    states = torch.empty((len(ids), encoder.width), dtype=kind, device=encoder.device)
+
+    def run(some: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
+        place = torch.from_numpy(ptr[some, None] + np.arange(batch.shape[1])).to(encoder.device)
+        states[place] = encoder.make(batch)[: len(some)].to(kind)
+
+    for _ in run_batches(run, ids, ptr, _BATCH_TOKENS[encoder.device], map):
+        pass
+    return encoder.to_host(states)
 
 
 def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_tokens: int) -> str:

@@ -32,7 +32,7 @@ _FUNCTION = "agreement"
 _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("candidate", "errors", "rater", "statistic")),
-        *((name, pa.float64()) for name in ("value", "low", "high", "bca_low", "bca_high")),
+        *((name, pa.float64()) for name in ("value", "low", "high", "bca_low", "bca_high", "effective")),
         ("degenerate", pa.int64()),
     ]
 )
@@ -46,8 +46,9 @@ class Agreement(OneLine):
     ----------
     table : pyarrow.Table
         One row for each candidate type ("all": of all together), kind of errors, rater ("between raters", or one with
-        himself) and statistic: the value, its percentile and BCa intervals over studies, and the number of resamples
-        without a value. Null is a value that does not exist: where all counts are equal.
+        himself) and statistic: the value, its percentile and BCa intervals over studies, the studies that these rest
+        on (:func:`metric_oracle.statistics.effective_studies`), and the number of resamples without a value. Null is a
+        value that does not exist: where all counts are equal.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -67,9 +68,16 @@ class Agreement(OneLine):
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the numbers with care."""
-        if self.signature["studies"] >= FEW:
+        if self.signature["studies"] < FEW:
+            return [f"Fewer than {FEW} studies ({self.signature['studies']}): the intervals are too short."]
+        few = [record["effective"] for record in self.records() if 0 < (record["effective"] or 0) < FEW]
+        if not few:
             return []
-        return [f"Fewer than {FEW} studies ({self.signature['studies']}): the intervals are too short."]
+        n = "interval rests" if len(few) == 1 else "intervals rest"
+        return [
+            f"{len(few)} {n} on fewer than {FEW} effective studies (the least on {min(few):.0f}, see the column "
+            "`effective`) and are too short: a few studies with many errors decide them."
+        ]
 
 
 def agreement(

@@ -24,7 +24,17 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.rank_agreement import SPEARMAN, STATISTICS, TAU, Resamples, draw, side, sum_of
 from metric_oracle.evaluation.rated_scores import drop_identical, lower_is_better, read_rated
 from metric_oracle.evaluation.rater_agreement import SIDES, rater_agreement
-from metric_oracle.statistics import FEW, FEWEST, LEVEL, Array, adjusted, bca, bootstrap_p, percentile
+from metric_oracle.statistics import (
+    FEW,
+    FEWEST,
+    LEVEL,
+    Array,
+    adjusted,
+    bca,
+    bootstrap_p,
+    effective_studies,
+    percentile,
+)
 
 MEAN = "mean of raters"
 RESAMPLES = 1000  # as in the paper
@@ -258,7 +268,7 @@ def pairs_asked(names: list[str], paired: Sequence[tuple[str, str]] | None) -> l
 
 
 def agreement(statistic: str, values: Array, drawn: Resamples) -> dict[str, Any]:
-    """Return the record of a statistic: value, percentile and BCa intervals, degenerate resamples.
+    """Return the record of a statistic: value, intervals, the studies that these rest on, degenerate resamples.
 
     Parameters
     ----------
@@ -270,11 +280,13 @@ def agreement(statistic: str, values: Array, drawn: Resamples) -> dict[str, Any]
     n_studies = drawn.studies.shape[1]
     resampled, left_out, value = values[: -n_studies - 1], values[-n_studies - 1 : -1], float(values[-1])
     exists = np.isfinite(resampled)
-    record: dict[str, Any] = dict.fromkeys(("value", "low", "high", "bca_low", "bca_high"))
+    record: dict[str, Any] = dict.fromkeys(("value", "low", "high", "bca_low", "bca_high", "effective"))
     if np.isfinite(value):
         record["value"] = value
         record["low"], record["high"] = percentile(resampled[exists], SIDES)
         record["bca_low"], record["bca_high"] = bca(value, resampled[exists], left_out, SIDES)
+        # What leaving out a study changes is to the statistic what the scores are to their mean.
+        record["effective"] = effective_studies(left_out - value) if np.isfinite(left_out).all() else 0.0
     return {"statistic": statistic, **record, "degenerate": int((~exists).sum())}
 
 

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from metric_oracle import api
-from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.evaluation.demo import INSTALL, MOST_ENCODED, MOST_QUERIES, find_encoder, write_files
+from metric_oracle.evaluation.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
 from metric_oracle.evaluation.machine import machine, versions
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
@@ -186,34 +185,7 @@ def after_warm_up(values: Sequence[T]) -> list[T]:
 def alone(queries: Inputs, i: int) -> Inputs:
     """Return one query with nothing of the others, as somebody gives it who asks for one report."""
     one = queries.take(np.array([i]))
-    attached = {}
-    for kind, attachment in one.attached.items():
-        place = int(attachment.of_row[0])
-        if place >= 0:
-            values = attachment.values
-            values = _one_graph(values, place) if isinstance(values, GraphTable) else values[place : place + 1]
-            attachment = replace(attachment, values=values, of_row=np.zeros(1, np.int64))
-        attached[kind] = attachment
-    return replace(one, attached=attached)
-
-
-def _one_graph(graphs: GraphTable, g: int) -> GraphTable:
-    entities = slice(graphs.entity_ptr[g], graphs.entity_ptr[g + 1])
-    relations = slice(graphs.relation_ptr[g], graphs.relation_ptr[g + 1])
-    tokens, token = np.unique(graphs.entity_token[entities], return_inverse=True)
-    return replace(
-        graphs,
-        keys=[graphs.keys[g]],
-        texts=[graphs.texts[g]],
-        tokens=[graphs.tokens[t] for t in tokens.tolist()],
-        entity_ptr=np.array([0, len(token)]),
-        entity_token=token.astype(np.int32),
-        entity_label=graphs.entity_label[entities],
-        relation_ptr=np.array([0, len(graphs.relation_type[relations])]),
-        relation_source=graphs.relation_source[relations],
-        relation_target=graphs.relation_target[relations],
-        relation_type=graphs.relation_type[relations],
-    )
+    return replace(one, attached={kind: attachment.used() for kind, attachment in one.attached.items()})
 
 
 def run_alone(
@@ -418,7 +390,7 @@ def _synthetic(
     smaller = min(size[0], MOST_ENCODED), min(size[1], MOST_QUERIES)
     for name, wanted, (n_reports, n_tests) in (("plain", plain, size), ("encoded", encoded, smaller)):
         if name == "encoded" and encoder is None:
-            rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {INSTALL}"} for m in wanted]
+            rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {encoder_command()}"} for m in wanted]
             continue
         if not wanted:
             continue

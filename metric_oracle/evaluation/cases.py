@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_cases import RatedCases
@@ -189,7 +190,7 @@ class Cases:
         if "text" in table.column_names:
             text = table["text"][i].as_py()
         elif self.index is not None and row >= 0:
-            text = self.index.reports["text"][row].as_py()
+            text = self.index.take("text", np.array([row]))[0].as_py()
         else:
             text = None
         named = [table[name][i].as_py() for name in ("candidate_id", "score", "n_ties", "fallback", "exact")]
@@ -375,7 +376,7 @@ def read_cases(
     InputError
         If a file is no result, or the files, the index and the test reports do not belong together.
     """
-    read = [_read(given, function) for given in files]
+    read = [read_result(given, function) for given in files]
     _check_same(read, index, queries, function)
     place: dict[str, int] = {}
     blocks = []
@@ -403,7 +404,8 @@ def read_cases(
     return Cases(ids, columns, sources, index, queries, read, rated, known)
 
 
-def _read(given: Given, function: str) -> Read:
+def read_result(given: Given, function: str) -> Read:
+    """Read the answers or scores in a file that `retrieve`, `baseline` or `score` wrote."""
     if isinstance(given, Read):
         return given
     try:
@@ -473,6 +475,10 @@ def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | Non
                 f"{index.fingerprint[:12]} ({index.folder}) for file {number}. Pass the other index."
             )
             raise InputError(msg)
+    if queries is not None:
+        said = [] if index is None else [index.section]
+        for section, by in [*said, *((given.signature.get("section"), "a signature") for given in read)]:
+            check_sections(function, queries.section, (section, by), ("test reports", "results"))
     # What was scored with --inner is a part of the test reports.
     whole = [given.signature for given in read if not given.signature.get("left_out")]
     known = {str(signature["references"]) for signature in whole if signature.get("references")}

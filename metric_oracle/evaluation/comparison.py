@@ -15,6 +15,7 @@ from metric_oracle.evaluation.systems import (
     aligned_counts,
     check_signatures,
     common_metrics,
+    is_yardstick,
     read_system,
 )
 from metric_oracle.evaluation.table_cells import (
@@ -24,10 +25,10 @@ from metric_oracle.evaluation.table_cells import (
     Column,
     MetricCells,
     corpus_means,
-    corpus_p,
     means_of,
 )
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import (
     FEW,
     LEGACY,
@@ -37,8 +38,8 @@ from metric_oracle.statistics import (
     adjusted,
     check_method,
     checked_resamples,
+    effective_studies,
     overlap,
-    permutation_p,
 )
 
 
@@ -52,9 +53,12 @@ class Difference:
     difference : float
         Mean of a - b over the column's studies.
     interval : Interval
-        BCa interval of it.
+        The differences that the test does not reject: it holds 0 exactly where the p-value is above 0.05.
     p_value, p_adjusted : float
-        Of the permutation test; adjusted over all differences of the table (Benjamini and Hochberg).
+        Of the permutation test, of CRG and corpus BLEU of the bootstrap; adjusted over all differences of the table
+        (Benjamini and Hochberg).
+    effective : float
+        Studies that the test rests on, see :func:`metric_oracle.statistics.effective_studies`.
     overlap : bool
         Whether the two systems' intervals overlap: the rule of Yu et al. calls them different where they do not.
     """
@@ -67,6 +71,7 @@ class Difference:
     p_value: float
     p_adjusted: float
     overlap: bool
+    effective: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,8 +97,8 @@ class Comparison(OneLine):
         Metric that is not in the table -> studies that every system can score, 0 or 1.
     averaged : dict
         System -> over what a score of it is a mean, such as "10 random reports".
-    perfect : list of str
-        The row of perfect answers, if it is named.
+    competing : list of str
+        Systems of which the best mean is marked: those that are no oracle, no baseline and no perfect answers.
     fixed_weights : list of str
         Systems whose file has no counts of labels: their CRG keeps the prevalence of the test set in each resample.
     signature : dict
@@ -109,7 +114,7 @@ class Comparison(OneLine):
     left_out: dict[str, list[str]]
     too_few: dict[str, int]
     averaged: dict[str, str]
-    perfect: list[str]
+    competing: list[str]
     fixed_weights: list[str]
     signature: dict[str, Any]
 
@@ -124,18 +129,22 @@ class Comparison(OneLine):
         few = [f"{column.metric} {column.n}" for column in self.columns if column.n < FEW]
         if few:
             found.append(f"Fewer than {FEW} studies ({', '.join(few)}): the intervals are too short.")
-        lost = [
-            f"{column.metric}: {name} {cell.nonzero}"
-            for column in self.columns
-            for name in self.systems
-            if column.n >= FEW > (cell := self.cells[name, column.metric]).nonzero > 0
-        ]
-        if lost:
-            found.append(
-                f"Fewer than {FEW} scores that are not 0 ({'; '.join(lost)}): these intervals are too short, and too "
-                "low where they miss."
-            )
-        return found
+        cells = [(metric, system, cell.effective) for (system, metric), cell in self.cells.items()]
+        return [*found, *self._short(cells, "score"), *self.short_differences()]
+
+    def short_differences(self) -> list[str]:
+        """Return the warning of paired differences that rest on few studies, if there is one."""
+        return self._short([(d.metric, f"{d.a} − {d.b}", d.effective) for d in self.differences], "difference")
+
+    def _short(self, intervals: Sequence[tuple[str, str, float]], what: str) -> list[str]:
+        enough = [column.metric for column in self.columns if column.n >= FEW]
+        few = {
+            metric: [f"{name} {n:.0f}" for of, name, n in intervals if of == metric and 0 < n < FEW]
+            for metric in enough
+        }
+        shown = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in few.items() if names)
+        line = f"Fewer than {FEW} effective studies, those whose {what} is not 0, or n / skewness² if fewer ({shown}):"
+        return [f"{line} these intervals are too short."] if shown else []
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat record for each system and metric, then one for each difference, at full precision.
@@ -155,6 +164,7 @@ class Comparison(OneLine):
                         "unscorable": cell.unscorable,
                         "best": cell.best,
                         "nonzero": cell.nonzero,
+                        "effective": cell.effective,
                         "percent_change_from_random": cell.percent_change,
                         **_ends("percent_change", cell.change_interval),
                         "share_of_way_to_oracle": cell.share,
@@ -166,7 +176,12 @@ class Comparison(OneLine):
             direction = "higher" if columns[d.metric].higher_is_better else "lower"
             records.append(
                 _record(d.a, d.b, d.metric, direction, columns[d.metric].n, d.difference, d.interval)
-                | {"p_value": d.p_value, "p_adjusted": d.p_adjusted, "intervals_overlap": d.overlap}
+                | {
+                    "effective": d.effective,
+                    "p_value": d.p_value,
+                    "p_adjusted": d.p_adjusted,
+                    "intervals_overlap": d.overlap,
+                }
             )
         return records
 
@@ -193,6 +208,7 @@ def _record(
         "unscorable": None,
         "best": None,
         "nonzero": None,
+        "effective": None,
         "percent_change_from_random": None,
         **_ends("percent_change", None),
         "share_of_way_to_oracle": None,
@@ -231,7 +247,8 @@ def compare(
     oracles : mapping
         Metric -> row of its metric-oracle: with `random`, gives the share of the way.
     perfect : str
-        Row of perfect answers, which like an oracle's does not compete for the best mean.
+        Row of perfect answers, which does not compete for the best mean. Nor do `random`, the oracles, and rows whose
+        file says that an oracle or a baseline made it.
     paired : sequence of (str, str)
         Pairs of rows to test on the same studies.
     method, resamples, seed
@@ -263,6 +280,8 @@ def compare(
     check_signatures(scores, metrics)
     values, counts = aligned(scores, metrics)
     too_few = _too_few(names, values)
+    apart = {random, perfect, *oracles.values()}
+    competing = [name for name, one in scores.items() if name not in apart and not is_yardstick(one)]
 
     used = [metric for metric in metrics if metric not in too_few]
     total = len(used) * (1 + len(paired))
@@ -276,7 +295,7 @@ def compare(
 
     columns: list[Column] = []
     cells: dict[tuple[str, str], Cell] = {}
-    tests: list[tuple[str, str, str, float, Interval, float, bool]] = []
+    tests: list[tuple[str, str, str, float, Interval, float, bool, float]] = []
     averaged = {name: one.signature["averaged"] for name, one in scores.items() if "averaged" in one.signature}
     for metric in used:
         step(metric)
@@ -290,33 +309,34 @@ def compare(
         ranges = {name: one["ranges"].get(metric) for name, one in averaged.items()}
         unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
         of_metric = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
-        for name, cell in of_metric.cells(random, oracles, perfect).items():
+        for name, cell in of_metric.cells(random, oracles, competing).items():
             cells[name, metric] = cell
         for a, b in paired:
             step(f"{a} against {b}, {metric}")
-            # Under CRG too: it grows with the mean contribution, and a swap keeps the sum of the two means.
-            p_value = permutation_p(row[a] - row[b], n_resamples, seed)
             ends = [cells[name, metric].interval for name in (a, b)]
-            tests.append((a, b, metric, *of_metric.difference(a, b), p_value, overlap(*ends)))
+            found = of_metric.difference(a, b, n_resamples)
+            tests.append((a, b, metric, *found, overlap(*ends), effective_studies(row[a] - row[b])))
         of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
         if of_reports is not None:  # beside the mean of sentence scores what pycocoevalcap prints
             columns.append(Column(f"{metric}{CORPUS}", is_higher, columns[-1].n))
             means = corpus_means([*of_reports.values()], n_resamples, seed)
             of_corpus = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
-            corpus_cells = of_corpus.cells(random, {}, perfect)
+            corpus_cells = of_corpus.cells(random, {}, competing)
             cells |= {(name, columns[-1].metric): cell for name, cell in corpus_cells.items()}
             for a, b in paired:
-                p_value = corpus_p(of_reports[a], of_reports[b], n_resamples, seed)
-                apart = overlap(corpus_cells[a].interval, corpus_cells[b].interval)
-                tests.append((a, b, columns[-1].metric, *of_corpus.difference(a, b), p_value, apart))
-    p_adjusted = adjusted([p_value for *_, p_value, _ in tests]) if tests else []
+                ends = [corpus_cells[name].interval for name in (a, b)]
+                found = of_corpus.difference(a, b, n_resamples)
+                tests.append((a, b, columns[-1].metric, *found, overlap(*ends), effective_studies(row[a] - row[b])))
+    p_adjusted = adjusted([test[5] for test in tests]) if tests else []
     first = scores[names[0]]
+    whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
+    sections = [one.signature["section"] for one in scores.values() if "section" in one.signature]
     foreign = {name: one.signature["foreign"] for name, one in scores.items() if "foreign" in one.signature}
     return Comparison(
         names,
         columns,
         cells,
-        [Difference(*test[:6], p, test[6]) for test, p in zip(tests, p_adjusted, strict=True)],
+        [Difference(*test[:6], p, *test[6:]) for test, p in zip(tests, p_adjusted, strict=True)],
         first.table.num_rows,
         {
             name: int(one.signature["distinct_texts"])
@@ -326,13 +346,15 @@ def compare(
         left_out,
         too_few,
         {name: one["over"] for name, one in averaged.items()},
-        [] if perfect is None else [perfect],
+        competing,
         [name for name in names if counts[name] is None] if CRG in used else [],
         {
             "kind": "table",
             "systems": {name: one.signature.get("system") for name, one in scores.items()},
             "metrics": {metric: first.signature["metrics"][metric] for metric in used},
             "references": first.signature.get("references"),
+            **({"section": sections[0]} if sections else {}),
+            **({"of_whole_sets": whole} if whole else {}),
             "scores_version": first.signature.get("version"),
             "interval": {
                 "method": method,
@@ -349,6 +371,14 @@ def compare(
             "version": version("metric-oracle"),
         },
     )
+
+
+def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray) -> dict[str, float]:
+    """Return what a program gave for all reports of a system together, where all of them are in the table."""
+    if np.isnan(values).any():
+        return {}
+    noted = {name: one.signature.get("noted", {}).get(metric, {}).get("corpus") for name, one in scores.items()}
+    return {name: value for name, value in noted.items() if value is not None}
 
 
 def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, int]:

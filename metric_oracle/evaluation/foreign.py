@@ -18,7 +18,6 @@ from metric_oracle.corpora.tables import (
     existing_file,
     number_of,
     read_table,
-    shown_names,
 )
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import DIRECTIONS, fingerprint
@@ -52,7 +51,7 @@ def read_foreign(
     found = table.id_cells(function)
     if found is None:
         msg = (
-            f"{function}: foreign must have a column of ids, such as study_id; got columns {shown_names(table.names)} "
+            f"{function}: foreign must have a column of ids, such as study_id; got columns {table.header} "
             f"in {path}. Add the ids of the reports, by which scores are joined."
         )
         raise InputError(msg)
@@ -80,7 +79,7 @@ def read_foreign(
     if not columns:
         msg = (
             f"{function}: foreign must have a column of numbers whose direction is known; got columns "
-            f"{shown_names(table.names)} in {path}. Add --direction NAME=higher or NAME=lower."
+            f"{table.header} in {path}. Add --direction NAME=higher or NAME=lower."
         )
         raise InputError(msg)
     signature = {

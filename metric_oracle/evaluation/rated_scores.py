@@ -13,7 +13,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.score_names import direction_of
 from metric_oracle.corpora.tables import existing_file, number_of, read_table, shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES, METRICS
+from metric_oracle.metrics import ALIASES, METRICS, get_metric
 from metric_oracle.retrieval import pairs
 from metric_oracle.statistics import Array
 
@@ -124,6 +124,13 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str], functio
 
 def score_texts(rated: Rated, metrics: Sequence[str] | None, function: str) -> tuple[dict[str, Array], dict[str, Any]]:
     """Score the texts of the pairs under metrics that need nothing else; return also what a signature says of them."""
+    counting = [record.name for name in metrics or () if (record := get_metric(name, function)).counts_corpus]
+    if counting:
+        msg = (
+            f"{function}: metric must not count the documents of a corpus, which rated pairs do not have; got "
+            f"{counting[0]!r}. Score them with oracle score --index INDEX, and pass the file as scores."
+        )
+        raise InputError(msg)
     lacking = [
         pair
         for pair, *texts in zip(rated.pairs, rated.references or [], rated.predictions or [], strict=True)

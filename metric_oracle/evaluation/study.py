@@ -5,26 +5,28 @@ since their steps take minutes where the others take seconds.
 """
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.api.given import Given, Loading, names_of, opened
+from metric_oracle.api.given import Given, Loading, names_of, opened, say
 from metric_oracle.api.searching import load_batch
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.evaluation.comparison import Comparison, compare
 from metric_oracle.evaluation.study_steps import Progress, Steps, checksum_of, file_name, workplace
+from metric_oracle.evaluation.systems import IDENTITY, MOST_FREQUENT, RANDOM
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
@@ -33,14 +35,13 @@ from metric_oracle.indexes.shards import is_set, one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.answers import most_frequent_row
+from metric_oracle.retrieval.checks import check_section, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.pairs import join_ids, score_rows
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 from metric_oracle.retrieval.search import retrieve
-
-RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,13 @@ class Model:
     files: Mapping[str, Path] = field(default_factory=dict)
     reading: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("files", "reading"):
+            if not isinstance(getattr(self, name), Mapping):
+                got = type(getattr(self, name)).__name__
+                msg = f"Model: {name} must be a dict of keyword arguments; got {got}. Pass {name}={{...}}."
+                raise InputError(msg)
+
     @property
     def index(self) -> Index | None:
         """The index that stands for the predictions, if one does."""
@@ -79,8 +87,8 @@ class Model:
             except InputError as error:
                 error.args = (str(error).replace("--ids FILE", "--model-ids NAME=FILE"),)
                 raise
-        texts = {name: index.reports[name].to_pylist() for name in ("study_id", "text")}
-        return Reports(texts["study_id"], texts["text"], str(self.predictions), {}, {})
+        texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
+        return Reports(texts["study_id"], texts["text"], str(self.predictions), {}, {}, *index.section)
 
     def holds(self, queries: Inputs) -> set[str]:
         """Return the representations that can be made of it."""
@@ -107,6 +115,7 @@ def run_study(
     metrics: str | Sequence[str] | None = None,
     inner: bool = False,
     out: str | Path | None = None,
+    threads: int | None = None,
     progress: Progress | None = None,
     **loading: Unpack[Loading],
 ) -> dict[str, Scores]:
@@ -127,6 +136,8 @@ def run_study(
         New folder of the study. Its finished steps are kept beside it in ``<out>.unfinished``, where the same call goes
         on after a kill: a file for the scores of each row, and for each oracle one of its reports. The folder is
         renamed once the table is written, see `presentation.study_folder`.
+    threads : int
+        Worker threads of searches and expectations; by default the cores of this process.
     progress : function
         Called with the name of a step, and how much is done of how much.
 
@@ -136,12 +147,21 @@ def run_study(
         Name of the row -> scores: the models, the oracles, the most frequent report, what a perfect answer gets, and
         the exact expectation of random retrieval, whose score of a test report is the mean over all corpus rows.
     """
-    index, queries = opened(index), load_batch(queries, loading, "study")
+    index = opened(index)
+    queries = load_batch(index, queries, loading, "study")
+    check_section(queries, index)
+    said = index.section if index.section[0] else queries.section
+    queries = replace(queries, section=said)
     out = None if out is None else Path(out)
     given = {name: model if isinstance(model, Model) else Model(model) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
     _check_models(given, names)
     read = {name: model.read() for name, model in given.items()}  # a bad file shows before the long work
+    for name, reports in read.items():
+        step = f"Say by --model-section {name}={said[0]} what it writes, or search an index of its section"
+        warning = check_sections("study", said, reports.said, ("test reports", f"model {name!r}"), step)
+        if warning:
+            say(warning, loading.get("tell"))
     rows, queries = _rows(read, queries, inner)
     base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
     with workplace(out) as folder:
@@ -153,14 +173,14 @@ def run_study(
             place = steps.place(file_name(name), made_of)
             make = _Predicted(index, queries, name, model, read[name], rows[name], names, place)
             systems[name] = steps.run(name, file_name(name), read_scores, make, made_of)
-            shutil.rmtree(place, ignore_errors=True)
+            steps.leave(place)
 
         def oracles(metrics: Iterable[str]) -> None:
             for metric in metrics:
                 row = oracle_name(metric)
 
                 def search(metric: str = metric) -> Results:
-                    return retrieve(index, queries, metric, progress=steps.advance)
+                    return retrieve(index, queries, metric, threads=threads, progress=steps.advance)
 
                 found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
@@ -184,7 +204,7 @@ def run_study(
             return _scores(like, own, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
-        chance = _Chance(index, queries, scorable, like, steps)
+        chance = _Chance(index, queries, scorable, like, steps, threads)
         chance.average(early)
         oracles(late)
         systems[RANDOM] = chance.row()
@@ -280,7 +300,7 @@ class _Predicted:
         rows = np.array([self.rows[study] for study in self.queries.ids])
         written = open_index(self.place) if self.place.exists() else self.model.index
         if written is not None:  # given, or left by a study that was killed then
-            return score_rows(written, self.queries, rows, self.metrics, system=self.name)
+            return self._scored(written, rows)
         encoding = None
         if any("bertscore" in METRICS[metric].representations for metric in self.metrics):
             states: Any = next(self.index.shards()).part("bertscore")
@@ -295,7 +315,12 @@ class _Predicted:
         }
         inputs = load_inputs(self.read.ids, self.read.texts, "study", **options)
         written = build_index(inputs, self.place, metrics=self.metrics)  # goes on if it was killed
-        return score_rows(written, self.queries, rows, self.metrics, system=self.name)
+        return self._scored(written, rows)
+
+    def _scored(self, written: Index, rows: np.ndarray) -> Scores:
+        """Score predictions with the document frequencies of the study's corpus."""
+        weighted = with_frequencies(written, self.index, [METRICS[name] for name in self.metrics], None, "study")
+        return score_rows(weighted, self.queries, rows, self.metrics, system=self.name)
 
 
 def _common(rows: Iterable[np.ndarray]) -> np.ndarray:
@@ -311,9 +336,11 @@ class _Chance:
     """Each query's mean score over the corpus under each metric: a step for each metric, and then a row."""
 
     def __init__(
-        self, index: Index, queries: Inputs, rows: Mapping[str, np.ndarray], like: Scores, steps: Steps
-    ) -> None:
+        self, index: Index, queries: Inputs, rows: Mapping[str, np.ndarray], like: Scores, steps: Steps,
+        threads: int | None,
+    ) -> None:  # fmt: skip
         self._index, self._queries, self._rows, self._like, self._steps = index, queries, rows, like, steps
+        self._threads = threads
         self._ranges: dict[str, list[float] | None] = dict.fromkeys(rows)
         self._means: dict[str, np.ndarray] = {}
 
@@ -339,7 +366,9 @@ class _Chance:
                 self._ranges[metric] = found.signature["range"]
 
     def _average(self, metric: str) -> Scores:
-        table = expectation(self._index, self._queries, metric, progress=self._steps.advance).table
+        table = expectation(
+            self._index, self._queries, metric, threads=self._threads, progress=self._steps.advance
+        ).table
         ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
         found = _scores(self._like, {metric: table["mean"]}, RANDOM)
         of_metric = {metric: self._like.signature["metrics"][metric]}
@@ -370,13 +399,35 @@ def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
     return Scores(table, {**like.signature, "system": system})
 
 
-def compare_study(systems: Mapping[str, Scores], progress: Progress | None = None) -> Comparison:
-    """Return the table of a study, with changes from random retrieval and shares of the way to each oracle."""
-    rows = next(iter(systems.values())).metrics
+def compare_study(
+    systems: Mapping[str, Scores],
+    progress: Progress | None = None,
+    *,
+    method: str = "bca",
+    resamples: int | None = None,
+    seed: int = 0,
+) -> Comparison:
+    """Return the table of a study: changes from random retrieval, shares of the way to each oracle, paired models.
+
+    Parameters
+    ----------
+    systems : mapping
+        What :func:`run_study` returned. Every two models are compared on the same studies.
+    progress : function
+        Called with the name of a step, and how much is done of how much.
+    method, resamples, seed
+        As in :func:`metric_oracle.compare`.
+    """
+    oracles = {metric: oracle_name(metric) for metric in next(iter(systems.values())).metrics}
+    models = [name for name in systems if name not in {*oracles.values(), MOST_FREQUENT, IDENTITY, RANDOM}]
     return compare(
         systems,
         random=RANDOM,
         perfect=IDENTITY,
-        oracles={metric: oracle_name(metric) for metric in rows},
+        oracles=oracles,
+        paired=list(combinations(models, 2)),
+        method=method,
+        resamples=resamples,
+        seed=seed,
         progress=progress,
     )

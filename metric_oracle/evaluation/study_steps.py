@@ -21,8 +21,74 @@ from metric_oracle.indexes import manifest
 from metric_oracle.retrieval.results import Results, Scores, replacing
 
 STEPS, LOCK = "steps.json", ".lock"
+FOLDER = ".predictions"  # end of the names of folders
 Progress = Callable[[str, int, int], object]
 _T = TypeVar("_T", Scores, Results)
+
+
+class Written:
+    """What a study wrote into its folder: of each file what it was made of and its checksum, in `STEPS`.
+
+    A name is recorded before the file is written, so that whatever else is in the folder is somebody else's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.entries: dict[str, tuple[str, str]] = {}
+        path = folder / STEPS
+        if path.exists():
+            try:
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                self.entries = {name: (str(entry["made_of"]), str(entry["sha256"])) for name, entry in kept.items()}
+                if any(Path(name).name != name for name in self.entries):  # another folder's
+                    raise ValueError
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                foreign = self._foreign(f"one whose {STEPS} cannot be read")
+                raise foreign from error
+
+    def check(self) -> None:
+        """Raise where the folder holds what no study wrote: nothing of it may be deleted or written over."""
+        for path in sorted(self._folder.iterdir()):
+            of_temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", path.name)
+            name = of_temporary[1] if of_temporary else path.name.removesuffix(".building")
+            if name not in (STEPS, LOCK, *self.entries):
+                foreign = self._foreign(f"one with {path.name}")
+                raise foreign
+
+    def _foreign(self, got: str) -> InputError:
+        return InputError(
+            f"study: {self._folder} must be what an earlier study left; got {got}. Move it, or name another out."
+        )
+
+    def claim(self, *names: str) -> None:
+        """Record the names of files before they are written: only recorded files may be deleted later."""
+        self.entries = {**dict.fromkeys(names, ("", "")), **self.entries}
+        self._write()
+
+    def finish(self, *names: str, made_of: str | None = None) -> None:
+        """Record what files were made of, if that is given, and their checksums."""
+        for name in names:
+            self.entries[name] = made_of or self.entries[name][0], checksum_of(self._folder / name)
+        self._write()
+
+    def remove(self, name: str) -> None:
+        """Remove a file or folder if the study wrote it."""
+        if name not in self.entries:
+            return
+        path = self._folder / name
+        if name.endswith(FOLDER):
+            for place in (path, path.with_name(f"{name}.building")):
+                if place.exists():
+                    shutil.rmtree(place)
+        else:
+            path.unlink(missing_ok=True)
+        del self.entries[name]
+        self._write()
+
+    def _write(self) -> None:
+        entries = {name: {"made_of": key, "sha256": checksum} for name, (key, checksum) in self.entries.items()}
+        with replacing("study", self._folder / STEPS) as (beside,):
+            beside.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 class Steps:
@@ -32,28 +98,36 @@ class Steps:
         self._folder, self._base, self._progress = folder, base, progress
         self._size, self._total = size, size * n_steps
         self._name, self._done, self._limit = "", 0, 0
-        try:
-            kept = json.loads((folder / STEPS).read_text(encoding="utf-8"))
-            self._kept = {name: (entry["made_of"], entry["sha256"]) for name, entry in kept.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            self._kept = {}
+        self._written = Written(folder)
 
     def _key(self, name: str, made_of: Any) -> str:
         return sha256(json.dumps([self._base, name, made_of]).encode()).hexdigest()
 
     def place(self, model: str, made_of: Any) -> Path:
         """Return the folder for the index of a model's predictions."""
-        return self._folder / f"{model}.{self._key(model, made_of)[:16]}.predictions"
+        name = self._place_name(model, made_of)
+        if not self.holds(model, made_of) and name not in self._written.entries:
+            self._written.claim(name)
+        return self._folder / name
+
+    def _place_name(self, model: str, made_of: Any) -> str:
+        return f"{model}.{self._key(model, made_of)[:16]}{FOLDER}"
 
     def clear(self, models: Mapping[str, Any]) -> None:
-        """Remove what belongs to no step of this study, such as files of a model that is no longer in it."""
-        places = {self.place(name, made_of).name for name, made_of in models.items()}
-        for path in self._folder.glob("*"):
-            made_of, checksum = self._kept.get(path.name, (None, None))
-            is_kept = made_of == self._key(path.name, models.get(path.stem)) and checksum == checksum_of(path)
-            if not (is_kept or path.name in (STEPS, LOCK) or path.name.removesuffix(".building") in places):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-                self._kept.pop(path.name, None)
+        """Remove what belongs to no step of this study, such as files of a model that is no longer in it.
+
+        Raises
+        ------
+        InputError
+            If there is a file that no study wrote; then nothing is removed.
+        """
+        self._written.check()
+        places = {self._place_name(name, made_of) for name, made_of in models.items()}
+        for name, (made_of, checksum) in list(self._written.entries.items()):
+            path = self._folder / name
+            is_kept = made_of == self._key(name, models.get(path.stem)) and path.is_file()
+            if not (is_kept and checksum == checksum_of(path)) and name not in places:
+                self._written.remove(name)
 
     def advance(self, n: int) -> None:
         """Tell of n more of the queries of a step."""
@@ -67,7 +141,7 @@ class Steps:
     def holds(self, name: str, made_of: Any = None) -> bool:
         """Tell whether the file of a step is kept."""
         path = self._folder / f"{name}.parquet"
-        return self._kept.get(path.name, ("", ""))[0] == self._key(path.name, made_of) and path.is_file()
+        return self._written.entries.get(path.name, ("", ""))[0] == self._key(path.name, made_of) and path.is_file()
 
     def run(
         self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], made_of: Any = None,
@@ -79,22 +153,20 @@ class Steps:
         self._tell(step, self._done)
         path = self._folder / f"{name}.parquet"
         if not self.holds(name, made_of):
-            make().write(path)
-            self._kept[path.name] = self._key(path.name, made_of), checksum_of(path)
-            self._record()
+            made = make()
+            self._written.claim(path.name)
+            made.write(path)
+            self._written.finish(path.name, made_of=self._key(path.name, made_of))
         self._tell(step, after)
         return read(path)
 
     def drop(self, name: str) -> None:
         """Remove the file of a step that is part of another."""
-        if self._kept.pop(f"{name}.parquet", None):
-            (self._folder / f"{name}.parquet").unlink(missing_ok=True)
-            self._record()
+        self._written.remove(f"{name}.parquet")
 
-    def _record(self) -> None:
-        entries = {name: {"made_of": key, "sha256": checksum} for name, (key, checksum) in self._kept.items()}
-        with replacing("study", self._folder / STEPS) as (beside,):
-            beside.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+    def leave(self, place: Path) -> None:
+        """Remove the index of a model's predictions, which is scored."""
+        self._written.remove(place.name)
 
 
 def checksum_of(path: Path) -> str:
@@ -151,6 +223,7 @@ def file_name(name: str) -> str:
 def check_folder(out: Path, function: str = "study") -> None:
     """Raise unless a new folder can be written there, before the work is done."""
     manifest.check_name(out, function, "out")
+    manifest.check_outside(out, function, "out")
     if out.exists() or out.is_symlink():
         msg = f"{function}: out must be a new folder; got {out}, which exists. Remove it or name another."
         raise InputError(msg)

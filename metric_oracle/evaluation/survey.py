@@ -10,23 +10,22 @@ candidate is whose, and is opened by the export alone, so that a server cannot s
 raters' addresses.
 """
 
-import os
 import re
 import secrets
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from metric_oracle.api.given import Given, reports_of
+from metric_oracle.api.given import Given, Reading, reports_of, section_of
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.raters import CATEGORIES
-from metric_oracle.corpora.reports import Reports, check_sections
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import (
     canonical_ids,
     check_unique,
@@ -34,20 +33,22 @@ from metric_oracle.corpora.tables import (
     file_ending,
     is_missing,
     read_table,
-    read_text,
     shown_names,
 )
+from metric_oracle.corpora.text_files import read_text
+from metric_oracle.corpora.unfinished import new_folder
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.rated_scores import fingerprint
 from metric_oracle.evaluation.study_steps import check_folder
 from metric_oracle.evaluation.survey_folder import FORMAT, VERSION, Survey, open_survey
-from metric_oracle.indexes.manifest import checksum, sync, write_json
+from metric_oracle.indexes.manifest import checksum, write_json
 from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 
 STUDIES = 50  # as in the paper
 IDENTICAL = ("once", "show")
+ORDERS = ("shared", "per-rater")
 # RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
 SETS = {
     "rexval": CATEGORIES,
@@ -88,7 +89,8 @@ def create_survey(
     instructions: str | Path | None = None,
     unequal: bool = False,
     stratify: Mapping[str, str] | None = None,
-    **reading: Any,
+    order: str = "shared",
+    **reading: Unpack[Reading],
 ) -> Survey:
     """Draw studies and make the folder of a survey.
 
@@ -121,6 +123,10 @@ def create_survey(
     stratify : mapping
         Reference -> stratum, see :func:`read_strata`: as many studies of each as their sizes allow, so that rare ones
         are there. Without it every study is as likely as any other, as in the paper.
+    order : {"shared", "per-rater"}
+        Whether all raters see the studies, and the candidates of a study, in one random order, or each rater in
+        another one, so that fatigue and learning do not fall on the same studies. The paper does not say which it had.
+        Repeated studies are at the end in both.
     **reading
         How the references are read, see :func:`metric_oracle.read_reports`.
 
@@ -135,11 +141,12 @@ def create_survey(
     """
     out = Path(out)
     check_folder(out, _FUNCTION)
-    _check_options(list(candidates), list(raters), studies, seed, identical, repeats)
+    _check_options(list(candidates), list(raters), studies, seed, identical, repeats, order)
     named = _categories(categories)
     text = INSTRUCTIONS if instructions is None else read_text(Path(instructions), _FUNCTION)[0]
-    own, _ = reports_of(references, _FUNCTION, reading)
-    found = {name: _candidate(name, given, own) for name, given in candidates.items()}
+    given = {name: _read_results(one) for name, one in candidates.items()}
+    own, _ = reports_of(references, _FUNCTION, reading, like=section_of(*given.values()))
+    found = {name: _candidate(name, one, own) for name, one in given.items()}
     read = {name: texts for name, (texts, _) in found.items()}
     reference_of = dict(zip(own.ids, own.texts, strict=True))
     pool = [study for study in own.ids if not unequal or any(study in texts for texts in read.values())]
@@ -151,8 +158,8 @@ def create_survey(
         raise InputError(msg)
 
     rng = np.random.default_rng(seed)
-    order = [pool[place] for place in rng.permutation(len(pool))]
-    drawn = order[:studies] if stratify is None else _evenly(order, studies, stratify)
+    shuffled = [pool[place] for place in rng.permutation(len(pool))]
+    drawn = shuffled[:studies] if stratify is None else _evenly(shuffled, studies, stratify)
     if not unequal:
         _check_complete(drawn, read)
     again = [drawn[place] for place in rng.permutation(studies)[:repeats]]
@@ -165,12 +172,15 @@ def create_survey(
         strata = {} if stratify is None else {"stratum": stratify[study]}
         keys.append({"study_id": study, "positions": positions, "is_repeat": place >= studies, **strata})
 
+    own_orders = {rater: _own_order(shown, studies, rng) for rater in raters} if order == "per-rater" else {}
     content = {
         "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
         "categories": named, "instructions": text, "raters": list(raters), "studies": shown,
+        **({"orders": own_orders} if own_orders else {}),
     }  # fmt: skip
     key = {
-        "seed": seed, "identical": identical, "unequal": unequal, "candidates": list(candidates), "studies": keys,
+        "seed": seed, "identical": identical, "order": order, "unequal": unequal,
+        "candidates": list(candidates), "studies": keys,
         "references": own.source,
         "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
         "scores": {
@@ -183,7 +193,9 @@ def create_survey(
     return open_survey(out)
 
 
-def _check_options(names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int) -> None:
+def _check_options(
+    names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int, order: str
+) -> None:  # fmt: skip
     """Raise unless the options follow their rules, before a file is read."""
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:
@@ -206,9 +218,10 @@ def _check_options(names: list[str], raters: list[str], studies: int, seed: int,
     if repeats > studies:
         msg = f"{_FUNCTION}: repeats must be at most the studies, {studies}; got {repeats}. Repeat fewer."
         raise InputError(msg)
-    if identical not in IDENTICAL:
-        msg = f"{_FUNCTION}: identical must be one of {', '.join(IDENTICAL)}; got {identical!r}. Choose one."
-        raise InputError(msg)
+    for name, choice, choices in (("identical", identical, IDENTICAL), ("order", order, ORDERS)):
+        if choice not in choices:
+            msg = f"{_FUNCTION}: {name} must be one of {', '.join(choices)}; got {choice!r}. Choose one."
+            raise InputError(msg)
 
 
 def _categories(given: str | Path) -> dict[str, str]:
@@ -248,7 +261,7 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
     if found is None or len(others) != 1:
         msg = (
             f"{_FUNCTION}: stratify must be CheXbert labels, or a table with a column of ids and one more; got columns "
-            f"{shown_names(table.names)} in {path}. Keep two columns, and name that of the ids with --id-column."
+            f"{table.header} in {path}. Keep two columns, and name that of the ids with --id-column."
         )
         raise InputError(msg)
     studies = canonical_ids(found[0], _FUNCTION, f"the ids of {path}")
@@ -276,12 +289,11 @@ def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str
 
 def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Return the report of each study, of one candidate type; and the scores of a file that has them, by metric."""
-    if isinstance(given, str | Path) and _is_results(Path(given)):
-        given = read_results(given)
     if not isinstance(given, Results):
         written = as_predictions(given, function=_FUNCTION)
-        check_sections(references, written, _FUNCTION)
+        _check_section(references, written.said)
         return dict(zip(written.ids, written.texts, strict=True)), _scores(given)
+    _check_section(references, (given.signature.get("section"), "its signature"))
     table = given.table
     if "text" not in table.column_names:
         msg = (
@@ -299,6 +311,16 @@ def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, 
         )
         raise InputError(msg)
     return found, {}
+
+
+def _read_results(given: Given) -> Given:
+    """Return the results of a search that a file holds; anything else as it is."""
+    return read_results(given) if isinstance(given, str | Path) and _is_results(Path(given)) else given
+
+
+def _check_section(references: Reports, said: tuple[str | None, str]) -> None:
+    """Raise where candidates are known to be of another section than the references."""
+    check_sections(_FUNCTION, references.said, said, ("references", "candidates"))
 
 
 def _scores(given: Given) -> dict[str, dict[str, Any]]:
@@ -348,25 +370,22 @@ def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) ->
     return shown, positions
 
 
+def _own_order(shown: Sequence[Mapping[str, Any]], studies: int, rng: np.random.Generator) -> list[Any]:
+    """Return a rater's order: the studies, then the repeated ones, each with an order of its candidates."""
+    places = [*rng.permutation(studies), *(studies + rng.permutation(len(shown) - studies))]
+    return [[int(place), rng.permutation(len(shown[place]["candidates"])).tolist()] for place in places]
+
+
 def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
     """Write the folder of a survey beside its place, for its owner only, and rename it once it is on the disk."""
     identity = checksum(content)
-    beside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    beside.mkdir(mode=0o700)
-    try:
-        ratings = beside / "ratings"
+    with new_folder(out, 0o700) as folder:
+        ratings = folder / "ratings"
         ratings.mkdir(mode=0o700)
-        write_json(beside / "survey.json", {**content, "fingerprint": identity})
-        write_json(beside / "key.json", {"survey": identity, **key})
-        write_json(beside / "links.json", {rater: secrets.token_urlsafe(24) for rater in content["raters"]})
+        write_json(folder / "survey.json", {**content, "fingerprint": identity})
+        write_json(folder / "key.json", {"survey": identity, **key})
+        write_json(folder / "links.json", {rater: secrets.token_urlsafe(24) for rater in content["raters"]})
         for rater in content["raters"]:
             (ratings / f"{rater}.jsonl").touch()
-        for path in beside.rglob("*.json*"):
+        for path in folder.rglob("*.json*"):
             path.chmod(0o600)
-            sync(path)
-        sync(ratings)
-        sync(beside)
-        beside.rename(out)
-        sync(out.parent)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)

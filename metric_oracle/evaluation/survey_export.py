@@ -4,8 +4,6 @@ An absent answer is never a 0: raters who have not finished are left out and nam
 raters finished.
 """
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,11 +16,13 @@ import pyarrow as pa
 from pyarrow import csv
 
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.unfinished import new_folder
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.study_steps import check_folder
 from metric_oracle.evaluation.survey_folder import Survey, open_cells, open_survey, read_key
 from metric_oracle.evaluation.survey_log import Counts, History
-from metric_oracle.indexes.manifest import sync, write_json
+from metric_oracle.indexes.manifest import write_json
 from metric_oracle.retrieval.pairs import score
 from metric_oracle.retrieval.results import Scores
 
@@ -130,11 +130,12 @@ def export_survey(
     check_folder(out, _FUNCTION)
     key = read_key(survey, _FUNCTION)
     reasons = dict(leave_out or {})
-    unknown = [rater for rater in reasons if rater not in survey.raters]
-    if unknown or any(not reason.strip() for reason in reasons.values()):
+    wrong = [rater for rater, reason in reasons.items() if rater not in survey.raters or not reason.strip()]
+    if wrong:
+        got = shown_names(wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
         msg = (
-            f"{_FUNCTION}: leave_out must name raters of {', '.join(survey.raters)}, each with a reason; got another "
-            "name or no reason. Correct it."
+            f"{_FUNCTION}: leave_out must name raters of {', '.join(survey.raters)}, each with a reason; got {got}. "
+            "Correct it."
         )
         raise InputError(msg)
     main, again = (list(_pairs(survey, key, is_repeat)) for is_repeat in (False, True))
@@ -169,12 +170,11 @@ def export_survey(
         "contradictions": {rater: n for rater, done in kept.items() if (n := _contradictions(pairs, done))},
         "categories": survey.categories,
         **{name: key[name] for name in ("candidates", "sources", "references", "seed", "identical")},
+        "order": key.get("order", "shared"),
         "strata": _strata(key),
     }
 
-    beside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    beside.mkdir(mode=0o700)
-    try:
+    with new_folder(out, 0o700) as beside:
         labels = list(survey.categories)
         _write(beside / "ratings.csv", _ratings(pairs, kept, labels, number, is_balanced))
         if repeated:
@@ -194,10 +194,6 @@ def export_survey(
         write_json(beside / "notes.json", notes)
         for path in beside.iterdir():
             path.chmod(0o600)
-            sync(path)
-        beside.rename(out)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return Export(out, notes)
 
 

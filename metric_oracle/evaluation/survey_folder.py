@@ -4,7 +4,7 @@ Light: a server starts at once.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ class Survey:
         Label in the ratings -> what it means.
     instructions : str
     raters : list of str
+    orders : dict
+        Rater -> what :meth:`order` returns, where raters have different orders; else empty.
     """
 
     folder: Path
@@ -45,11 +47,20 @@ class Survey:
     categories: dict[str, str]
     instructions: str
     raters: list[str]
+    orders: dict[str, list[tuple[int, list[int]]]] = field(default_factory=dict)
 
     @property
     def cells(self) -> int:
         """How many numbers a rater is asked for."""
         return sum(len(study.candidates) for study in self.studies) * len(self.categories) * 2
+
+    def order(self, rater: str) -> list[tuple[int, list[int]]]:
+        """Return the studies in the order in which a rater sees them, each with the order of its candidates.
+
+        Studies and candidates are positions in `studies`; saves name them so, whatever the order.
+        """
+        shared = [(place, list(range(len(study.candidates)))) for place, study in enumerate(self.studies)]
+        return self.orders.get(rater, shared)
 
     def log(self, rater: str) -> Log:
         """Return the log of a rater."""
@@ -84,7 +95,10 @@ def open_survey(folder: str | Path, function: str = "survey") -> Survey:
         )
         raise InputError(msg)
     studies = [Shown(**study) for study in content["studies"]]
-    return Survey(folder, claimed, studies, content["categories"], content["instructions"], content["raters"])
+    orders = {rater: [(place, own) for place, own in order] for rater, order in content.get("orders", {}).items()}
+    return Survey(
+        folder, claimed, studies, content["categories"], content["instructions"], content["raters"], orders
+    )  # fmt: skip
 
 
 def read_key(survey: Survey, function: str) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """What a rater of a survey saved: an append-only file of events, from which no acknowledged save is ever lost.
 
 One line of JSON a change. A save is acknowledged when its line is on the disk (fsync), never before. Reading folds the
-events: of each candidate the last one counts, and none is ever overwritten. A kill or a power cut can leave no more
-than one torn line at the end, which was never acknowledged and is cut off under the lock. Every process that saves
-holds the same lock, so that two tabs, two servers or an export beside a server see whole lines.
+events: of each candidate the last one counts, and none is ever overwritten. Every process that saves holds the same
+lock, so that two tabs, two servers or an export beside a server see whole lines.
+
+A line ends with a checksum of the bytes before it, so that damage is told from a torn write. A kill or a power cut
+leaves at most one torn line at the end: without a line end, or with the zeros of blocks that were never written. It was
+never acknowledged and is cut off under the lock. Any other line that is not as it was written is damage: the log is
+refused, and not changed. Lines of earlier versions have no checksum and are taken if they can be read.
 """
 
 import fcntl
@@ -15,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,7 @@ from metric_oracle.errors import InputError, MetricOracleError
 MOST = 99  # errors in one cell
 Counts = list[list[int | None]]
 _ID = re.compile(r"[0-9A-Za-z-]{8,64}")
+_CHECK = b',"check":"'  # between a line's record and its checksum
 _FUNCTION = "survey"
 
 
@@ -158,8 +164,8 @@ class Log:
             last = self._history.latest.get(place)
             if given["base"] != (last.seq if last else 0):
                 msg = (
-                    f"{_FUNCTION}: base must be the last save of candidate {place[1] + 1} of study {place[0] + 1}; got "
-                    "an older one. Choose between the two versions."
+                    f"{_FUNCTION}: base must be the last save of this candidate; got an older one. Load the page again "
+                    "and compare the counts."
                 )
                 raise ConflictError(msg, last)
             now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -183,7 +189,7 @@ class Log:
     def _lost(self, got: str) -> SaveError:
         return SaveError(
             f"{_FUNCTION}: the log of a rater must stay where it is, whole; got {self.path} {got}. Stop the server, "
-            "and put the file back."
+            "and restore the file from a backup. Without one, export the other raters with --leave-out."
         )
 
     def _recover(self, file: int) -> int:
@@ -218,8 +224,8 @@ class Log:
         for number, line in enumerate(lines, 1):
             event = self._event(line)
             if event is None:
-                if number < len(lines):
-                    lost = self._lost(f"altered in line {len(self._history.by_id) + 1}")
+                if number < len(lines) or not self._is_torn(line):
+                    lost = self._lost(f"damaged in line {len(self._history.by_id) + 1}")
                     raise lost
                 return len(line)
             self._take(event, len(line))
@@ -231,21 +237,31 @@ class Log:
         self._whole += size
 
     def _event(self, line: bytes) -> Event | None:
-        """Return the event of a line; None of one that is not whole."""
-        if not line.endswith(b"\n"):
+        """Parse a line of the log; return None if it is torn or damaged."""
+        body, mark, _ = line.rpartition(_CHECK)
+        if mark and line != _checked(body):
             return None
         try:
-            record = json.loads(line)
+            record = json.loads(body + b"}" if mark else line)
             self._check({**record, "base": 0})
             event = Event(**{name: record[name] for name in Event.__dataclass_fields__})
         except (ValueError, TypeError, KeyError, InputError):
             return None
+        is_whole = line.endswith(b"\n") and record.keys() == {*Event.__dataclass_fields__, "survey"}
         is_next = event.seq == len(self._history.by_id) + 1 and event.id not in self._history.by_id
-        return event if is_next and isinstance(event.time, str) else None
+        return event if is_whole and is_next and isinstance(event.time, str) else None
+
+    def _is_torn(self, line: bytes) -> bool:
+        """Tell whether the last line is what a write that was cut short leaves: a part of one line, or zeros."""
+        body, mark, _ = line.rpartition(_CHECK)
+        has_all = len(line) >= len(_checked(body)) if mark else line[:-1].endswith(b"}")
+        is_part = b"\0" in line or not (line.endswith(b"\n") or has_all)
+        return is_part and len(line) < 512 + 8 * self._categories  # no line is longer
 
     def _append(self, file: int, event: Event) -> None:
         record = {name: getattr(event, name) for name in Event.__dataclass_fields__}
-        line = json.dumps({**record, "survey": self._fingerprint}, separators=(",", ":")).encode() + b"\n"
+        text = json.dumps({**record, "survey": self._fingerprint}, separators=(",", ":"))
+        line = _checked(text.removesuffix("}").encode())
         try:
             written = 0
             while written < len(line):
@@ -283,6 +299,11 @@ class Log:
             if not holds:
                 msg = f"{_FUNCTION}: {rule}; got something else. Reload the page."
                 raise InputError(msg)
+
+
+def _checked(body: bytes) -> bytes:
+    """Return the line of a record, which is given without its closing brace."""
+    return body + _CHECK + sha256(body).hexdigest()[:16].encode() + b'"}\n'
 
 
 def _is_number(value: object, most: int | None) -> bool:

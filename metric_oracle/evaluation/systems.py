@@ -10,13 +10,18 @@ import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import get_metric
+from metric_oracle.metrics import METRICS, get_metric
+from metric_oracle.retrieval.checks import counted_entry
 from metric_oracle.retrieval.corpus_bleu import counts_in
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import MADE, SETTINGS
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
+# What of a signature systems of one table share, whatever the metrics.
+_SHARED = ("section", "references", "version")
 Given = str | Path | Scores | Results | Expectation
+RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"  # rows of a study
+YARDSTICKS = (RANDOM, MOST_FREQUENT, IDENTITY, "random", "expectation", "most-frequent")  # the last of `baseline`
 
 
 def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
@@ -44,6 +49,13 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
             given = _of_a_search(path, error)
     given = given.as_results if isinstance(given, Expectation) else given
     return scores_of_results(given) if isinstance(given, Results) else given
+
+
+def is_yardstick(scores: Scores) -> bool:
+    """Tell whether a row is an oracle or a baseline, by what its file says: models are compared with these."""
+    system = str(scores.signature.get("system"))
+    metric, _, rest = system.rpartition(" ")
+    return system in YARDSTICKS or (rest == "oracle" and metric in METRICS)
 
 
 def is_oracle(signature: Mapping[str, Any]) -> bool:
@@ -97,6 +109,7 @@ def scores_of_results(results: Results) -> Scores:
         "direction": signature.get("direction"),
         "representation": made,
         **{key: signature[key] for key in SETTINGS if key in signature},
+        **counted_entry(record, signature.get("idf"), signature.get("index")),
     }
     return Scores(
         pa.table(columns),
@@ -105,6 +118,7 @@ def scores_of_results(results: Results) -> Scores:
             "system": signature.get("baseline") or f"{record.name} {'oracle' if is_oracle(signature) else 'of a pool'}",
             "metrics": {record.name: how},
             "references": signature.get("references"),
+            **{key: signature[key] for key in ("section",) if key in signature},
             "n": len(first),
             "version": signature.get("version"),
             **({"averaged": averaged} if averaged else {}),
@@ -132,6 +146,9 @@ def _joined(name: str, a: Scores, b: Scores) -> Scores:
     foreign = [file for one in (a, b) for file in one.signature.get("foreign", [])]
     if foreign:
         signature["foreign"] = foreign
+    noted = {**a.signature.get("noted", {}), **b.signature.get("noted", {})}
+    if noted:
+        signature["noted"] = noted
     averages = [one.signature["averaged"] for one in (a, b) if "averaged" in one.signature]
     if averages:
         ranges = {metric: ends for one in averages for metric, ends in one["ranges"].items()}
@@ -175,12 +192,12 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
     """Raise if two systems were scored against other references, by another version, or under other options."""
     (first, one), *others = scores.items()
     for name, other in others:
-        pairs = [(key, one.signature.get(key), other.signature.get(key)) for key in ("references", "version")]
+        pairs = [(key, one.signature.get(key), other.signature.get(key)) for key in _SHARED]
         pairs += [(m, one.signature["metrics"][m], other.signature["metrics"][m]) for m in metrics]
         for what, mine, theirs in pairs:
             where, a, b = _difference(what, mine, theirs)
-            # Answers written before 0.2 do not say the texts of their test reports; other tools say nothing.
-            if a != b and not (what in ("references", "version") and None in (a, b)):
+            # Old answers say neither section nor texts of their test reports; other tools say nothing.
+            if a != b and not (what in _SHARED and None in (a, b)):
                 msg = (
                     f"compare: systems must have the same signature; got another {where} for {name!r} ({_shown(b)}) "
                     f"than for {first!r} ({_shown(a)}). Score both again in the same way."

@@ -4,14 +4,26 @@ All systems are resampled together. CRG is no mean: its cell is CRG of the whole
 and each resample of studies has its own prevalence, as the definition would on that test set.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from metric_oracle.retrieval.corpus_bleu import corpus_bleu
 from metric_oracle.retrieval.results import Scores
-from metric_oracle.statistics import LEGACY, LEVEL, Array, Interval, Resampled, interval, resample_means
+from metric_oracle.statistics import (
+    LEGACY,
+    LEVEL,
+    Array,
+    Interval,
+    Resampled,
+    acceptance_interval,
+    bootstrap_p,
+    effective_studies,
+    interval,
+    paired_test,
+    resample_means,
+)
 
 CRG = "crg"
 CORPUS = " (corpus)"  # behind the name of a metric: of the whole test set, and no mean
@@ -41,11 +53,12 @@ class Cell:
         behind them. None where these are not known, and under CRG, which a single report has not.
     nonzero : int
         Studies whose score is not 0.
+    effective : float
+        Studies that the interval rests on, see :func:`metric_oracle.statistics.effective_studies`.
     unscorable : int
         Studies that this system could not score.
     best : bool
-        Whether no system has a better mean; those of oracles and of perfect answers do not count, unless only random is
-        beside them.
+        Whether no competing system has a better mean: oracles, baselines and perfect answers do not compete.
     percent_change : float or None
         Change of the mean from random's in per cent of it, as in figure 5 of Yu et al.: positive is better; where lower
         is better, the decrease. None without a random row, and where its mean is not above 0.
@@ -62,6 +75,7 @@ class Cell:
     minimum: float | None
     maximum: float | None
     nonzero: int
+    effective: float
     unscorable: int
     best: bool
     percent_change: float | None
@@ -117,19 +131,6 @@ def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resample
     return resample_means(np.concatenate(counts), resamples, seed).map(scored)
 
 
-def corpus_p(a: Array, b: Array, resamples: int, seed: int) -> float:
-    """Return the two-sided p-value of the difference of two corpus BLEUs: the systems' counts of a study are swapped.
-
-    Approximate randomization, as :func:`metric_oracle.statistics.paired`; N resamples give none under 1 / (N + 1).
-    """
-    sums, between = a.sum(axis=1), (b - a).T
-    swapped = np.random.default_rng(seed).random((resamples, a.shape[1])) < 0.5
-    moved = swapped @ between
-    found = np.abs(corpus_bleu(sums + moved) - corpus_bleu(b.sum(axis=1) - moved))
-    observed = abs(float(corpus_bleu(sums) - corpus_bleu(b.sum(axis=1))))
-    return float((np.count_nonzero(found >= observed * (1 - 1e-12)) + 1) / (resamples + 1))
-
-
 def crg_of_means(means: Array, labels: float) -> Array:
     """Return CRG; `kernels.crg.score` has the equation and what an empty class means.
 
@@ -182,25 +183,28 @@ class MetricCells:
         one = self.means.map(lambda means: means[..., place])
         return one.interval(self.method) or Interval(of_all, of_all, degenerate=True)
 
-    def difference(self, a: str, b: str) -> tuple[float, Interval]:
-        """Return the difference of two means, and its BCa interval."""
+    def difference(self, a: str, b: str, resamples: int) -> tuple[float, Interval, float]:
+        """Return the difference of two systems, its interval and its p-value, both of one procedure.
+
+        Of means this is the permutation test; of a whole test set the bootstrap over studies, as a subset of the
+        studies has no difference of its own.
+        """
         places = self._place(a), self._place(b)
         between = self.means.map(lambda means: means[..., places[0]] - means[..., places[1]])
         difference = float(between.value)
-        if not self._is_corpus and np.ptp(self.row[a] - self.row[b]) == 0:
-            return difference, Interval(difference, difference, degenerate=True)
-        return difference, between.interval("bca") or Interval(difference, difference, degenerate=True)
+        if not self.is_whole:
+            return difference, *paired_test(self.row[a] - self.row[b], resamples, self.seed)
+        if np.ptp(between.resampled) == 0:
+            return difference, Interval(difference, difference, degenerate=True), bootstrap_p(between.resampled)
+        return difference, acceptance_interval(between.resampled), bootstrap_p(between.resampled)
 
-    def cells(self, random: str | None, oracles: Mapping[str, str], perfect: str | None) -> dict[str, Cell]:
+    def cells(self, random: str | None, oracles: Mapping[str, str], competing: Collection[str]) -> dict[str, Cell]:
         """Return the cells: means beside each other, random and the oracle."""
         metric, sign = self.column.metric, 1 if self.column.higher_is_better else -1
         mean = {name: float(value) for name, value in zip(self.row, self.means.value, strict=True)}
         if not self.is_whole:  # to the last bit as a reader of the file has it
             mean = {name: float(values.mean()) for name, values in self.row.items()}
-        rated = [name for name in self.row if name != perfect and name not in oracles.values()]
-        if not set(rated) - {random}:
-            rated = list(self.row)
-        best = max(sign * mean[name] for name in rated)
+        best = max((sign * mean[name] for name in competing), default=None)
         found = {}
         for name, values in self.row.items():
             ends = self.ranges.get(name, (float(values.min()), float(values.max())))
@@ -213,8 +217,9 @@ class MetricCells:
             if random is not None and metric in oracles:
                 share = self._ratio(name, random, oracles[metric], 1.0)
             found[name] = Cell(
-                mean[name], self._interval(name), *ends, int(np.count_nonzero(values)), self.unscorable[name],
-                name in rated and sign * mean[name] == best, change[0], share[0], change[1], share[1],
+                mean[name], self._interval(name), *ends, int(np.count_nonzero(values)),
+                effective_studies(values), self.unscorable[name],
+                name in competing and sign * mean[name] == best, change[0], share[0], change[1], share[1],
             )  # fmt: skip
         return found
 

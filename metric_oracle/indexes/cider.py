@@ -154,18 +154,6 @@ class JoinedFrequencies(Frequencies):
             having.append(total)
         return JoinedFrequencies(_n_grams(words, keys), self.texts + other.texts, np.concatenate(having))
 
-    def weights_in(self, part: Frequencies) -> np.ndarray:
-        """Return the weights of the n-grams of one of the indexes that were counted, at each feature: float64[V]."""
-        number = self.index.word_id
-        word = place = np.array([number[w] for w in part.index.words], np.int64)
-        weight = np.empty(len(part.gram))
-        for order in range(ORDERS):
-            if order:
-                known = self.index.gram_key[self.index.gram_ptr[order] : self.index.gram_ptr[order + 1]]
-                place = np.searchsorted(known, _keys(part.index, order, word, place, len(number)))
-            weight[part.index.family_ptr[order] :][: len(place)] = self.weight[self.index.family_ptr[order] + place]
-        return weight[part.gram]
-
 
 def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
     """Return n-grams by their keys, order by order from the second on; no text has them."""
@@ -173,7 +161,7 @@ def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
     nothing = np.empty(0, np.int64)
     sizes = np.concatenate([[0, len(words)], n[1:]])
     return NgramIndex(
-        "ngrams", cast("Features", None), Strings(words), np.concatenate(keys), np.concatenate([[0], np.cumsum(n)]),
+        "coco", cast("Features", None), Strings(words), np.concatenate(keys), np.concatenate([[0], np.cumsum(n)]),
         nothing, np.zeros(ORDERS + 1, np.int64), np.cumsum(sizes), nothing, np.zeros(1, np.int64),
     )  # fmt: skip
 
@@ -201,7 +189,7 @@ class WeightedIndex(FeatureUnits):
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "WeightedIndex":
         """Take the n-grams."""
-        return cls(parts["ngrams"], Frequencies(parts["ngrams"]))
+        return cls(parts["coco"], Frequencies(parts["coco"]))
 
     @property
     def features(self) -> Features:  # type: ignore[override]
@@ -226,7 +214,7 @@ class WeightedIndex(FeatureUnits):
 
     def encode(self, inputs: Inputs) -> "WeightedQueries":
         """Tokenize queries, look up their n-grams and weight them."""
-        items, which = distinct_sequences(inputs.texts, TOKENIZERS["ngrams"])
+        items, which = distinct_sequences(inputs.texts, TOKENIZERS["coco"])
         asked = Frequencies(index_queries(items, which, ORDERS))
         features = asked.index.features
         n_features = np.diff(features.fwd_ptr)
@@ -289,15 +277,17 @@ class CorpusWeightedIndex(WeightedIndex):
 
     Attributes
     ----------
-    whole : JoinedFrequencies or None
-        In the corpus that this is a shard of.
+    whole : Frequencies or None
+        In the corpus that counts: the one that this is a shard of, or that predictions are scored by; None: its own.
     """
 
-    whole: JoinedFrequencies | None = None
+    whole: Frequencies | None = None
 
     @cached_property
     def _weight(self) -> np.ndarray:
-        return self.own.weight if self.whole is None else self.whole.weights_in(self.own)
+        if self.whole is None:
+            return self.own.weight
+        return self.whole.weights_at(self.whole.index.places_of(self.own.index)[self.own.gram])
 
     @cached_property
     def _corpus(self) -> WeightedCorpus:

@@ -1,9 +1,11 @@
 """Open an index that :func:`metric_oracle.indexes.build.build_index` made."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +14,20 @@ from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.manifest import Files
-from metric_oracle.indexes.store import DISTINCT, REPORTS, check_ids, check_offsets, read_table, take_strings
+from metric_oracle.indexes.store import (
+    DISTINCT,
+    REPORTS,
+    check_ids,
+    check_offsets,
+    checked_strings,
+    read_table,
+    take_strings,
+    to_numpy,
+)
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched
+
+if TYPE_CHECKING:
+    from metric_oracle.indexes.cider import Frequencies
 
 # What reading damaged bytes may raise.
 _DAMAGE = (pa.ArrowException, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -37,6 +51,7 @@ class Index:
         self._files = Files(folder)
         self.manifest = self._files.manifest
         self._opened: dict[str, Any] = {}
+        self._counted: Index | None = None
 
     def __repr__(self) -> str:
         return f"<Index {self.folder}: {self.n_reports:,} reports, {self.fingerprint[:12]}>"
@@ -56,6 +71,12 @@ class Index:
         return self.manifest["fingerprint"]
 
     @property
+    def section(self) -> tuple[str | None, str]:
+        """The section of the reports and what says so, see `corpora.reports`; (None, "") where nothing does."""
+        name, by = self.content.get("section") or (None, "")
+        return name, by
+
+    @property
     def n_reports(self) -> int:
         """Number of corpus rows."""
         return self.content["counts"]["reports"]
@@ -70,8 +91,14 @@ class Index:
 
     @cached_property
     def reports(self) -> pa.Table:
-        """Columns row, study_id, text, distinct_id."""
-        return self._read("reports.arrow", lambda: read_table(self._files["reports.arrow"], REPORTS))
+        """Columns row, study_id, text, distinct_id; whether texts are UTF-8 is seen by those who take them."""
+
+        def read() -> pa.Table:
+            table = read_table(self._files["reports.arrow"], REPORTS)
+            check_ids(to_numpy(table["distinct_id"]), self.content["counts"]["distinct_texts"])
+            return table
+
+        return self._read("reports.arrow", read)
 
     @cached_property
     def distinct(self) -> pa.Table:
@@ -89,7 +116,11 @@ class Index:
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
         """Return the "study_id" or the "text" of some rows."""
-        return take_strings(self.reports[column], rows)
+        return self._read("reports.arrow", lambda: checked_strings(take_strings(self.reports[column], rows)))
+
+    def strings(self, column: str) -> pa.ChunkedArray:
+        """Return the "study_id" or the "text" of all rows."""
+        return self._read("reports.arrow", lambda: checked_strings(self.reports[column]))
 
     def _read(self, what: str, read: Callable[[], Any]) -> Any:
         """Read files whose damage, where it kept size and time, may show now."""
@@ -122,15 +153,52 @@ class Index:
             )
             raise InputError(msg)
 
+    @property
+    def counted(self) -> "Index":
+        """The corpus whose document frequencies weight the scores: this one, the set it is a shard of, or another."""
+        return self._counted or self
+
+    def counted_in(self, corpus: "Index") -> "Index":
+        """Return the same reports, weighted by the document frequencies of a corpus."""
+        found = copy(self)
+        found._opened, found._counted = {}, corpus
+        return found
+
     def part(self, kind: str) -> Any:
         """Return a representation by name, opened at its first use."""
         if kind not in self._opened:
             record = REPRESENTATIONS[kind]
             if record.parts:
-                self._opened[kind] = record.load_class().join({name: self.part(name) for name in record.parts})
+                opened = record.load_class().join({name: self.part(name) for name in record.parts})
             else:
-                self._opened[kind] = self._read(kind, partial(self._load, kind))
+                opened = self._read(kind, partial(self._load, kind))
+            self._opened[kind] = opened if self._counted is None else self._weighted(kind, opened, self._counted)
         return self._opened[kind]
+
+    def _weighted(self, kind: str, opened: Any, corpus: "Index") -> Any:
+        """Return a representation with the document frequencies of a corpus, where it reads them and that has them."""
+        record = REPRESENTATIONS[kind]
+        if not {kind, *record.parts} & corpus.content["representations"].keys():
+            return opened
+        if record.counts_corpus:
+            return replace(opened, whole=corpus.gram_frequency)
+        if record.source == "encoder":
+            n_counted, frequency = corpus.token_frequency(kind)
+            missing = max(len(opened.frequency) - len(frequency), 0)  # tokens that no report of the corpus has
+            return replace(opened, frequency=np.pad(frequency, (0, missing)), n_counted=n_counted)
+        return opened
+
+    @cached_property
+    def gram_frequency(self) -> "Frequencies":
+        """In how many rows each n-gram occurs."""
+        from metric_oracle.indexes.cider import Frequencies
+
+        return Frequencies(self.part("coco"))
+
+    def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
+        """Return how many rows have token states, and in how many of them each token id occurs: int64[ids]."""
+        part = self.part(kind)
+        return len(part.row_id), part.frequency
 
     def _load(self, kind: str) -> Any:
         """Open a representation, whose units stand for rows of this corpus."""

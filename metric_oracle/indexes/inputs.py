@@ -13,7 +13,8 @@ from metric_oracle.corpora.attached import as_graphs, as_label_sets, as_labels, 
 from metric_oracle.corpora.entities import EntityTable, as_entities
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs
 from metric_oracle.corpora.reports import check_options
-from metric_oracle.corpora.tables import canonical_ids, existing_file, read_text, shown_names
+from metric_oracle.corpora.tables import canonical_ids, existing_file, shown_names, zeros_hint
+from metric_oracle.corpora.text_files import read_text
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import REPRESENTATIONS, Representation
 
@@ -131,6 +132,8 @@ class Inputs:
         What is still to be made from the texts, see :meth:`completed`.
     scratch : Path or None
         Folder for work under way, given by the build.
+    section : (str or None, str)
+        The section of the reports and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
     """
 
     ids: Sequence[str]
@@ -140,6 +143,7 @@ class Inputs:
     encoder: str | Path | None = None
     models: tuple[Model, ...] = ()
     scratch: Path | None = None
+    section: tuple[str | None, str] = (None, "")
 
     def __repr__(self) -> str:
         return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"
@@ -273,30 +277,46 @@ ATTACHED = tuple(record for record in REPRESENTATIONS.values() if record.source 
 ARGUMENTS = tuple(name for record in ATTACHED for name in record.arguments)
 
 
+_READERS = {"radgraph": as_graphs, "entities": as_entities, "srr": as_label_sets, "labels": as_labels}
+
+
+def read_source(record: Representation, value: Any, of_ids: Any, function: str) -> Any:
+    """Read what a user gives for a representation; a table that was read before is returned as it is.
+
+    Parameters
+    ----------
+    record : Representation
+        Of the kind "attachment".
+    value : path or container
+    of_ids : path, sequence or None
+        Ids of the rows of an array of vectors.
+    function : str
+        Name for error messages.
+
+    Returns
+    -------
+    GraphTable, EntityTable, LabelSets, Labels or Vectors
+    """
+    reader = _READERS.get(record.name)
+    return as_vectors(value, of_ids, function) if reader is None else reader(value, function)
+
+
 def _attach(
     record: Representation, value: Any, of_ids: Any, ids: Sequence[str], texts: Sequence[str],
     settings: dict[str, Any], function: str, some: bool = False,
 ) -> Attachment:  # fmt: skip
     """Join graphs, labels or vectors with the reports."""
+    table = read_source(record, value, of_ids, function)
     if record.name == "radgraph":
-        graphs = as_graphs(value, function)
+        graphs = table
         for strings in (graphs.tokens, graphs.relation_types):
             check_unicode(strings, None, function, f"entities and relations of {name_of(value)}")
         return Attachment(graphs, align_graphs(graphs, ids, texts, some=some))
-    if record.name == "entities":
-        entities = as_entities(value, function)
-        return Attachment(entities, _join(ids, entities.ids, function, record.plural, value, some))
-    if record.name == "srr":
-        sets = as_label_sets(value, function)
-        return Attachment(
-            sets.values, _join(ids, sets.ids, function, record.plural, value, some), {"schema": sets.schema}
-        )
-    if record.name != "labels":
-        vectors = as_vectors(value, of_ids, function)
-        return Attachment(vectors.values, _join(ids, vectors.ids, function, record.plural, value, some))
-    table = as_labels(value, function)
     if table.ids is not None:
-        return Attachment(table.values, _join(ids, table.ids, function, record.plural, value, some), settings)
+        of_row = _join(ids, table.ids, function, record.plural, value, some)
+        if record.name == "entities":
+            return Attachment(table, of_row)
+        return Attachment(table.values, of_row, {"schema": table.schema} if record.name == "srr" else settings)
     if len(table.values) != len(ids):
         msg = (
             f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(table.values)} "
@@ -477,7 +497,7 @@ def _join(ids: Sequence[str], keys: Sequence[str], function: str, what: str, giv
     if len(joined) and joined.max() < 0 and not some:
         msg = (
             f"{function}: {what} must share ids with the reports; got none of {len(ids)} report ids among "
-            f"{len(keys)} in {name_of(given)}. Pass the file that belongs to these reports."
+            f"{len(keys)} in {name_of(given)}. Pass the file that belongs to these reports.{zeros_hint(ids, keys)}"
         )
         raise InputError(msg)
     return joined

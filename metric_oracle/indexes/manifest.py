@@ -2,7 +2,8 @@
 
 Opening an index opens all its files, so that a folder that takes its name later changes nothing, and compares their
 sizes. A file is compared with its checksum when it is first used, unless its time is the one that the build recorded or
-this user found it right before. Damage that keeps size and time is seen by :meth:`Files.verify` alone, which reads all.
+this user found it right before. Damage that keeps size and time is seen where it makes a file unreadable, and else by
+:meth:`Files.verify` alone, which reads all (docs/security.md).
 """
 
 import hashlib
@@ -15,12 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.corpora.unfinished import sync
 from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"
 FORMAT_VERSION = 3
 NAME = "manifest.json"
+SET_NAME, SET_FORMAT = "set.json", "metric-oracle shard set"  # of a set of shards, see `indexes.shards`
 # Size and time of the files as the build left them; a reader writes nothing into an index.
 STAMPS = "stamps.json"
 
@@ -56,15 +59,6 @@ def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
     write_json(folder / NAME, {**head, **notes, "checksum": checksum(content), "content": content})
 
 
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are safe from a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file beside, sync and rename it, so that nobody ever sees half of it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -84,6 +78,19 @@ def check_name(folder: Path, function: str, argument: str) -> None:
     except UnicodeEncodeError:
         msg = f"{function}: {argument} must be a name in UTF-8; got {folder}. Rename the folder."
         raise InputError(msg) from None
+
+
+def check_outside(path: Path, function: str, argument: str) -> None:
+    """Raise where a new file or folder would lie in an index or a set of shards, which hold their own files alone."""
+    for folder in Path(os.path.realpath(path)).parents:
+        for name, form in ((NAME, FORMAT), (SET_NAME, SET_FORMAT)):
+            with suppress(OSError):
+                if (folder / name).is_file() and parse((folder / name).read_bytes(), form) is not None:
+                    msg = (
+                        f"{function}: {argument} must be outside of an index; got {path}, which is in the index "
+                        f"{folder}. Name another folder."
+                    )
+                    raise InputError(msg)
 
 
 class Files:

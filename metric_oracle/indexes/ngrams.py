@@ -47,8 +47,17 @@ _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
 
 
 def tokenize_bleu(text: str) -> list[str]:
-    """Split as CXR-Report-Metric does before BLEU: lower case, "." apart, single blanks, empty pieces dropped."""
-    return [piece for piece in text.lower().replace(".", " .").split(" ") if piece]
+    """Split as CXR-Report-Metric does before BLEU: lower case, "." apart, cut at U+0020 alone, empty pieces dropped."""
+    return [piece for piece in _prepare(text).split(" ") if piece]
+
+
+def tokenize_coco(text: str) -> list[str]:
+    """Split as pycocoevalcap's BLEU and CIDEr do, after the same preparation: at all white space of Unicode."""
+    return _prepare(text).split()
+
+
+def _prepare(text: str) -> str:
+    return text.lower().replace(".", " .")
 
 
 def tokenize_rouge(text: str) -> list[str]:
@@ -56,8 +65,8 @@ def tokenize_rouge(text: str) -> list[str]:
     return _NOT_ALNUM.sub(" ", text.lower()).split()
 
 
-TOKENIZERS = {"ngrams": tokenize_bleu, "words": tokenize_rouge}
-MAX_ORDER = {"ngrams": 4, "words": 1}
+TOKENIZERS = {"ngrams": tokenize_bleu, "coco": tokenize_coco, "words": tokenize_rouge}
+MAX_ORDER = {"ngrams": 4, "coco": 4, "words": 1}
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,8 @@ class NgramIndex(FeatureUnits):
     Attributes
     ----------
     kind : str
-        Folder of the index: "ngrams" (BLEU tokens, orders 1 to 4) or "words" (ROUGE tokens, order 1).
+        Folder of the index: "ngrams" (CXR-Report-Metric's tokens, orders 1 to 4), "coco" (pycocoevalcap's, orders 1 to
+        4) or "words" (ROUGE tokens, order 1).
     features : Features
         Family n - 1 holds the n-grams of order n.
     vocabulary : Strings
@@ -287,7 +297,7 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray, scratch:
 
     Parameters
     ----------
-    kind : {"ngrams", "words"}
+    kind : {"ngrams", "coco", "words"}
     texts : sequence of str
         Distinct texts.
     row_text : int64[N]

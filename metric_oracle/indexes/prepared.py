@@ -26,8 +26,8 @@ def prepared_inputs(index: Index) -> Inputs:
             found = _TAKEN.get(kind, _vectors)(part, of_row, recorded, index)
             if found is not None:
                 attached[kind] = found
-    reports = index.reports
-    return Inputs(reports["study_id"].to_pylist(), reports["text"].to_pylist(), attached)
+    ids, texts = (index.strings(column).to_pylist() for column in ("study_id", "text"))
+    return Inputs(ids, texts, attached, section=index.section)
 
 
 def _vectors(part: Any, of_row: np.ndarray, recorded: dict[str, Any], index: Index) -> Attachment:

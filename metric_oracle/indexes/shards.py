@@ -7,7 +7,6 @@ that it does not know count in their sizes, so that every pair has the score tha
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -23,14 +22,12 @@ from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
 from metric_oracle.indexes.store import to_arrow
-from metric_oracle.metrics import REPRESENTATIONS
 
 if TYPE_CHECKING:
     from metric_oracle.indexes.cider import JoinedFrequencies
 
-FORMAT = "metric-oracle shard set"
+FORMAT, NAME = manifest.SET_FORMAT, manifest.SET_NAME
 FORMAT_VERSION = 1
-NAME = "set.json"
 PLAN = "plan.json"  # of a set under way: what it is built of, see `indexes.shard_build`
 OPEN = 16  # shards that a set keeps open
 # Of a representation in the manifest: what may differ between shards.
@@ -49,24 +46,13 @@ class Shard(Index):
         record = of.content["shards"][place]
         super().__init__(of.folder / record["path"])
         self.first_row = record["first_row"]
-        self._of = of
+        self._counted = of
         if self.fingerprint != record["fingerprint"] or self.n_reports != record["reports"]:
             msg = (
                 f"open_index: {record['path']} must be the shard that {of.folder} was made of, fingerprint "
                 f"{record['fingerprint'][:12]}; got {self.fingerprint[:12]}. Build the set again."
             )
             raise IndexFormatError(msg)
-
-    def part(self, kind: str) -> Any:
-        """Return a representation; what is weighted by the corpus knows in how many rows of the set a token occurs."""
-        is_new = kind not in self._opened
-        found = super().part(kind)
-        if is_new and REPRESENTATIONS[kind].source == "encoder":
-            n_counted, frequency = self._of.token_frequency(kind)
-            found = self._opened[kind] = replace(found, frequency=frequency, n_counted=n_counted)
-        if is_new and REPRESENTATIONS[kind].counts_corpus:
-            found = self._opened[kind] = replace(found, whole=self._of.gram_frequency)
-        return found
 
 
 class ShardSet(Index):
@@ -78,6 +64,7 @@ class ShardSet(Index):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.manifest = _read_set(folder)
+        self._counted = None
         self._frequencies: dict[str, tuple[int, np.ndarray]] = {}
         self._kept: OrderedDict[int, Shard] = OrderedDict()
         lacking = [record["path"] for record in self.content["shards"] if not _is_index(folder / record["path"])]
@@ -133,7 +120,7 @@ class ShardSet(Index):
         from metric_oracle.indexes.cider import JoinedFrequencies
 
         paths = [self.folder / record["path"] for record in self.content["shards"]]
-        return JoinedFrequencies.of(open_one(path).part("ngrams") for path in paths)
+        return JoinedFrequencies.of(open_one(path).part("coco") for path in paths)
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
         """Return how many rows have token states, and in how many of them each token id occurs: int64[ids]."""
@@ -227,7 +214,7 @@ def write_set(folder: Path, n_shards: int) -> None:
     content = {
         "counts": counts,
         "source": contents[0]["source"] if n_shards == 1 else f"{contents[0]['source']}; {n_shards} shards",
-        "section": contents[0]["section"],
+        "section": list(shards[0].section),
         "representations": records,
         "shards": [
             {"path": shard.folder.name, "fingerprint": shard.fingerprint, "first_row": first, "reports": n}
@@ -299,7 +286,7 @@ def _check_studies(shards: Sequence[Index]) -> None:
     import polars as pl
 
     frames = [
-        pl.DataFrame({"shard": place, "id": pl.from_arrow(shard.reports["study_id"])})
+        pl.DataFrame({"shard": place, "id": pl.from_arrow(shard.strings("study_id"))})
         for place, shard in enumerate(shards)
     ]
     hashes = pl.concat([frame.select("shard", pl.col("id").hash(1).alias("hash")) for frame in frames])

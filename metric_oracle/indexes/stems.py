@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.errors import BackendError
+from metric_oracle.errors import BackendError, not_installed
 from metric_oracle.indexes.features import Encoded, FeatureUnits
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.ngrams import (
@@ -32,11 +32,7 @@ def stemmer() -> Callable[[str], str]:
     try:
         from nltk.stem.porter import PorterStemmer
     except ImportError as error:
-        msg = (
-            f"retrieve: METEOR must have nltk installed; got no module {error.name}. "
-            'Install the extra: pip install "metric-oracle[meteor]".'
-        )
-        raise BackendError(msg) from error
+        raise not_installed(function="retrieve", subject="METEOR", module=error.name, extra="meteor") from error
     return PorterStemmer().stem
 
 

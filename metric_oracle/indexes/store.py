@@ -132,6 +132,12 @@ def take_strings(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray
     return pa.chunked_array([_strings_of([content[begin:end] for begin, end in spans])])
 
 
+def checked_strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of strings after a check that they are UTF-8."""
+    column.validate(full=True)
+    return column
+
+
 def _strings_of(raw: Sequence[bytes | memoryview]) -> pa.Array:
     """Return strings in UTF-8 as Arrow has them."""
     ptr = np.cumsum([0, *map(len, raw)], dtype=np.int64)

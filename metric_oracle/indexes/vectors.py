@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.errors import BackendError
+from metric_oracle.errors import not_installed
 from metric_oracle.indexes.features import Encoded
 from metric_oracle.kernels._jit import jit
 
@@ -15,11 +15,7 @@ def import_faiss(function: str) -> Any:
     try:
         import faiss
     except ImportError as error:
-        msg = (
-            f"{function}: FAISS must be installed; got no module faiss. "
-            'Install the extra: pip install "metric-oracle[cpu]".'
-        )
-        raise BackendError(msg) from error
+        raise not_installed(function, "an index of vectors", error.name, "cpu") from error
     return faiss
 
 

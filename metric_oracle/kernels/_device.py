@@ -6,7 +6,6 @@ Numba's CUDA target serves the kernels over sets and sequences, torch the produc
 import ctypes
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numba import config as numba_config
-from numba.core.errors import NumbaPerformanceWarning
 
+from metric_oracle.errors import install_command
 from metric_oracle.kernels.contract import Capabilities
 
 config: Any = numba_config
@@ -26,9 +25,11 @@ WARPS = 4  # warps of a block: each reads another list. Registers allow 20 warps
 BLOCKS_PER_PROCESSOR = 32  # of a launch: the last ones to run leave little of the device idle
 SHARE_OF_MEMORY = 0.8  # of what is free on a device
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of the driver
+_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+_LEAST_CAPABILITY = {"numba": (7, 5), "triton": (8, 0)}  # that compilers of CUDA 13 and Triton compile for
+_NO_ROOM = ("OUT_OF_MEMORY", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED")  # of the driver, torch, cuBLAS
 _RESIDENT: dict[tuple[int, str], Any] = {}
 _MAKING: dict[tuple[int, str], threading.Lock] = {}  # one that makes it, while the others wait
-_WARNINGS_LOCK = threading.Lock()
 _ARITHMETIC_LOCK = threading.Lock()
 _ARITHMETIC: list[tuple[bool, bool, str]] = []  # for each thread that multiplies: what was chosen before the first one
 
@@ -75,21 +76,23 @@ def lacking(library: str) -> str:
         if config.ENABLE_CUDASIM:
             return ""
         if find_spec("numba_cuda") is None:
-            return 'numba-cuda is not installed (pip install "metric-oracle[gpu]")'
+            return f"numba-cuda is not installed ({install_command('gpu')})"
+        if np.lib.NumpyVersion(np.__version__) >= "2.5.0":  # it uses np.row_stack, and its maintainers leave it so
+            return f'numba-cuda does not work with NumPy {np.__version__} (pip install "numpy<2.5")'
     else:
         try:
             import torch
         except ImportError:
-            return 'PyTorch is not installed (pip install "metric-oracle[encoders]")'
+            return "PyTorch is not installed (pip install torch)"
         if torch.version.cuda is None:
             return f"this PyTorch, {torch.__version__}, was built without CUDA"
         if library == "triton" and find_spec("triton") is None:
             return "Triton is not installed (pip install triton)"
-    return _ask_driver()
+    return _ask_driver(_LEAST_CAPABILITY.get(library, (0, 0)))
 
 
-def _ask_driver() -> str:
-    """Say what the NVIDIA driver lacks; nothing where it has a device."""
+def _ask_driver(least: tuple[int, int]) -> str:
+    """Say what the NVIDIA driver lacks; nothing where it has devices, all of this compute capability at least."""
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
@@ -98,7 +101,18 @@ def _ask_driver() -> str:
     code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(n))
     if code == _NO_DEVICE or (code == 0 and n.value == 0):
         return "no CUDA device found"
-    return f"the NVIDIA driver answered with error {code}" if code else ""
+    if code:
+        return f"the NVIDIA driver answered with error {code}"
+    for i in range(n.value):
+        device, number = ctypes.c_int(), ctypes.c_int()
+        driver.cuDeviceGet(ctypes.byref(device), i)
+        found = []
+        for attribute in _CAPABILITY:
+            driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+            found.append(number.value)
+        if tuple(found) < least:
+            return "GPU {} has compute capability {}.{}, below {}.{}".format(i, *found, *least)
+    return ""
 
 
 # ---- torch and FAISS -------------------------------------------------------------------------------------------------
@@ -113,7 +127,7 @@ def plain_arithmetic(device: str) -> Iterator[None]:
     import torch
 
     with _ARITHMETIC_LOCK:
-        _ARITHMETIC.append(_ARITHMETIC[0] if _ARITHMETIC else _choose_arithmetic(False, False, "highest"))
+        _ARITHMETIC.append(_ARITHMETIC[0] if _ARITHMETIC else _choose_arithmetic(False, False))
     try:
         with torch.inference_mode(), torch.autocast(torch.device(device).type, enabled=False):
             yield
@@ -124,20 +138,25 @@ def plain_arithmetic(device: str) -> Iterator[None]:
                 _choose_arithmetic(*before)
 
 
-def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str) -> tuple[bool, bool, str]:
-    """Set how torch multiplies float16 and float32; return what was chosen before."""
+def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str | None = None) -> tuple[bool, bool, str]:
+    """Set how torch multiplies float16 and float32, the latter by default in full; return what was chosen before."""
     import torch
 
     flags = torch.backends.cuda.matmul
+    # Since torch 2.9; where somebody has used it, the older function raises.
+    by_flag = hasattr(flags, "fp32_precision")
     before = (
         flags.allow_fp16_reduced_precision_reduction,
         getattr(flags, "allow_fp16_accumulation", False),  # since torch 2.7
-        torch.get_float32_matmul_precision(),
+        flags.fp32_precision if by_flag else torch.get_float32_matmul_precision(),
     )
     flags.allow_fp16_reduced_precision_reduction = reduced
     if hasattr(flags, "allow_fp16_accumulation"):
         flags.allow_fp16_accumulation = accumulated
-    torch.set_float32_matmul_precision(precision)
+    if by_flag:
+        flags.fp32_precision = precision or "ieee"
+    else:
+        torch.set_float32_matmul_precision(precision or "highest")
     return before
 
 
@@ -155,14 +174,21 @@ def faiss_on_gpu() -> Any:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Turn whatever the driver or the compiler raises into one line."""
+    """Turn whatever the driver, the compiler or torch raises into one line.
+
+    Raises
+    ------
+    NoRoomError
+        If memory is used up: torch.OutOfMemoryError, or an error that names it.
+    DeviceError
+    """
     try:
         yield
     except DeviceError:
         raise
     except Exception as error:
         text = " ".join(str(error).split())
-        if "OUT_OF_MEMORY" in text:
+        if type(error).__name__ == "OutOfMemoryError" or any(sign in text for sign in _NO_ROOM):
             raise NoRoomError(text) from error
         msg = (
             f"retrieve: the GPU must run this metric's kernels; got {type(error).__name__}: {text[:200]}. "
@@ -202,12 +228,16 @@ def download(array: Any) -> np.ndarray:
 
 def launch(kernel: Any, grid: tuple[int, int], *args: Any) -> None:
     """Start a kernel with blocks of `WARPS` warps; it may still run on return."""
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # a single query has few blocks
     with in_one_line():
-        with _WARNINGS_LOCK, warnings.catch_warnings():
-            # One query has few blocks: no news to anybody.
-            warnings.simplefilter("ignore", NumbaPerformanceWarning)
-            configured = kernel[grid, (LANES, WARPS)]
-        configured(*args)
+        kernel[grid, (LANES, WARPS)](*args)
+
+
+def release_unused() -> None:
+    """Give back the memory that torch keeps for later, which Numba could not use."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def free_bytes() -> float:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from metric_oracle.errors import ExactnessError
+from metric_oracle.kernels._jit import scalar
 
 FLOAT16, FLOAT32, FLOAT64 = 2.0**-11, 2.0**-24, 2.0**-53  # unit roundoffs (2.1, table 2.1)
 _LEAST = {
@@ -23,7 +24,8 @@ _LEAST = {
     FLOAT64: 2.0**-1022,
 }  # normal; a GPU may flush lesser ones
 _OWN = 1.0 + 2.0**-40
-SAMPLED = 8  # documents of a query that are scored although they were dropped
+SAMPLED = 64  # candidates outside the list that a search scores as a check, at least, over all its queries
+SAMPLED_ON_GPU = 8  # the same for each query where a GPU makes the scores, at least
 
 
 def gamma(n: int, u: float = FLOAT32) -> float:
@@ -79,6 +81,18 @@ def rounding(length: float, n: int, u: float = FLOAT32) -> float:
     return (u * length + math.sqrt(n) * _LEAST[u]) * _OWN
 
 
+@scalar
+def sample_size(n_queries):
+    """Return how many candidates outside the list are scored for each query, so that a search checks `SAMPLED`.
+
+    Parameters
+    ----------
+    n_queries : int
+        Distinct queries of the search.
+    """
+    return max(-(-SAMPLED // max(n_queries, 1)), 1)
+
+
 def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str = "retrieve") -> None:
     """Raise where a search found one of its bounds broken.
 
@@ -109,12 +123,16 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str 
         raise ExactnessError(msg)
 
 
-def check_dropped(q: int, n: int, kept: np.ndarray, least: float, score: Callable[[np.ndarray], np.ndarray]) -> None:
+def check_dropped(
+    q: int, n_queries: int, n: int, kept: np.ndarray, least: float, score: Callable[[np.ndarray], np.ndarray]
+) -> None:
     """Score a sample of what a screen dropped, drawn from the number of the query; none of it must reach the list.
 
     Parameters
     ----------
     q : int
+    n_queries : int
+        Distinct queries of the search.
     n : int
         Documents.
     kept : int64[...]
@@ -129,5 +147,6 @@ def check_dropped(q: int, n: int, kept: np.ndarray, least: float, score: Callabl
     ExactnessError
         There is no answer then.
     """
-    drawn = np.setdiff1d(np.random.default_rng(q).integers(n, size=SAMPLED), kept)
+    size = max(sample_size(n_queries), SAMPLED_ON_GPU)
+    drawn = np.setdiff1d(np.random.default_rng(q).integers(n, size=size), kept)
     check_bounds({}, int(np.count_nonzero(score(drawn) >= least)))

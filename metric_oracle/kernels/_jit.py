@@ -9,6 +9,7 @@ files (`score.py`, the tie rule), so kept code is valid here only while *every* 
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,14 @@ def _keyed(compiled: Any) -> Any:
                 return {}
 
         file._load_index = load_index
+        save = compiled._cache.save_overload
+
+        def save_overload(signature: Any, data: Any) -> None:
+            # On a full disk the code serves this process alone.
+            with suppress(OSError):
+                save(signature, data)
+
+        compiled._cache.save_overload = save_overload
     return compiled
 
 

@@ -83,11 +83,18 @@ def _count(corpus, queries, q, families, tile, first, last, counts):
                     cuda.atomic.add(counts, f * tile + corpus.post_unit[p] - first, 1)
 
 
-def overlap_kernel(estimate: Callable[..., float]) -> Any:
-    """Make the kernel of a metric; `estimate` as for :func:`make_scan`, with `Families` for options."""
+def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
+    """Make the kernel of a metric.
+
+    Parameters
+    ----------
+    name : str
+        Of the kernel: its compiled code is kept in files of that name.
+    estimate
+        As for :func:`make_scan`, with `Families` for options.
+    """
     scan_tiles = make_scan(_count, estimate, WORDS)
 
-    @kernel
     def scan(corpus, queries, families, tile, selection, collect):
         """Score all documents for one query a block; parameters and what is written as in `_scan.py`.
 
@@ -102,7 +109,8 @@ def overlap_kernel(estimate: Callable[..., float]) -> Any:
         """
         scan_tiles(corpus, queries, families, tile, selection, collect)
 
-    return scan
+    scan.__qualname__ = name
+    return kernel(scan)
 
 
 class OverlapScan(Scan):

@@ -29,6 +29,7 @@ from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, by_rarity, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
     OneFamily,
+    bound,
     bucket_weights,
     filter_reach,
     is_out_of_reach,
@@ -51,6 +52,7 @@ FIRST_START = 1000  # postings read before the first document is scored
 LATER_START = 64_000  # the same where a threshold is known
 START_GROWTH = 8
 MAX_STARTS = 16
+DRAWS = 4  # for each document outside the list that a check looks for, at most
 # Where an exact score meets what would have dropped its document.
 STAGES = ("warm start", "filter", "dropped")
 WARM_START, FILTER, DROPPED = 0, 1, 2
@@ -176,8 +178,8 @@ def _contains(values, n, x):
 @inner
 def note_bound(limit, value, stage, closest):
     """Note how near a score came to what would have dropped its document."""
-    if limit < value * closest[stage]:
-        closest[stage] = limit / value
+    if value > 0.0:
+        closest[stage] = min(closest[stage], limit / value)
 
 
 @jit_borrowing
@@ -302,43 +304,75 @@ def find_by_family(policy, row, ids, size, visits, index, buckets, k, work):
     find_best(policy, counts, ids, size, visits, index, buckets, k, work)
 
 
+@inner
+def draw(q, i, ids, index):
+    """Return the i-th document drawn for query q: a random feature of `ids`, a random document of its posting list."""
+    # SplitMix64 (Steele et al., OOPSLA 2014)
+    z = ((np.uint64(q) << np.uint64(20)) + np.uint64(i) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    v = ids[(z >> np.uint64(40)) % np.uint64(len(ids))]
+    n_postings = index.post_ptr[v + 1] - index.post_ptr[v]
+    return np.int64(index.post_unit[index.post_ptr[v] + np.int64((z & np.uint64(0xFFFFFFFF)) % np.uint64(n_postings))])
+
+
+@inner
+def is_outside(d, value, k, work):
+    """Return whether a document lies outside the list, and note how near its score comes to that of the last one."""
+    limit = max(threshold(work.best, k), 0.0)
+    if value > 0.0 and value >= limit and _contains(work.best.unit, work.best.state[0], d):
+        return False
+    note_bound(limit, value, DROPPED, work.closest)
+    return True
+
+
+@inner
+def _count_shared(ids, d, index):
+    """Return how many of the features `ids` document d has, by their posting lists."""
+    n = 0
+    for v in ids:
+        p = lower_bound(index.post_unit, index.post_ptr[v], index.post_ptr[v + 1], d)
+        n += p < index.post_ptr[v + 1] and index.post_unit[p] == d
+    return n
+
+
 @jit_borrowing
-def check_dropped(policy, q, ids, index, buckets, k, work):
-    """Score a document that shares a feature with query q, and that was probably dropped, against the threshold.
+def check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work):
+    """Score documents that share a feature with query q and lie outside the list; compare each with its bound too.
 
     Parameters
     ----------
     policy : NamedTuple
     q : int
-        Seed of the choice: a random feature of the query, a random document of its posting list.
-    ids : int32[n]
-        Features of the query, of all families.
+        Seed of the choice.
+    n : int
+        Documents outside the list to score.
+    ids : int32[...]
+        Features of the query to draw from.
+    of_bound : pair of int32[...]
+        Features of the families that `bound` takes the matches of.
     index, buckets, k, work : as for :func:`find_best`
 
     Writes
     ------
-    work.closest[DROPPED], work.n_pairs
+    work.closest, work.n_pairs
     """
     work.n_pairs[1] += len(index.fwd_ptr) - 1
-    if len(ids) == 0:
-        return
-    # SplitMix64 (Steele et al., OOPSLA 2014)
-    z = (np.uint64(q) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    v = ids[(z >> np.uint64(40)) % np.uint64(len(ids))]
-    n_postings = index.post_ptr[v + 1] - index.post_ptr[v]
-    d = np.int64(index.post_unit[index.post_ptr[v] + np.int64((z & np.uint64(0xFFFFFFFF)) % np.uint64(n_postings))])
-    value = score(policy, d, lower_bound(buckets[:, 0], 0, len(buckets), d + 1) - 1)
-    limit = max(threshold(work.best, k), 0.0)
-    if limit < value * work.closest[DROPPED] and not _contains(work.best.unit, work.best.state[0], d):
-        work.closest[DROPPED] = limit / value
+    n_checked = i = 0
+    while len(ids) > 0 and n_checked < n and i < DRAWS * n:
+        d = draw(q, i, ids, index)
+        i += 1
+        j = lower_bound(buckets[:, 0], 0, len(buckets), d + 1) - 1
+        value = score(policy, d, j)
+        n_checked += is_outside(d, value, k, work)
+        limit = bound(policy, j, _count_shared(of_bound[0], d, index), _count_shared(of_bound[1], d, index))
+        note_bound(limit, value, FILTER, work.closest)
 
 
 @inner
-def finish(policy, q, ids, index, buckets, k, work, answers):
-    """Check a dropped document and write the k best rows of query q."""
-    check_dropped(policy, q, ids, index, buckets, k, work)
+def finish(policy, q, n, ids, of_bound, index, buckets, k, work, answers):
+    """Check documents outside the list and write the k best rows of query q; see :func:`check_dropped`."""
+    check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work)
     expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 

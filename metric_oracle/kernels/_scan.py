@@ -16,8 +16,8 @@ device(d), and bin_of(MARGIN device(d)) >= bin_of(device(w)) >= least. A score i
 to 2 ulp, and an exp of up to -709, which multiplies the error of its argument by that: e < 2**-40.
 
 That is checked in every search: each record brings MARGIN times the device's score along, which the exact score must
-not exceed, and one document a query, its witness, is recorded even where it was dropped, and must not belong in the
-list.
+not exceed, and some documents of each query, its witnesses, are recorded even where they were dropped, and must not
+belong in the list.
 """
 
 import math
@@ -30,7 +30,7 @@ import numpy as np
 from numba import cuda, int32
 
 from metric_oracle.kernels import _device
-from metric_oracle.kernels._errors import check_bounds
+from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels._jit import device_function, jit, kernel
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
@@ -59,6 +59,8 @@ class Selection(NamedTuple):
         MARGIN times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a witness that was dropped.
     n_records : int64[1]
         How many there are; those beyond R are not written.
+    spacing : int
+        Documents from one witness of a query to the next.
     """
 
     weight: Any
@@ -66,6 +68,7 @@ class Selection(NamedTuple):
     least: Any
     record: Any
     n_records: Any
+    spacing: int
 
 
 @device_function
@@ -151,13 +154,14 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
         thread = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
         n_threads = cuda.blockDim.x * cuda.blockDim.y
         n_counts = selection.record.shape[1] - 3
-        witness = (q + 1) * STRIDE % corpus.rows.shape[0]
+        shift = (q + 1) * STRIDE % selection.spacing
         for i in range(thread, BINS, n_threads):
             weight[i] = 0
         for t in range(cuda.blockIdx.y, selection.peak.shape[1], cuda.gridDim.y):
             first = t * tile
             last = min(first + tile, corpus.rows.shape[0])
-            if collect and selection.peak[q, t] < selection.least[q] and not first <= witness < last:
+            witness = first + (shift - first) % selection.spacing  # the first one from `first` on
+            if collect and selection.peak[q, t] < selection.least[q] and witness >= last:
                 continue
             if thread == 0:
                 top[0] = -1
@@ -168,7 +172,7 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
                 score = estimate(corpus, queries, q, options, tile, d, counts, d - first)
                 if collect:
                     is_wanted = score >= 0.0 and bin_of(score * MARGIN) >= selection.least[q]
-                    if is_wanted or d == witness:
+                    if is_wanted or d % selection.spacing == shift:
                         place = cuda.atomic.add(selection.n_records, 0, 1)
                         if place < selection.record.shape[0]:
                             selection.record[place, 0] = q
@@ -264,6 +268,7 @@ class Scan(ABC):
                 record = np.concatenate([*self._candidates(some, k, n_pieces, name)])
             except _device.NoRoomError as error:
                 _device.forget(self.corpus.row_ptr, name)
+                _device.release_unused()
                 if batch > 1:
                     batch = (batch + 1) // 2
                 elif n_pieces < n_documents:
@@ -296,7 +301,8 @@ class Scan(ABC):
             n_tiles = -(-(b - a) // self.tile)
             grid = n, min(n_slices, n_tiles)
             peak = _device.empty((n, n_tiles), np.int32)
-            selection = Selection(weight, peak, least, record, _device.filled(1, 0, np.int64))
+            spacing = max((b - a) // sample_size(n), 1)
+            selection = Selection(weight, peak, least, record, _device.filled(1, 0, np.int64), spacing)
             args = on_gpu, on_device, self.options, self.tile
             _device.launch(self.kernel, grid, *args, selection, False)
             threads = _device.LANES * _device.WARPS

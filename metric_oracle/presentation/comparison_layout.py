@@ -8,6 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import Comparison
@@ -30,6 +31,7 @@ LABELS = {
 }
 RADCLIQS = ("radcliq", "radcliq:v0")
 COSINES = ("bertscore", "chexbert", "embedding")  # and bertscore:recall, ..., but not chexbert:labels
+PAIRED = "Paired differences on the same studies"
 ENDINGS = (".md", ".tex", ".csv", ".jsonl")
 
 
@@ -124,9 +126,22 @@ def layout(comparison: Comparison) -> list[PaperTable]:
             for d in comparison.differences
         ]
         heads = [f"Mean difference [{LEVEL:.0%} CI]", "p", "p adjusted", "Intervals overlap"]
-        blocks.append(PaperTable("Paired differences on the same studies", heads, rows))
+        blocks.append(PaperTable(PAIRED, heads, rows))
     blocks[-1].notes.extend(_notes(comparison))
     return blocks
+
+
+def brief(comparison: Comparison) -> list[PaperTable]:
+    """Return the averages alone, and the paired differences: what stands on a terminal when a study is done."""
+    scores, *others = layout(comparison)
+    averages = [(name, [Entry(one.lines[:1], one.best) for one in entries]) for name, entries in scores.rows]
+    tables = [replace(scores, title="Averages", rows=averages, notes=[])]
+    for block in others:
+        if block.title == PAIRED:  # without the column of intervals that overlap, which 80 columns have no room for
+            rows = [(name, entries[:-1]) for name, entries in block.rows]
+            tables.append(replace(block, columns=block.columns[:-1], rows=rows, notes=comparison.short_differences()))
+    tables[-1].notes.extend(_among(comparison))
+    return tables
 
 
 def _notes(comparison: Comparison) -> list[str]:
@@ -146,7 +161,7 @@ def _notes(comparison: Comparison) -> list[str]:
     if any(cell.interval.degenerate for cell in cells.values()) or any(
         d.interval.degenerate for d in comparison.differences
     ):
-        notes.append("† All values are equal, or nearly: the interval says nothing.")
+        notes.append("† The values are equal, or nearly, or too few for a test: the interval says nothing.")
     notes += _among(comparison)
     notes += _left_out(comparison)
     notes += _warnings(comparison)
@@ -193,7 +208,13 @@ def _notes(comparison: Comparison) -> list[str]:
     if any(column.metric.endswith(CORPUS) for column in columns):
         notes.append(
             "BLEU of the corpus: counts added over the reports, as pycocoevalcap and papers after R2Gen print it; each "
-            "resample adds its own. A report has none, so there is no range; p: the systems' counts of a study swapped."
+            "resample adds its own. A report has none, so there is no range."
+        )
+    for metric, of_systems in signature.get("of_whole_sets", {}).items():
+        shown = ", ".join(f"{plain(name)} {_number(value)}" for name, value in of_systems.items())
+        notes.append(
+            f"{metric} of the corpus, from the counts of all reports, as papers print it; no mean, and without an "
+            f"interval: {shown}."
         )
     if CRG in {column.metric for column in columns}:
         notes.append(
@@ -204,12 +225,15 @@ def _notes(comparison: Comparison) -> list[str]:
             shown = ", ".join(map(plain, comparison.fixed_weights))
             notes.append(f"CRG without counts of labels, the prevalence fixed in each resample: {shown}.")
     if comparison.differences:
+        whole = any(column.metric == CRG or column.metric.endswith(CORPUS) for column in columns)
         notes.append(
-            f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples; "
-            f"adjusted by Benjamini and Hochberg over one family, the {len(comparison.differences)} tests of this "
-            f"table: {_counted(len(signature['paired']), 'pair')} of systems, each once, under "
-            f"{_counted(len(columns), 'metric')}. Intervals of the differences: BCa. Intervals that do not overlap are "
-            "the rule of Yu et al. for a significant difference; it ignores that the studies are the same."
+            f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples"
+            f"{'; of a whole test set, the bootstrap over studies' if whole else ''}. The interval of a difference "
+            "has what its test does not reject, so it holds 0 where p is above 0.05. Adjusted p: by Benjamini and "
+            f"Hochberg over one family, the {len(comparison.differences)} tests of this table: "
+            f"{_counted(len(signature['paired']), 'pair')} of systems, each once, under "
+            f"{_counted(len(columns), 'metric')}. Intervals that do not overlap are the rule of Yu et al. for a "
+            "significant difference; it ignores that the studies are the same."
         )
     return notes
 
@@ -220,12 +244,10 @@ def _counted(n: int, noun: str) -> str:
 
 def _among(comparison: Comparison) -> list[str]:
     """Say which average is bold."""
-    oracles, random = {*comparison.signature["oracles"].values()}, comparison.signature["random"]
-    perfect = {*comparison.perfect} & {*comparison.systems}
-    if not {*comparison.systems} - oracles - perfect - {random}:
-        return ["Bold: best average."]
-    out = [text for text, some in (("oracle", oracles), ("perfect answer", perfect)) if some]
-    return [f"Bold: best average{' among the systems that are no ' if out else ''}{' and no '.join(out)}."]
+    if not comparison.competing:
+        return []
+    is_every = len(comparison.competing) == len(comparison.systems)
+    return [f"Bold: best average{'' if is_every else ' of the systems that are no oracle and no baseline'}."]
 
 
 def _left_out(comparison: Comparison) -> list[str]:

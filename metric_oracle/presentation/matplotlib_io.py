@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import BackendError
+from metric_oracle.errors import not_installed
 from metric_oracle.retrieval.results import check_out, replacing
 
 ENDINGS = (".png", ".svg", ".pdf")
@@ -23,11 +23,7 @@ def new_figure(function: str, width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        msg = (
-            f"{function}: plot must have matplotlib installed; got no module matplotlib. "
-            'Install the extra: pip install "metric-oracle[plots]".'
-        )
-        raise BackendError(msg) from error
+        raise not_installed(function, "a plot", error.name, "plots") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

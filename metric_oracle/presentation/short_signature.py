@@ -1,10 +1,10 @@
-"""A signature as one line for a paper, such as ``bleu-2|cxr-report-metric|idx:e25f61e3|v0.2.0``."""
+"""A signature as one line for a paper, such as ``bleu-2|cxr-report-metric|impression|idx:e25f61e3|v0.3.0``."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_SETTINGS = ("idf", "rescaled", "uncertain")
+_SETTINGS = ("idf", "rescaled", "uncertain", "frequencies")
 _HEX = 8  # characters of a checksum
 
 
@@ -19,8 +19,8 @@ def short_signature(signature: Mapping[str, Any]) -> str:
     Returns
     -------
     str
-        Parts joined by ``|``: what it is, the published tool whose numbers it has, what was set, checksums of index,
-        references and ratings (their first 8 characters), the bootstrap, the version.
+        Parts joined by ``|``: what it is, the published tool whose numbers it has, what was set, the section, checksums
+        of index, references and ratings (their first 8 characters), the bootstrap, the version.
     """
     return "|".join(re.sub(r"[\s|]+", "-", part) for part in _parts(signature) if part)
 
@@ -40,6 +40,8 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield str(signature.get("command", signature.get("kind", "")))
         yield "+".join(map(str, metrics or ()))
+    if isinstance(signature.get("section"), str):
+        yield signature["section"]
     for name, key in (("idx", "index"), ("refs", "references")):
         if isinstance(signature.get(key), str):
             yield f"{name}:{signature[key][:_HEX]}"
@@ -77,6 +79,8 @@ def _set(how: Mapping[str, Any]) -> Iterator[str]:
         yield name if layer is None else f"{name}:L{layer}"
     for name in _SETTINGS:
         value = found.get(name)
+        if name == "frequencies" and isinstance(value, str):  # the fingerprint of a corpus
+            value = value[:_HEX]
         if isinstance(value, Mapping):
             value = value.get("name", value.get("sha256", ""))[:_HEX] or "+".join(value)
         if value is not None:

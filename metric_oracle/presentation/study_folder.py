@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from metric_oracle.evaluation.comparison import Comparison
-from metric_oracle.evaluation.study_steps import LOCK, check_folder, file_name, unfinished
+from metric_oracle.evaluation.study_steps import LOCK, Written, check_folder, file_name, unfinished
 from metric_oracle.presentation.comparison_layout import write
 from metric_oracle.presentation.comparison_plot import write_plot
 from metric_oracle.retrieval.results import Scores
@@ -20,12 +20,19 @@ def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str 
     check_folder(out)
     folder = unfinished(out)
     folder.mkdir(exist_ok=True)
+    written = Written(folder)
+    written.check()
     (folder / LOCK).touch()  # should this be killed: a study left it
+    tables = [f"table{ending}" for ending in (".md", ".tex", ".csv")]
+    figures = ["table.png"] if find_spec("matplotlib") else []
+    files = [*(f"{file_name(name)}.parquet" for name in systems), *tables, "table.csv.signature.json", *figures]
+    written.claim(*files)
     for name, scores in systems.items():
         scores.write(folder / f"{file_name(name)}.parquet")
-    for ending in (".md", ".tex", ".csv"):
-        write(comparison, folder / f"table{ending}")
-    if find_spec("matplotlib"):
-        write_plot(comparison, folder / "table.png")
+    for table in tables:
+        write(comparison, folder / table)
+    for figure in figures:
+        write_plot(comparison, folder / figure)
+    written.finish(*files)
     (folder / LOCK).unlink()
     folder.rename(out)

@@ -3,6 +3,7 @@
 Every view fits 60 columns and up: numbers and ids are never cut, see `presentation.paper_table`.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores
-from metric_oracle.statistics import FEW, RESAMPLES
+from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
 if TYPE_CHECKING:
     from metric_oracle.evaluation.demo import DemoOutcome
@@ -119,8 +120,8 @@ def _of_answers(results: Results) -> list[str]:
     if "pool" in signature:
         lines += _of_pool(results)
     if "stages" in signature:
-        shares = [f"{stage} {share:.2%}" for stage, share in signature["stages"].items() if stage != "scored"]
-        lines += [f"pairs dropped by bounds: {', '.join(shares)}"] if shares else []
+        skipped = math.fsum(share for stage, share in signature["stages"].items() if stage != "scored")
+        lines += [f"{skipped:.2%} of pairs skipped: a bound proved they cannot win"] if skipped else []
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
     return ["; ".join(lines), _signed(signature)]
@@ -149,9 +150,13 @@ def scores_table(scores: Scores) -> Group:
     if any(scores.table[name].null_count for name in signature["metrics"]):
         lines.append("pairs not scored lack a graph, an embedding or labels on a side; the mean is over the others")
     lines.append(f"95 % BCa intervals of the mean over studies, {RESAMPLES:,} resamples, seed 0")
-    fewest = min(len(column) - column.null_count for column in map(scores.table.column, signature["metrics"]))
-    if fewest < FEW:
-        lines.append(f"fewer than {FEW} pairs scored ({fewest}): the intervals are too short")
+    effective = {name: effective_studies(scores.values(name)) for name in intervals if not intervals[name].degenerate}
+    few = ", ".join(f"{name} {n:.0f}" for name, n in effective.items() if n < FEW)
+    if few:
+        lines.append(
+            f"fewer than {FEW} effective pairs ({few}), those with a score that is not 0, or n / skewness² if fewer: "
+            "these intervals are too short"
+        )
     if any(ends.degenerate for ends in intervals.values()):
         lines.append("† all values are equal, or nearly, or fewer than two: the interval says nothing")
     heads = ["pairs", "scored", "mean", "95 % CI", "better"]
@@ -234,6 +239,7 @@ def crg_table(scored: CRG) -> Group:
         f"{scored.reports:,} reports; an uncertain label counts as {scored.signature['uncertain']}; trivial answers "
         "have 0.3333",
         "95 % BCa intervals over reports, each resample with its own prevalence",
+        *scored.warnings(),
         _signed(scored.signature),
     ]
     heads = [*(name.upper() for name in COUNTS), "CRG", "95 % CI"]
@@ -253,6 +259,7 @@ def f1_table(scored: F1) -> Group:
     notes = [
         f"{scored.reports:,} reports; an uncertain label counts as {policies}",
         "95 % BCa intervals over studies",
+        *scored.warnings(),
         _signed(scored.signature),
     ]
     return Group(PaperTable(scored.title, averages, list(rows.items()), notes, "labels"))
@@ -285,6 +292,8 @@ def _tau(fit: Mapping[str, Any], name: str) -> str:
 
 def demo_tables(outcome: "DemoOutcome") -> list[Any]:
     """Return the demo's table of metrics and the example's oracle reports."""
+    from metric_oracle.evaluation.demo import encoder_command
+
     rows = [
         (
             row.metric,
@@ -302,8 +311,9 @@ def demo_tables(outcome: "DemoOutcome") -> list[Any]:
         notes.append("chexbert: stand-in embeddings made from the gold labels")
     if any(row.metric == "bertscore" for row in outcome.metrics):
         notes.append("bertscore, radcliq: a sample, encoded with MiniLM and not rescaled; for RadCliQ lower is better")
-    notes += [f"not run, not installed: {name}" for name in outcome.lacking]
-    title = f"Metric-oracles of {outcome.tests:,} test reports in a synthetic corpus of {outcome.reports:,}"
+    if outcome.skipped:
+        notes.append(f"not run: {', '.join(outcome.skipped)}, which need a model. To install it: {encoder_command()}")
+    title = f"Oracles of {outcome.tests:,} test reports in {outcome.reports:,} synthetic reports"
     heads = ["reports", "mean oracle score", "mean random score", "pairs per second"]
     example: list[Any] = [Text("One test report and its oracle reports", style="bold"), Text("")]
     example += [Padding(_one_line(outcome.example), (0, 0, 0, 2)), Text("")]

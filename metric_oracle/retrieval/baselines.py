@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.tables import canonical_ids, shown_names
+from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Representation
@@ -122,7 +122,7 @@ def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, *
     }
     table = _table(queries, 1, chosen, scores, components, text)
     more = {"baseline": "identity", "references": digest(queries)}
-    return Results(table, _signature(index, record, encoded, 1, more))
+    return Results(table, _signature(index, queries, record, encoded, 1, more))
 
 
 def nearest(
@@ -205,7 +205,7 @@ def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
     if places.max() < 0:
         msg = (
             f"baseline: {name} must share ids with the reports; got none of {len(ids)} report ids among "
-            f"{len(vectors.ids)}. Pass the file that belongs to these reports."
+            f"{len(vectors.ids)}. Pass the file that belongs to these reports.{zeros_hint(ids, vectors.ids)}"
         )
         raise InputError(msg)
     return places
@@ -265,7 +265,7 @@ def _results(
         chosen["text"] = index.take("text", flat)
     components = {name: values[place] for name, values in components.items()}
     table = _table(queries, k, chosen, scores[place], components, text)
-    return Results(table, _signature(index, record, encoded, k, {**more, "references": digest(queries)}))
+    return Results(table, _signature(index, queries, record, encoded, k, {**more, "references": digest(queries)}))
 
 
 def _table(
@@ -288,8 +288,10 @@ def _table(
     return pa.table(columns)
 
 
-def _signature(index: Index, record: Metric, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
+def _signature(
+    index: Index, queries: Inputs, record: Metric, encoded: Any, k: int, more: dict[str, Any]
+) -> dict[str, Any]:
     """Return what reproduces the result; an oracle's entries that say nothing here are left out."""
-    entries = signature(index, record, "cpu", k)
+    entries = signature(index, queries, record, "cpu", k)
     del entries["ties"]
     return {**entries, **encoded.settings, **more}

@@ -1,17 +1,19 @@
 """Checks of queries, and their encoding, before a search begins."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metric_oracle.corpora.reports import check_left_out
+from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import EncodedQueries
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.metrics import REPRESENTATIONS, Metric
+from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 
 
@@ -32,9 +34,74 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
     if not queries.ids:
         msg = "retrieve: queries must be at least one report; got 0. Check the file and the section."
         raise InputError(msg)
+    check_section(queries, index)
     index.check_holds(record)
     for kind in record.representations:
         _check_queries(queries, record, index, kind)
+
+
+def check_section(queries: Inputs, index: Index) -> None:
+    """Raise where test reports and index are known to be of different sections."""
+    step = f"Pass --section {index.section[0]}, or search an index of section {queries.section[0]}"
+    check_sections("retrieve", queries.section, index.section, ("test reports", "index"), step)
+
+
+def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metric], idf: Any, function: str) -> Index:
+    """Return reports that are scored, weighted by the document frequencies of a corpus where a metric counts them.
+
+    Parameters
+    ----------
+    index : Index
+        Of predictions or other reports that are no corpus.
+    corpus : Index or None
+    records : iterable of Metric
+    idf
+        Of BERTScore.
+    function : str
+        For error lines.
+    """
+    check_counted(corpus, records, idf, function)
+    if corpus is None:
+        return index
+    kind = "bertscore"
+    made = [one.content["representations"].get(kind, {}).get("encoder", {}) for one in (index, corpus)]
+    if _counts(idf) and any(made[0].get(name) != made[1].get(name) for name in ("sha256", "layer", "compute")):
+        msg = (
+            f"{function}: encoder must be the one of the index whose frequencies count, {made[1].get('model')}; got "
+            f"{made[0].get('model')}. Pass that encoder, or an index of this one."
+        )
+        raise InputError(msg)
+    return index.counted_in(corpus)
+
+
+def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any, function: str) -> None:
+    """Raise if a metric reads the document frequencies of a corpus, and no corpus that has them is given."""
+    asked = [(f"metric {record.name!r}", record) for record in records if record.counts_corpus]
+    if _counts(idf):
+        asked.append(("idf 'corpus'", get_metric("bertscore")))
+    for what, record in asked:
+        if corpus is None:
+            msg = (
+                f"{function}: index must be given for {what}, which counts the documents of a corpus; got none. Add "
+                "--index INDEX, the corpus whose frequencies count."
+            )
+            raise InputError(msg)
+        corpus.check_holds(record)
+
+
+def _counts(idf: Any) -> bool:
+    return isinstance(idf, str | Path) and str(idf) == "corpus"
+
+
+def counted_entry(record: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:
+    """Return the signature entry for the corpus whose document frequencies a metric reads; empty if it reads none."""
+    return {"frequencies": str(fingerprint)} if record.counts_corpus or _counts(idf) else {}
+
+
+def section_entry(index: Index, queries: Inputs) -> dict[str, str]:
+    """Return what a signature records of the section that is compared; nothing where neither side says it."""
+    section = index.section[0] or queries.section[0]
+    return {} if section is None else {"section": section}
 
 
 def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> None:

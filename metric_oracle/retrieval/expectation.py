@@ -72,6 +72,7 @@ def expectation(
     *,
     quantiles: Sequence[float] = QUANTILES,
     bins: int = BINS_OF_STUDY,
+    threads: int | None = None,
     progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Expectation:
@@ -91,6 +92,8 @@ def expectation(
     bins : int
         Bins of the histogram at most; their width is the least power of two that this allows. One bin would not do:
         0 is an edge of bins of any such width.
+    threads : int
+        Worker threads; by default the cores of this process. The answer does not depend on it.
     progress : function
         Called with the number of queries described since the last call.
     **settings
@@ -132,7 +135,7 @@ def expectation(
         idle.append(room)
         return last - first
 
-    run_blocks(run, range(0, len(times), size), len(times), n_threads(), progress, len(encoded.which))
+    run_blocks(run, range(0, len(times), size), len(times), threads or n_threads(), progress, len(encoded.which))
     total = reduce(_joined, histograms)
     edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), int(bins))
     mean, sd, least, greatest, *columns = found[encoded.which].T
@@ -147,7 +150,7 @@ def expectation(
             "n": np.full(len(mean), n_rows),
         }
     )
-    entries = signature(index, record, "cpu", 1)
+    entries = signature(index, queries, record, "cpu", 1)
     del entries["k"], entries["ties"]
     described = {
         "baseline": "expectation",

@@ -13,14 +13,16 @@ from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched
-from metric_oracle.retrieval.checks import check_queries
+from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.pairs import EMPTY, places_of
 
 
-def score_matrix(queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapping[str, Any]) -> np.ndarray:
+def score_matrix(
+    queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapping[str, Any], counted: Index | None = None
+) -> np.ndarray:
     """Return the exact scores of all candidates with all references: float64[candidates, references].
 
     Parameters
@@ -30,10 +32,14 @@ def score_matrix(queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapp
     metric : Metric
     settings : mapping
         Those of BERTScore that were given, `idf` and `rescale`.
+    counted : Index
+        Corpus whose document frequencies count, see :func:`metric_oracle.retrieval.pairs.score`.
     """
+    check_searched(metric, "pairwise")
+    check_counted(counted, [metric], settings.get("idf"), "pairwise")
     with tempfile.TemporaryDirectory() as folder:
-        check_searched(metric, "pairwise")
         index = build_index(corpus, Path(folder) / "candidates", metrics=[metric.name])
+        index = with_frequencies(index, counted, [metric], settings.get("idf"), "pairwise")
         return _matrix(index, queries, metric, settings)
 
 
@@ -43,14 +49,16 @@ def _matrix(index: Index, queries: Inputs, record: Metric, settings: Mapping[str
         return np.asarray(composite(parts, record.terms.values(), record.options["intercept"]))
     kind = record.representations[0]
     representation = representation_of(index, record)
-    places, texts = places_of(queries, kind), index.reports["text"].to_pylist()
+    places, texts = places_of(queries, kind), index.strings("text").to_pylist()
     unit_of_row = np.full(index.n_reports, -1, np.int64)
     unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
     rows = np.flatnonzero(unit_of_row >= 0)
     complete = np.flatnonzero(places >= 0) if places is not None else np.arange(0)
     empty = EMPTY.get(kind)
     lacking = [(queries.texts[q], queries.ids[q]) for q in np.setdiff1d(np.arange(len(queries.ids)), complete)]
-    lacking += [(texts[row], index.reports["study_id"][int(row)].as_py()) for row in np.flatnonzero(unit_of_row < 0)]
+    without = np.flatnonzero(unit_of_row < 0)
+    ids = index.take("study_id", without).to_pylist()
+    lacking += [(texts[row], study) for row, study in zip(without, ids, strict=True)]
     unusable = [study for text, study in lacking if empty is None or text.strip()]
     if unusable:
         msg = (

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.tables import shown_names, zeros_hint
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
@@ -22,7 +22,13 @@ from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.retrieval import corpus_bleu
-from metric_oracle.retrieval.checks import check_queries
+from metric_oracle.retrieval.checks import (
+    check_counted,
+    check_queries,
+    counted_entry,
+    section_entry,
+    with_frequencies,
+)
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
@@ -136,6 +142,7 @@ def score_rows(
         "system": system,
         "metrics": {record.name: _signature(record, index, used) for record in records},
         "references": digest(queries),
+        **section_entry(index, queries),
         "n": n,
         "version": version("metric-oracle"),
         # Of these very predictions, so that it is no part of what systems of one table share.
@@ -270,6 +277,7 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
         **{name: settings[name] for name in SETTINGS if name in settings},
+        **counted_entry(record, settings.get("idf"), index.counted.fingerprint),
     }
 
 
@@ -293,6 +301,7 @@ def score(
     text: bool = False,
     progress: Callable[[str], None] | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
+    counted: Index | None = None,
 ) -> Scores:
     """Score a model's predictions against the reports, joined on ids.
 
@@ -301,7 +310,7 @@ def score(
     references, predictions : Reports
         The predictions with their empty texts, which are scored.
     metrics, system, idf, rescale, text, progress, pair_models
-        As in :func:`score_rows`; idf "tests" takes its weights from the references, "corpus" from the predictions.
+        As in :func:`score_rows`; idf "tests" takes its weights from the references, "corpus" from `counted`.
     inner : bool
         Score the ids that have both; otherwise an id with one side only is an error.
     files, predicted_files : mapping
@@ -313,6 +322,8 @@ def score(
         Other keyword arguments of :func:`metric_oracle.indexes.inputs.load_inputs`, such as `uncertain`, `tell`.
     encoding : Encoding
         Of BERTScore.
+    counted : Index
+        Corpus whose document frequencies count, for metrics and settings that read them.
 
     Returns
     -------
@@ -324,7 +335,9 @@ def score(
     held = tuple(set() if side is None else set(side.attached) for side in prepared)
     _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
     names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
-    pair_models = with_pair_models([METRICS[name] for name in names or ()], pair_models, "score")
+    records = [METRICS[name] for name in names or ()]
+    check_counted(counted, records, idf, "score")
+    pair_models = with_pair_models(records, pair_models, "score")
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
     order = sorted(answered)  # so that what lies in order beside the predictions still fits
     queries, corpus = load_sides(
@@ -336,6 +349,7 @@ def score(
     with tempfile.TemporaryDirectory() as folder:
         built = None if names is None else [name for name in names if METRICS[name].is_searched]
         index = build_index(corpus, Path(folder) / "predictions", metrics=built, progress=progress)
+        index = with_frequencies(index, counted, records, idf, "score")
         scores = score_rows(
             index, queries, rows, names, system=system, idf=idf, rescale=rescale, text=text, progress=progress,
             pair_models=pair_models,
@@ -378,7 +392,9 @@ def load_sides(
         made = both.take(np.arange(n) if not found else np.arange(n, len(both.ids))).attached
         kept = {} if stored is None else stored.take(np.array(chosen, np.int64)).attached
         found.append(replace(loaded, attached={**made, **kept, **loaded.attached}))
-    return found[0], found[1]
+    # One section for both: `score` has compared them.
+    section = references.said if references.section else predictions.said
+    return replace(found[0], section=section), found[1]
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:
@@ -456,7 +472,7 @@ def join_ids(
         msg = (
             f"{function}: references and predictions must share ids; got none in common, such as "
             f"{shown_names(keys[0][:1])} and {shown_names(keys[1][:1])}. Pass --metadata where the predictions are of "
-            "images, or the columns of the ids."
+            f"images, or the columns of the ids.{zeros_hint(*keys)}"
         )
         raise InputError(msg)
     unscorable = "with a missing or empty reference"
@@ -466,7 +482,7 @@ def join_ids(
         )
         msg = (
             f"{function}: {len(keys[0])} references and {len(keys[1])} predictions must have the same ids; got "
-            f"{listed}. Complete them, or pass --inner to score the ids that have both."
+            f"{listed}. Complete them, or pass --inner to score the ids that have both.{zeros_hint(*keys)}"
         )
         raise InputError(msg)
     if left_out:

@@ -26,6 +26,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.answers import layout, n_scorable, strings
+from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import Answer
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.results import Results
@@ -112,6 +113,7 @@ def rerank(
     """
     prefix, n = pool.prefix, len(queries.ids)
     check_pool(index, pool, k)
+    check_section(queries, index)
     if pool.audit > n:
         msg = f"rerank: audit must be an int from 0 to {n} (test reports); got {pool.audit}. Choose one."
         raise InputError(msg)
@@ -313,6 +315,7 @@ def _signature(
         "direction": "lower",
         "representation": {record.representation: {"encoder": model.signature}},
         "index": index.fingerprint,
+        **section_entry(index, queries),
         "k": k,
         "ties": "lowest row first",
         "version": version("metric-oracle"),

@@ -1,11 +1,12 @@
 """The answers of a search and the scores of pairs: fixed columns, the signature, and the files they go to."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import file_digest, sha256
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ import pyarrow as pa
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.errors import InputError
+from metric_oracle.indexes.manifest import check_outside, sha256, sync
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval import sealed
+from metric_oracle.retrieval.sealed import hash_table
 from metric_oracle.statistics import LEVEL, Interval, intervals
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
@@ -23,9 +27,6 @@ AFTER = ("n_ties", "fallback", "exact")
 OF_POOL = ("pool", "certified")  # of a reranking, after these
 SIGNATURE = b"metric_oracle.signature"
 ENDINGS = (".parquet", ".csv", ".jsonl")
-# What only a signature file has: the table's checksum, and between the renames of a write the
-# signature that is being replaced.
-_TABLE, _REPLACES = "table_sha256", "replaces"
 # Types of the columns as read back; CSV does not say them.
 _KINDS = {
     "query_id": pa.large_string(),
@@ -37,6 +38,7 @@ _KINDS = {
     "fallback": pa.bool_(),
     "exact": pa.bool_(),
 }
+_STRINGS = ("query_id", "candidate_id", "text")
 # Columns of scores that are no numbers.
 _TEXTS = ("query_id", "reference", "prediction")
 # What report_scores.csv of CXR-Report-Metric calls the columns of scores.
@@ -81,13 +83,15 @@ def check_out(
     if not path.parent.is_dir():
         msg = f"{function}: {argument} must be in an existing folder; got {path}. Make the folder first."
         raise InputError(msg)
+    check_outside(path, function, argument)
     if path.is_dir():
         msg = f"{function}: {argument} must be a file; got the folder {path}. Name a file in it."
         raise InputError(msg)
     outputs = [path, _signature_path(path)] if path.suffix.lower() in (".csv", ".jsonl") else [path]
     for out in outputs:
         for given in [Path(given) for given in inputs if given]:
-            if _is_same(out, given) or _is_same(out, _signature_path(given)):
+            # "." and "/" have no name, and no signature file.
+            if _is_same(out, given) or (given.name and _is_same(out, _signature_path(given))):
                 msg = (
                     f"{function}: {argument} must be another file than the inputs; got {path}, which is one"
                     f"{'' if out == path else f' by its signature file {out}'}. Name another file."
@@ -168,8 +172,8 @@ class Results(_Frames):
     def write(self, path: str | Path, *, function: str = "retrieve") -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into Parquet's metadata.
 
-        CSV and JSON Lines have none: there it lies beside the file as ``<path>.signature.json``, with the checksum of
-        the table as ``table_sha256``.
+        CSV and JSON Lines have none: there it lies beside the file as ``<path>.signature.json``. In a file it has two
+        fields more, the checksums of the table and of itself: ``table_sha256``, ``signature_sha256``.
         """
         _write(Path(path), self.table, self.signature, function)
 
@@ -265,7 +269,8 @@ class Scores(_Frames):
 def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
     """Yield files beside some paths; they take their places, `path` last, once all are written and on the disk.
 
-    Old files stay until then, and stay if anything fails. What a killed process left beside a path is removed.
+    All paths are in one folder, whose new names are on the disk at the end. Old files stay until then, and stay if
+    anything fails. What a killed process left beside a path is removed.
     """
     places = (path, *more)
     besides = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in places]
@@ -279,6 +284,7 @@ def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
                 os.fsync(file)
             for beside, place in zip(besides[::-1], places[::-1], strict=True):
                 beside.replace(place)
+            sync(path.parent)
     except OSError as error:
         msg = (
             f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
@@ -297,8 +303,9 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str
     if ending == ".parquet":
         from pyarrow import parquet
 
+        described = table.replace_schema_metadata({SIGNATURE: json.dumps(sealed.seal(signature, hash_table(table)))})
         with replacing(function, path) as (beside,), beside.open("wb") as file:
-            parquet.write_table(table.replace_schema_metadata({SIGNATURE: json.dumps(signature)}), file)
+            parquet.write_table(described, file, write_page_checksum=True)
         return
     with replacing_signed(function, path, signature) as beside, beside.open("wb") as file:
         if ending == ".csv":
@@ -320,41 +327,26 @@ def replacing_signed(function: str, path: Path, signature: dict[str, Any]) -> It
     replaced = None
     if path.is_file():
         with suppress(OSError, ValueError):
-            replaced = _matching(_read_signature(beside_path), _checksum(path))
+            replaced = sealed.opened(_read_signature(beside_path), sha256(path))
     with replacing(function, path, beside_path) as (beside, signature_beside):
         yield beside
-        record = {**signature, _TABLE: _checksum(beside)}
-        transient = record if replaced is None else {**record, _REPLACES: replaced}
+        record = transient = sealed.seal(signature, sha256(beside))
+        if replaced is not None:
+            transient = {**record, sealed.REPLACES: sealed.seal(replaced, sha256(path))}
         signature_beside.write_text(json.dumps(transient, indent=2) + "\n", encoding="utf-8")
     if replaced is not None:
         with suppress(InputError), replacing(function, beside_path) as (signature_beside,):
             signature_beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
-
-
 def _read_signature(path: Path) -> dict[str, Any]:
     """Read the file beside a CSV file; what is no signature raises a ValueError or OSError."""
-    if not path.is_file():
+    if not path.is_file():  # nothing is read from a pipe
         raise FileNotFoundError
     signature = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(signature, dict):
         raise ValueError
     return signature
-
-
-def _matching(record: dict[str, Any], checksum: str) -> dict[str, Any] | None:
-    """Return the signature of a table with that checksum, itself or the one that it replaces; None: of neither.
-
-    Files of version 0.1 have no checksum, and are taken at their word.
-    """
-    for known in (record, record.get(_REPLACES)):
-        if isinstance(known, dict) and known.get(_TABLE, checksum) == checksum:
-            return {**{name: value for name, value in known.items() if name != _REPLACES}, _TABLE: checksum}
-    return None
 
 
 def _json_lines(table: pa.Table) -> Iterator[str]:
@@ -365,14 +357,13 @@ def _json_lines(table: pa.Table) -> Iterator[str]:
 
 def read_results(path: str | Path) -> Results:
     """Read what :meth:`Results.write` wrote."""
-    texts = ("query_id", "candidate_id", "text")
-    return Results(*read_signed(Path(path), ("verify", "results", "retrieve"), texts, _result_columns))
+    return Results(*read_signed(Path(path), ("verify", "results", "retrieve"), _STRINGS, _result_columns))
 
 
 def read_part(path: str | Path) -> Results:
     """Read what `retrieve` wrote for some shards of a set, see `retrieval.parts`."""
-    texts = ("query_id", "candidate_id", "text")
-    return Results(*read_signed(Path(path), ("merge", "parts", "retrieve --part"), texts, _part_columns))
+    checked = partial(_part_columns, path)
+    return Results(*read_signed(Path(path), ("merge", "parts", "retrieve --part"), _STRINGS, checked))
 
 
 def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
@@ -385,11 +376,18 @@ def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     if "part" in signature:
         msg = "verify: results must be whole; got a part of a search. Join all parts with oracle merge first."
         raise InputError(msg)
-    return _typed(table)
+    typed = _typed(table)
+    ranks, draws = typed["rank"].to_numpy(), signature.get("draws")
+    if draws is not None and len(ranks) and (ranks.max() != draws or len(ranks) % draws):
+        raise ValueError
+    return typed
 
 
-def _part_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
+def _part_columns(path: str | Path, table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     """Do the same for a part of a result."""
+    if "part" not in signature:
+        msg = f"merge: parts must be files that retrieve --part wrote; got {path}, a whole result. Leave it out."
+        raise InputError(msg)
     numbers = [signature["part"][name] for name in ("place", "of", "documents")] + [signature["k"]]
     if any(type(n) is not int or n < 0 for n in numbers) or not 1 <= numbers[0] <= numbers[1]:
         raise ValueError
@@ -442,6 +440,7 @@ def read_signed(
     checked : gives the columns their types, and raises for another table
     """
     function, argument, command = names
+    rule = f"{function}: {argument} must be a file that {command} --out wrote, with its signature"
     if not path.is_file():
         msg = f"{function}: {argument} must be an existing file; got {path}. Write one with {command} --out."
         raise InputError(msg)
@@ -450,29 +449,36 @@ def read_signed(
             from pyarrow import parquet
 
             # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
-            table = parquet.ParquetFile(str(path)).read()
-            signature = json.loads((table.schema.metadata or {})[SIGNATURE])
+            table = parquet.ParquetFile(str(path), page_checksum_verification=True).read()
+            record = json.loads((table.schema.metadata or {})[SIGNATURE])
+            signature = sealed.opened(record, hash_table(table))
+            altered = f"{argument} must be as {command} --out wrote it; got {path}, which was altered"
+            if (sealed.TABLE in record) != (sealed.SIGNATURE in record):  # no version writes one without the other
+                raise ValueError
         else:
             raw = path.read_bytes()
             table = _csv_table(raw, texts) if path.suffix.lower() == ".csv" else _json_table(raw)
-            signature = _matching(_read_signature(_signature_path(path)), sha256(raw).hexdigest())
-            if signature is None:
-                msg = (
-                    f"{function}: {argument} must be the table that its signature was written for; got {path}, "
-                    f"altered or of another time than {_signature_path(path).name}. Write both again."
-                )
+            other = _signature_path(path)
+            if not other.exists():
+                msg = f"{rule}; got {path} without {other.name}. Copy both, or write it again."
                 raise InputError(msg)
-            del signature[_TABLE]
-        if not isinstance(signature, dict):
-            raise ValueError
+            signature = sealed.opened(_read_signature(other), hashlib.sha256(raw).hexdigest())
+            altered = (
+                f"{argument} must be the table that its signature was written for; got {path}, altered or of another "
+                f"time than {other.name}"
+            )
+        if signature is None:
+            msg = f"{function}: {altered}. Write it again."
+            raise InputError(msg)
+        wrong = sealed.mistyped(signature)
+        if wrong is not None:
+            msg = f"{rule}; got one whose {wrong!r} has another type in {path}. Write it again."
+            raise InputError(msg)
         table = checked(table, signature)
     except (PermissionError, InputError):
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
-        msg = (
-            f"{function}: {argument} must be a file that {command} --out wrote, with its signature; got {path} "
-            f"({type(error).__name__}). Write it again."
-        )
+        msg = f"{rule}; got {path}, which is another file or damaged. Write it again."
         raise InputError(msg) from error
     return table, signature
 

@@ -20,7 +20,7 @@ from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, n_scorable, no_answer, with_strings
-from metric_oracle.retrieval.checks import check_search
+from metric_oracle.retrieval.checks import check_search, section_entry
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import check_backend, load_kernel, load_reference
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
@@ -164,7 +164,7 @@ def found_of(
 ) -> Found:  # fmt: skip
     """Return what a search found; no answer where no shard has a row that can be scored."""
     entries = {
-        **signature(index, record, backend, k),
+        **signature(index, queries, record, backend, k),
         **({} if encoded is None else encoded.settings),
         "references": digest(queries),
         **joined_stages(stages),
@@ -253,7 +253,19 @@ def search_shard(
         else:
             kernel = load_kernel(record, backend)
         corpus, batch = representation.corpus(record, encoded), encoded.batch
-        stages = _search(kernel, corpus, batch, n, k, answers, threads, progress, len(encoded.which), max_memory)
+        expected = _Expected(record, representation, encoded)
+        sample = _sample(n * k, checked)
+
+        def score_ahead(first: int, last: int) -> None:
+            """Score those of the sample that a block has answered, while other blocks are searched."""
+            for q, place in zip(*np.divmod(sample[(sample >= first * k) & (sample < last * k)], k), strict=True):
+                row = answers.rows[q, place]
+                if row >= 0:
+                    expected.of(int(q), int(representation.unit_of_row[row]))
+
+        stages = _search(
+            kernel, corpus, batch, n, k, answers, threads, progress, len(encoded.which), max_memory, score_ahead
+        )
     except DeviceError as error:
         raise BackendError(str(error)) from error
     if not kernel.capabilities.signed:
@@ -271,7 +283,7 @@ def search_shard(
     some = np.flatnonzero(rows >= 0)
     pairs = query[some], representation.unit_of_row[rows[some]], scores[some]
     of_pairs = kernel.components(corpus, batch, *pairs)
-    check_pairs(record, representation, encoded, ids, *pairs, of_pairs, checked)
+    check_pairs(record, representation, encoded, ids, *pairs, of_pairs, checked, expected)
     components = {name: np.zeros(len(rows), values.dtype) for name, values in of_pairs.items()}
     for name, values in of_pairs.items():
         components[name][some] = values
@@ -323,7 +335,7 @@ def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any
     return found
 
 
-def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, Any]:
+def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: int) -> dict[str, Any]:
     """Return what is needed to reproduce a result."""
     return {
         "metric": record.name,
@@ -332,6 +344,7 @@ def signature(index: Index, record: Metric, backend: str, k: int) -> dict[str, A
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": {kind: index.content["representations"][kind] for kind in record.representations},
         "index": index.fingerprint,
+        **section_entry(index, queries),
         "backend": backend,
         "k": k,
         "ties": "lowest row first",
@@ -352,8 +365,11 @@ def digest(queries: Inputs) -> str:
 def _search(
     kernel: Kernel, corpus: Any, batch: Any, n: int, k: int, answers: Answers, threads: int,
     progress: Callable[[int], None] | None, n_queries: int, max_memory: float | None,
+    answered: Callable[[int, int], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
+
+    `answered` is called with the first query and the end of each block, from its thread.
 
     Return what the signature records of the work: the share of pairs that each stage of a screen dropped.
     """
@@ -367,6 +383,7 @@ def _search(
         with nullcontext() if limit is None else limit.block():
             kernel.search(corpus, batch, first, last, k, answers, workspace)
         idle.append(workspace)
+        answered(first, last)
         return last - first
 
     if kernel.capabilities.batched:
@@ -412,20 +429,45 @@ class _Reference(Kernel):
         return None
 
 
+class _Expected:
+    """What the plain scorer gives of pairs of a distinct query and a unit, each scored once.
+
+    Of a pair of long reports that takes milliseconds of plain Python: what is known to be checked is scored while other
+    threads, or a GPU, are searching.
+    """
+
+    def __init__(self, record: Metric, representation: Representation, encoded: EncodedQueries) -> None:
+        self._score, self._representation, self._encoded = load_reference(record), representation, encoded
+        self._known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = {}
+
+    def of(self, q: int, unit: int) -> tuple[float, dict[str, Any]]:
+        """Return score and components of a pair."""
+        if (q, unit) not in self._known:
+            candidate = self._representation.candidate(unit, self._encoded)
+            self._known[q, unit] = self._score(candidate, self._encoded.item(q))
+        return self._known[q, unit]
+
+
+def _sample(n: int, checked: int) -> np.ndarray:
+    """Return places of up to `checked` pairs of `n`, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
+
+
 def check_pairs(
     record: Metric, representation: Representation, encoded: EncodedQueries, ids: Sequence[str], query: np.ndarray,
     units: np.ndarray, scores: np.ndarray, components: dict[str, np.ndarray], checked: int = CHECKED,
+    expected: _Expected | None = None,
 ) -> None:  # fmt: skip
     """Raise unless scores and components of a sample of pairs are the reference's; `ids` are those of the queries."""
-    score = load_reference(record)
-    for i in np.unique(np.linspace(0, len(scores) - 1, min(checked, len(scores))).astype(np.int64)):
-        expected = score(representation.candidate(int(units[i]), encoded), encoded.item(int(query[i])))
+    expected = expected or _Expected(record, representation, encoded)
+    for i in _sample(len(scores), checked):
+        wanted = expected.of(int(query[i]), int(units[i]))
         got = scores[i], {name: values[i] for name, values in components.items()}
-        if got != expected:
+        if got != wanted:
             row = representation.row_id[representation.row_ptr[units[i]]]
             name = shown_names([ids[int(np.argmax(encoded.which == query[i]))]])
             msg = (
-                f"retrieve: {record.name} of row {row} must be the reference's {expected} for query {name}; got {got}. "
+                f"retrieve: {record.name} of row {row} must be the reference's {wanted} for query {name}; got {got}. "
                 "This is a defect: please report it with the index fingerprint."
             )
             raise ExactnessError(msg)

@@ -19,7 +19,7 @@ from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval import baselines, brute_force
 from metric_oracle.retrieval.answers import fall_back, most_frequent_row
-from metric_oracle.retrieval.checks import check_queries
+from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
@@ -82,6 +82,7 @@ def verify(
             f"{str(signature.get('index'))[:12]}. Pass the index that they were made with."
         )
         raise InputError(msg)
+    check_section(queries, index)
     record = get_metric(metric_of(signature, "verify"), "verify")
     k = signature.get("k")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:

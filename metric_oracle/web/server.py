@@ -24,7 +24,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
@@ -109,6 +109,8 @@ class _Guard:
 
         try:
             await self._answer(scope, receive, send_guarded)
+        except ClientDisconnect:
+            return  # a tab that was closed: nobody waits for the answer
         except Exception as error:
             # The words of an unexpected error may quote a report: the type and the place are enough.
             place = traceback.extract_tb(error.__traceback__)[-1]

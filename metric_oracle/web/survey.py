@@ -51,24 +51,24 @@ class Pages:
         rater = request.state.guest
         history = self.logs[rater].read()
         studies = [
-            sum(self._open(history.latest.get((place, i))) for i in range(len(study.candidates)))
-            for place, study in enumerate(self.survey.studies)
+            {"place": place, "open": sum(self._open(history.latest.get((place, i))) for i in candidates)}
+            for place, candidates in self.survey.order(rater)
         ]
-        first = next((place for place, n in enumerate(studies) if n), None)
+        first = next((number for number, study in enumerate(studies, 1) if study["open"]), None)
         left = open_cells(self.survey, history)
         return page("survey.html", rater=rater, survey=self.survey, studies=studies, first=first, left=left)
 
     def study(self, request: Request) -> Response:
         """Show a study with what the rater saved."""
-        place = self._place(request)
-        history = self.logs[request.state.guest].read()
-        candidates = []
-        for i, text in enumerate(self.survey.studies[place].candidates):
-            event = history.latest.get((place, i))
-            candidates.append({"text": text, **_shown(event, self.survey)})
+        rater, (number, place, order) = request.state.guest, self._study(request)
+        history = self.logs[rater].read()
+        texts = self.survey.studies[place].candidates
+        candidates = [
+            {"place": i, "text": texts[i], **_shown(history.latest.get((place, i)), self.survey)} for i in order
+        ]
         return page(
-            "survey_study.html", rater=request.state.guest, survey=self.survey, place=place, candidates=candidates,
-        )  # fmt: skip
+            "survey_study.html", rater=rater, survey=self.survey, number=number, place=place, candidates=candidates
+        )
 
     async def save(self, request: Request) -> Response:
         """Save what the script sends: 200 once it is on the disk, 409 with the other version, or why not."""
@@ -85,10 +85,10 @@ class Pages:
 
     async def form(self, request: Request) -> Response:
         """Save a page that was sent without the script, and go on where it is complete."""
-        place, given = self._place(request), await posted(request)
+        (number, place, order), given = self._study(request), await posted(request)
         log = self._log(request, given)
         is_complete = True
-        for i in range(len(self.survey.studies[place].candidates)):
+        for i in order:
             counts = [
                 [_cell(given.get(f"c{i}-{row}-{side}", "")) for side in range(2)]
                 for row in range(len(self.survey.categories))
@@ -99,18 +99,18 @@ class Pages:
                 asked = {"id": str(uuid.uuid4()), "study": place, "candidate": i, "counts": counts, "base": base}
                 await run_in_threadpool(log.save, {**asked, "survey": given.get("survey")})
             is_complete &= all(cell is not None for cells in counts for cell in cells)
-        last_place = place + 1 == len(self.survey.studies)
-        onward = "/" if last_place else f"/study/{place + 2}"
-        return RedirectResponse(onward if is_complete else f"/study/{place + 1}", 303)
+        onward = "/" if number == len(self.survey.studies) else f"/study/{number + 1}"
+        return RedirectResponse(onward if is_complete else f"/study/{number}", 303)
 
-    def _place(self, request: Request) -> int:
+    def _study(self, request: Request) -> tuple[int, int, list[int]]:
+        """Return the number of a study in the rater's order, its position, and the order of its candidates."""
         number = request.path_params["number"]
         if not 1 <= number <= len(self.survey.studies):
             msg = (
                 f"{_FUNCTION}: study must be from 1 to {len(self.survey.studies)}; got {number}. Go to the first page."
             )
             raise InputError(msg)
-        return int(number) - 1
+        return number, *self.survey.order(request.state.guest)[number - 1]
 
     def _log(self, request: Request, given: dict[str, Any]) -> Log:
         """Return the rater's log; a page that another rater's address has taken the browser from saves nothing."""

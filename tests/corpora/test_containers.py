@@ -1,6 +1,7 @@
 """One set of rules whatever holds the reports: files, lists, dicts, Arrow, Polars, pandas, datasets."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import polars as pl
@@ -8,15 +9,26 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from metric_oracle.api import score
+from metric_oracle.api import build_index, load_queries, score
+from metric_oracle.corpora.attached import as_labels
+from metric_oracle.corpora.missing import MISSING_WORDS
 from metric_oracle.corpora.predictions import as_predictions, read_predictions
-from metric_oracle.corpora.reports import Reports, as_reports, check_sections, read_reports
+from metric_oracle.corpora.reports import Reports, as_reports, read_reports
+from metric_oracle.corpora.sections import check_sections
+from metric_oracle.corpora.streams import can_stream, stream_reports
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
+from support.workbooks import write_workbook
 
-IDS = ["50000001", "x7", "2", "3", "4", "5"]
-TEXTS = ["No acute process.", 'A line\nand "more", twice', None, "", " \t", "___."]
-KEPT = {"50000001": TEXTS[0], "x7": TEXTS[1]}
-STATES = {"missing": ["2"], "empty": ["3", "4"], "tokenless": ["5"]}
+IDS = ["50000001", "x7", "2", "3", "4", "5", "6", "7", "8", "9", "10"]
+TEXTS = [
+    *("No acute process.", 'A line\nand "more", twice', None, "", " \t", "___."),
+    *("nan", " NULL ", "nan", "None.", "none"),  # words that stand for a missing report; two that are reports
+]
+KEPT = {"50000001": TEXTS[0], "x7": TEXTS[1], "9": "None.", "10": "none"}
+STATES = {"missing": ["2", "6", "7", "8"], "empty": ["3", "4"], "tokenless": ["5"]}
+COUNTS = {"rows": 11, "duplicate": 0, "missing": 4, "empty": 2, "tokenless": 1, "kept": 4}
+NOTE = '; words that stand for a missing report: 2 "nan", 1 "NULL"'
 SECRET = "Jane Doe has an effusion"
 
 
@@ -42,11 +54,25 @@ class Dataset:
         return self.table
 
 
-def csv_file(folder):
+def csv_file(folder, separator=",", name="a.csv", encoding="utf-8"):
     cells = ["" if text is None else '"' + text.replace('"', '""') + '"' for text in TEXTS]
-    path = folder / "a.csv"
-    path.write_text("id,report\n" + "".join(f"{key},{cell}\n" for key, cell in zip(IDS, cells, strict=True)))
+    lines = [f"id{separator}report", *(f"{key}{separator}{cell}" for key, cell in zip(IDS, cells, strict=True))]
+    (folder / name).write_bytes("\n".join(lines).encode(encoding))
+    return folder / name
+
+
+def json_lines(folder):
+    path = folder / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"id": i, "report": text}) for i, text in zip(IDS, TEXTS, strict=True)))
     return path
+
+
+def workbook(folder):
+    pytest.importorskip("fastexcel", reason="the extra excel is not installed")
+    rows = [["id", "report"], *zip(IDS, TEXTS, strict=True)]
+    return write_workbook(
+        folder / "a.xlsx", {"Reports": [[50000001 if c == IDS[0] else c for c in row] for row in rows]}
+    )
 
 
 def json_file(folder):
@@ -66,11 +92,15 @@ def arrow(folder):
 
 def pandas(folder):
     pd = pytest.importorskip("pandas")
-    return pd.DataFrame({"id": IDS, "report": TEXTS}, index=range(10, 16))
+    return pd.DataFrame({"id": IDS, "report": TEXTS}, index=range(10, 21))
 
 
 CONTAINERS = {
     **{"csv": csv_file, "json": json_file, "parquet": parquet_file, "arrow": arrow, "pandas": pandas},
+    "tsv": lambda folder: csv_file(folder, "\t", "a.tsv"),
+    "csv, semicolons, UTF-16": lambda folder: csv_file(folder, ";", encoding="utf-16"),
+    "jsonl": json_lines,
+    "xlsx": workbook,
     "batch": lambda folder: arrow(folder).to_batches()[0],
     "polars": lambda folder: pl.DataFrame({"id": IDS, "report": TEXTS}),
     "dataset": lambda folder: Dataset(arrow(folder)),
@@ -86,20 +116,69 @@ def test_the_same_reports_from_every_container(tmp_path, container):
     reports = as_reports(data)
     assert pairs(reports) == KEPT
     assert reports.states == STATES
-    assert reports.counts == {"rows": 6, "duplicate": 0, "missing": 1, "empty": 2, "tokenless": 1, "kept": 2}
+    assert reports.counts == COUNTS
+    assert reports.words == {"nan": 2, "NULL": 1}
+    assert reports.source.endswith(NOTE)
     kept = as_reports(data, keep_empty=True)
-    assert kept.ids == ["50000001", "x7", "3", "4", "5"]
+    assert kept.ids == ["50000001", "x7", "3", "4", "5", "9", "10"]
     assert kept.states == STATES
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_empty_predictions_are_kept_from_every_container(tmp_path, container):
     found = as_predictions(CONTAINERS[container](tmp_path))
-    expected = {key: text for key, text in zip(IDS, TEXTS, strict=True) if text is not None}
-    if container == "csv":  # which cannot say whether an unquoted empty cell is a missing report
+    expected = {key: text for key, text in zip(IDS, TEXTS, strict=True) if key not in STATES["missing"]}
+    if container.startswith(("csv", "tsv", "xlsx")):  # an empty cell may be a missing report or an empty one
         expected |= {"2": ""}
     assert pairs(found) == expected
-    assert found.counts["missing"] == (container != "csv")
+    assert found.counts["missing"] == 3 + ("2" not in expected)
+    assert found.source.endswith(NOTE)
+
+
+@pytest.mark.parametrize("container", ["csv", "tsv", "csv, semicolons, UTF-16", "jsonl", "parquet"])
+def test_the_same_reports_piece_by_piece(tmp_path, container):
+    path = CONTAINERS[container](tmp_path)
+    assert can_stream(path)
+    for keep_empty in (False, True):
+        whole = as_reports(path, keep_empty=keep_empty)
+        pieces = [*stream_reports(path, 2, keep_empty=keep_empty)]
+        assert [text for some in pieces for text in some.texts] == whole.texts
+        assert {name: sum(some.counts[name] for some in pieces) for name in COUNTS} == whole.counts
+        assert sum((Counter(some.words) for some in pieces), Counter()) == whole.words
+        assert {state: [i for some in pieces for i in some.states[state]] for state in STATES} == STATES
+
+
+def test_words_for_missing_reports_are_told(tmp_path):
+    """Whatever reads reports says how many it left out for such a word; in Python it is a warning."""
+    path = CONTAINERS["jsonl"](tmp_path)
+    found = []
+    build_index(path, tmp_path / "told", metrics="bleu", tell=found.append)
+    build_index(path, tmp_path / "set", metrics="bleu", shard_rows=2, tell=found.append)
+    assert found == [f"reports: JSON Lines, id id, column report, 4 of 11 rows{NOTE}", f"{path}: {NOTE[2:]}"]
+    for given in ({}, {"shard_rows": 2}):
+        with pytest.warns(UserWarning, match=r'words that stand for a missing report: 2 "nan", 1 "NULL"$'):
+            build_index(path, tmp_path / f"warned{len(given)}", metrics="bleu", **given)
+    with pytest.warns(UserWarning, match=r'^left out: 4 missing, 2 empty, 1 tokenless \(.*: 2 "nan", 1 "NULL"\)$'):
+        load_queries(path)
+
+
+def test_every_missing_word():
+    """Those of pandas but the empty cell and numbers that are none, and NaT; in labels and ids as in reports."""
+    parsers = pytest.importorskip("pandas._libs.parsers")
+    assert {word for word in parsers.STR_NA_VALUES if "1." not in word} | {"NaT"} == MISSING_WORDS | {""}
+    for word in MISSING_WORDS:
+        assert as_reports(["Clear.", f" {word}\n"]).states["missing"] == ["1"]
+        labels = {"study_id": ["1"], **{name: [word] for name in LABELS}}
+        assert as_labels(pl.DataFrame(labels), "test").values.tolist() == [[0] * 14]
+        with pytest.raises(InputError, match="must have a text or number as id in every row; got none in row 1"):
+            as_reports([{"id": word, "report": "Clear."}])
+
+
+def test_a_missing_section_is_no_word_of_the_other():
+    rows = [{"id": 1, "findings": "nan", "impression": "I."}, {"id": 2, "findings": "NaN", "impression": "nan"}]
+    joined = as_reports([*rows, {"id": 3, "findings": "F.", "impression": None}], section="findings+impression")
+    assert pairs(joined) == {"1": "I.", "3": "F."}
+    assert joined.words == {"NaN": 1}
 
 
 COLUMNS = {
@@ -117,9 +196,10 @@ COLUMNS = {
 @pytest.mark.parametrize("column", COLUMNS)
 def test_texts_alone(column):
     reports = as_reports(COLUMNS[column](TEXTS))
-    assert pairs(reports) == {"0": TEXTS[0], "1": TEXTS[1]}
-    assert reports.states == {"missing": ["2"], "empty": ["3", "4"], "tokenless": ["5"]}
-    assert as_predictions(COLUMNS[column](TEXTS), id_column=None, section=None).ids == ["0", "1", "3", "4", "5"]
+    assert pairs(reports) == {"0": TEXTS[0], "1": TEXTS[1], "9": "None.", "10": "none"}
+    assert reports.states == STATES
+    predictions = as_predictions(COLUMNS[column](TEXTS), id_column=None, section=None)
+    assert predictions.ids == ["0", "1", "3", "4", "5", "9", "10"]
     assert as_reports(COLUMNS[column](TEXTS), section="findings").section == "findings"
 
 
@@ -169,6 +249,8 @@ def test_ids_of_texts():
         ),
         (lambda: as_reports([SECRET], text_column="x"), "text_column must be left out for texts without columns"),
         (lambda: as_reports([SECRET], split="test"), "split must be left out for texts without columns"),
+        (lambda: as_reports({"1": SECRET}, encoding="utf-8"), "encoding must be left out for the dict in memory"),
+        (lambda: as_predictions({"1": SECRET}, separator=";"), "separator must be left out for the dict in memory"),
         (lambda: as_reports({"1": SECRET}, profile="mit"), "profile must be left out for the dict in memory"),
         (lambda: as_reports({"1": 5}), "must be a path, texts, a dict of id -> text, .*; got dict of another layout"),
         (lambda: as_reports({}), "got dict of another layout"),
@@ -199,16 +281,16 @@ def test_what_makes_no_sense(call, match):
 
 @pytest.mark.parametrize("reports", [["A."], {"1": "A."}, "a.csv", Reports.from_texts(["A."])])
 def test_unknown_options_are_type_errors_of_the_public_function(reports):
-    match = r"^retrieve\(\) got an unexpected keyword argument 'sectoin'\. Did you mean 'section'\?$"
+    match = r"^retrieve: there is no argument 'sectoin'\. Did you mean 'section'\?$"
     with pytest.raises(TypeError, match=match):
         as_reports(reports, function="retrieve", sectoin="findings")
-    with pytest.raises(TypeError, match=r"^score\(\) got an unexpected keyword argument 'nonsense'$"):
+    with pytest.raises(TypeError, match=r"^score: there is no argument 'nonsense'\."):
         as_predictions(reports, function="score", nonsense=1)
 
 
 def test_reports_stay_as_they_are():
     reports = Reports.from_texts(["A."])
-    assert as_reports(reports, section="impression", split=None) is reports
+    assert as_reports(reports, section=None, split=None) is reports
     assert as_predictions(reports, seed=0) is reports
 
 
@@ -305,24 +387,19 @@ def test_headers_of_both_sections_are_no_words_of_a_prediction(tmp_path):
     assert as_findings.texts[0] == JOINTLY
 
 
-def of(section, by):
-    return Reports(["1"], ["A."], "test", {}, {}, section, by)
-
-
 def test_sections_of_two_sides():
-    impression, both = of("impression", "column"), of("findings+impression", "headers")
-    for one, other in ((impression, impression), (impression, of(None, "")), (of(None, ""), both)):
-        assert check_sections(one, other) is None
+    impression, both = ("impression", "column"), ("findings+impression", "headers")
+    for one, other in ((impression, impression), (impression, (None, "")), ((None, ""), both)):
+        assert check_sections("score", one, other) is None
     match = (
         r"^score: references and predictions must be of one section; got impression \(by column\) and "
-        r"findings\+impression \(by headers\)\. Pass --section findings\+impression, --after-impression, or "
-        r"--predicted-section impression where that is what the model writes\.$"
+        r"findings\+impression \(by headers\)\. Wait\.$"
     )
     with pytest.raises(InputError, match=match):
-        check_sections(impression, both)
-    with pytest.raises(InputError, match=r"^create_survey: .* Pass --section findings\.$"):
-        check_sections(impression, of("findings", "caller"), "create_survey")
-    assert check_sections(impression, of("findings+impression", "paper")) == (
+        check_sections("score", impression, both, step="Wait")
+    with pytest.raises(InputError, match=r"^retrieve: test reports and index must .* Pass --section findings\.$"):
+        check_sections("retrieve", impression, ("findings", "caller"), ("test reports", "index"))
+    assert check_sections("score", impression, ("findings+impression", "paper")) == (
         "the references are of section impression, but Yu et al. (2023) compare such predictions with "
         "findings+impression: pass --section findings+impression, or say by --predicted-section what the model writes"
     )

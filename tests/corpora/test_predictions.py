@@ -1,7 +1,10 @@
 import gzip
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -165,6 +168,11 @@ def test_rexrank(write):
     assert reports.states["missing"] == ["50000002", "50000003"]
 
 
+def test_what_follows_the_first_impression_is_taken_whole(write):
+    path = write("p.csv", "study_id,report\n1,Findings: a. Impression: b. Impression: c.\n")
+    assert read(path, after_impression=True)[0] == {"1": "b. Impression: c."}
+
+
 def test_cxr_report_metric_and_generic_tables(write):
     assert read(write("p.csv", "study_id,report\ns50000001,a\n50000002.0,b\n"))[0] == {"50000001": "a", "50000002": "b"}
     assert read(write("p.json", '{"x": "a", "y": ""}'))[0] == {"x": "a", "y": ""}
@@ -223,6 +231,22 @@ def test_the_choice_depends_on_the_seed_and_the_study_alone(write, views):
     random.Random(1).shuffle(order)
     assert collapsed(write, views, order, 5) == whole
     assert collapsed(write, views, [i for i in order if STUDIES[i] != 2], 5) == {k: whole[k] for k in ("1", "3")}
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_the_choice_is_that_of_any_process(write, views, hash_seed):
+    """Texts in a set have another order in each process."""
+    path = write("p.csv", "report,dicom_id\n" + "".join(f"{i},{image}\n" for i, image in enumerate(DICOM)))
+    program = (
+        "import sys; from metric_oracle.corpora.predictions import read_predictions\n"
+        "for seed in range(9):\n"
+        "    print(end=''.join(read_predictions(sys.argv[1], metadata=sys.argv[2], seed=seed).texts) + ' ')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, path, views], env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["038", "137", "037", "138", "138", "036", "038", "037", "036"]
 
 
 def test_metadata_that_does_not_fit(write, views):
@@ -299,7 +323,7 @@ def test_damaged_and_cut_files(write):
     fails("path must be a whole gzip file", _cut(write))
     fails("every quote in .*p.csv must be closed", write("p.csv", f'study_id,report\n1,"{SECRET}'))
     fails("path must be a file with content; got an empty file", write("p.csv", "\n"))
-    fails("path must end with one of", write("p.xlsx", "x"))
+    fails("path must end with one of", write("p.docx", "x"))
 
 
 def _cut(write):

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from metric_oracle.corpora import radgraph_json, tables
+from metric_oracle.corpora import radgraph_json, text_files
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
 from metric_oracle.errors import InputError
 
@@ -33,7 +33,7 @@ LONG = graph("Lung clear", {"1": entity("Lung", "Anatomy::definitely present")})
 @pytest.fixture(autouse=True, params=[1 << 24, 5, 40], ids=["whole", "by 5", "by 40"])
 def piece(request, monkeypatch):
     """Read files whole and in pieces: all that follows holds for both."""
-    monkeypatch.setattr(tables, "PIECE", request.param)
+    monkeypatch.setattr(text_files, "PIECE", request.param)
 
 
 def write(folder, content, name="graphs.json"):
@@ -219,7 +219,7 @@ def test_other_encodings(tmp_path):
 def test_a_broken_file_is_not_read_to_its_end(tmp_path, monkeypatch, piece):
     content = '{"50000001": {"text": "' + 4000 * "x"
     path = write(tmp_path, content)
-    monkeypatch.setattr(tables, "PIECE", 100)
+    monkeypatch.setattr(text_files, "PIECE", 100)
     monkeypatch.setattr(radgraph_json, "LONGEST", 1000)
     read, pieces = [], radgraph_json.text_pieces
     noted = lambda *given: (read.append(some) or some for some in pieces(*given))  # noqa: E731

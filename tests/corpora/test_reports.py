@@ -4,11 +4,13 @@ import os
 import zipfile
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from metric_oracle.api import baseline, build_index, load_queries, score
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.tables import read_table
 from metric_oracle.errors import InputError
@@ -57,7 +59,7 @@ def test_iu_xray_splits(iu_xray):
 # Generic tables
 
 
-def test_csv_keeps_words_that_look_missing_newlines_and_quotes(tmp_path):
+def test_csv_with_words_for_missing_newlines_and_quotes(tmp_path):
     path = write(
         tmp_path,
         "a.csv",
@@ -65,21 +67,17 @@ def test_csv_keeps_words_that_look_missing_newlines_and_quotes(tmp_path):
         'e,"One\nline, ""two"""\r\nf,5" tube\r\ng,\r\nh,""',
     )
     reports = read_reports(path)
-    assert pairs(reports) == {"a": "NA", "b": "None", "c": "null", "d": "nan", "e": 'One\nline, "two"', "f": '5" tube'}
-    assert reports.states == {"missing": ["g"], "empty": ["h"], "tokenless": []}
-    assert reports.source == "CXR-Report-Metric CSV, id study_id, column report, 6 of 8 rows"
+    assert pairs(reports) == {"e": 'One\nline, "two"', "f": '5" tube'}
+    assert reports.states == {"missing": ["a", "b", "c", "d", "g"], "empty": ["h"], "tokenless": []}
+    assert reports.source == (
+        "CXR-Report-Metric CSV, id study_id, column report, 2 of 8 rows; words that stand for a missing report: "
+        '1 "NA", 1 "None", 1 "null", 1 "nan"'
+    )
 
 
 def test_unnamed_index_columns_are_ignored(tmp_path):
     path = write(tmp_path, "a.csv", ",Unnamed: 0,,study_id,report\n0,0,0,s50414267,Clear.\n1,1,1,50414268.0,Normal.\n")
     assert pairs(read_reports(path)) == {"50414267": "Clear.", "50414268": "Normal."}
-
-
-def test_latin_1_is_noted(tmp_path):
-    path = write(tmp_path, "a.csv", "id,report\n1,Caf\u00e9.\n".encode("latin-1"))
-    reports = read_reports(path)
-    assert reports.texts == ["Caf\u00e9."]
-    assert "latin-1" in reports.source
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.csv", "a.tsv", "a.tsv.gz"])
@@ -330,6 +328,12 @@ def test_zip_with_a_damaged_member_names_it(tmp_path):
         read_reports(path)
 
 
+def test_zip_with_a_member_that_would_fill_the_memory(tmp_path):
+    path = make_zip(tmp_path, {**MIMIC, "files/p12/s50000009.txt": "IMPRESSION: x" + "\0" * (1 << 27)})
+    with pytest.raises(InputError, match=r"^read_reports: packed files must unpack to less than 300 times their size;"):
+        read_reports(path)
+
+
 def test_zip_with_two_members_of_one_name(tmp_path):
     path = make_zip(tmp_path)
     name = next(iter(MIMIC))
@@ -352,8 +356,12 @@ def test_folder_without_reports_is_refused(tmp_path):
 
 
 def test_columns_make_no_sense_for_report_files(tmp_path):
-    with pytest.raises(InputError, match="id_column and text_column must be left out"):
-        read_reports(make_zip(tmp_path), text_column="report")
+    path = make_zip(tmp_path)
+    for name in ("id_column", "text_column", "encoding", "separator"):
+        with pytest.raises(
+            InputError, match=rf"^read_reports: {name} must be left out for report files; got .*\.zip\."
+        ):
+            read_reports(path, **{name: "report"})
 
 
 def test_yu2023_has_no_findings(tmp_path):
@@ -416,7 +424,11 @@ def test_absent_file_is_never_text(tmp_path):
         ("a.json", "[]", "got another layout"),
         ("a.jsonl", '{"id": 1, "text": "A."}\nA.\n', "got something else in line 2"),
         ("a.csv", 'id,report\n1,A.\n2,"B.\n3,C.\n', "every quote in .* must be closed"),
-        ("a.csv", "id,report\n1,A.\n2,B,C\n", r"the 2 cells of the header; got 3 in row 3"),
+        (
+            "a.csv",
+            "id,report\n1,A.\n2,B,C\n",
+            r"as many columns as the header; got 2 columns in the header and 3 in row 3 \(",
+        ),
         ("a.csv", 'id,"report\n1,A.\n2,B\n', "got rows that do not parse|every quote"),
         (
             "a.csv",
@@ -488,3 +500,30 @@ def test_large_cells_are_read(tmp_path):
     text = "word " * 400_000
     path = write(tmp_path, "a.csv", f'id,report\n1,"{text}"\n2,B.\n')
     assert Counter(map(len, read_reports(path).texts)) == {len(text): 1, 2: 1}
+
+
+def test_ids_that_lost_their_zeros(tmp_path):
+    """Spreadsheets make 12 of 0012: a file that joins but for that says so."""
+    reports, split = write(tmp_path, "r.csv", "id,report\n0012,A b.\n0013,B c.\n"), "id,split\n12,test\n13,test\n"
+    hint = r"\. Ids differ by leading zeros, which spreadsheets drop \('0012', '12'\): write them as text\.$"
+    with pytest.raises(InputError, match="must share ids with the reports; got none in .*" + hint):
+        read_reports(reports, split="test", split_file=write(tmp_path, "split.csv", split))
+    with pytest.raises(InputError, match="must share ids; got none in common.*" + hint):
+        score(reports, {"12": "A b.", "13": "B c."}, "bleu")
+    with pytest.raises(InputError, match=r"must have the same ids; got .*\('0012', '12'\): write them as text\.$"):
+        score(reports, {"12": "A b.", "0013": "B c."}, "bleu")
+    vectors = {"12": np.ones(2, np.float32), "13": np.ones(2, np.float32)}
+    with pytest.raises(
+        InputError, match=r"must share ids with the reports; got none of 2 report ids among 2" + ".*" + hint
+    ):
+        load_queries(reports, chexbert=vectors)
+    with pytest.raises(
+        InputError, match=r"^baseline: .* must share ids with the reports; got none of 2 report ids" + ".*" + hint
+    ):
+        baseline(
+            build_index(reports, tmp_path / "I", metrics="bleu"),
+            reports,
+            "nearest",
+            "bleu",
+            **dict.fromkeys(("corpus_vectors", "query_vectors"), vectors),
+        )

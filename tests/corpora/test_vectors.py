@@ -138,7 +138,7 @@ def test_pt_of_integers(tmp_path, ids_file):
 
 def test_pt_without_torch_names_the_extra(tmp_path, ids_file, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(BackendError, match=r'Install "metric-oracle\[encoders\]"'):
+    with pytest.raises(BackendError, match=r'the \.pt file .*e\.pt needs .* torch, .*"torch>='):
         read_embeddings(write(tmp_path, "e.pt", "x"), ids=ids_file)
 
 
@@ -159,6 +159,8 @@ def altered(place, value):
         (altered((2, 0), -np.inf), InputError, "every vector must be finite; got row 3"),
         (altered((2, 0), 1e300), InputError, "every vector must be finite; got row 3"),
         (altered(0, 0.0), InputError, r"every vector must be other than zero; got row 1 \(id '50000001'\)"),
+        (altered(1, 1e-60), InputError, r"every vector must be other than zero; got row 2 \(id '50000002'\)"),
+        (altered(1, -1e60), InputError, r"every vector must be finite; got row 2 \(id '50000002'\)"),
         (np.array([[None]]), InputError, "whole .npy file without pickled objects"),
     ],
 )
@@ -386,3 +388,11 @@ def test_label_ids_must_be_unique(tmp_path):
 def test_absent_labels(tmp_path):
     with pytest.raises(InputError, match="read_labels: path must be an existing file"):
         read_labels(tmp_path / "absent.csv")
+
+
+def test_vectors_that_would_fill_the_memory(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", ids=np.array(["1"]), embeddings=np.zeros((1, 1 << 25), np.float32))
+    with pytest.raises(
+        InputError, match=r"^read_embeddings: packed files must unpack to less than 300 times their size;"
+    ):
+        read_embeddings(tmp_path / "a.npz")

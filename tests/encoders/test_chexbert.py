@@ -10,7 +10,7 @@ import pytest
 
 import support
 from metric_oracle.encoders.chexbert import CheXbert
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.errors import BackendError, InputError, install_command
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -447,8 +447,8 @@ def test_without_the_extra(checkpoint, monkeypatch, library):
     with pytest.raises(BackendError) as caught:
         load(checkpoint)
     assert str(caught.value) == (
-        f"build_index: CheXbert must have PyTorch and transformers installed; got no module {library}. "
-        'Install the extra: pip install "metric-oracle[encoders]".'
+        f"build_index: CheXbert needs the Python package {library}, which is not installed. "
+        f"Run: {install_command('encoders')}"
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.encoders.crepe import CATEGORIES, Crepe
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.errors import BackendError, InputError, install_command
 from support.crepe import VOCABULARY, published_counts, tiny_config, tiny_tensors, write_tiny
 
 torch = pytest.importorskip("torch")
@@ -369,10 +369,8 @@ def test_without_torch(folder):
         f"try: Crepe({str(folder)!r})\nexcept BackendError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == (
-        "score: CREPE must have PyTorch and transformers installed; got no module torch. "
-        'Install the extra: pip install "metric-oracle[encoders]".\n'
-    )
+    command = f"Run: {install_command('encoders')}"
+    assert done.stdout == f"score: CREPE needs the Python package torch, which is not installed. {command}\n"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -4,6 +4,7 @@ What it asks the program, and what it does where the program is lacking or fails
 """
 
 import json
+import random
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,9 +81,43 @@ def test_real_reports_have_the_published_values(java, iu_xray):
     assert abs(expected[:50] - other.values("meteor:nltk-stems")).mean() > 0.03  # never one for the other
 
 
+def test_raw_texts_score_as_by_the_wrapper(java):
+    """Texts of difficult characters, but for those that end a line, which the wrapper cannot take."""
+    rng = random.Random(5)
+    words = ["No", "acute", "process", "effusion", "1.5cm", "Größe", "Лёгкие", "x-ray", "|||", "İ"]
+    apart = [
+        " ",
+        " ",
+        "  ",
+        ". ",
+        "\t",
+        *map(chr, (0x0C, 0x1C, 0x1F, 0x85, 0xA0, 0xAD, 0x2003, 0x200B, 0x2028, 0x3000)),
+    ]
+    made = ["".join(rng.choice(words) + rng.choice(apart) for _ in range(rng.randint(0, 8))) for _ in range(120)]
+    pairs = [
+        (reference.replace("|||", ""), candidate) for reference, candidate in zip(made[::2], made[1::2], strict=True)
+    ]
+    tool = published("pycocoevalcap.meteor.meteor").Meteor()
+    truth, given = ({i: [pair[side]] for i, pair in enumerate(pairs)} for side in (0, 1))
+    whole, expected = tool.compute_score(truth, given)
+    tool.meteor_p.kill()
+    for pipe in (tool.meteor_p.stdout, tool.meteor_p.stderr):
+        pipe.close()
+    found, noted = meteor_jar.MeteorJar().score_pairs(pairs)
+    assert [score for score, _ in found] == pytest.approx(expected, abs=1e-12)
+    assert noted["corpus"] == pytest.approx(whole, abs=1e-12)
+    assert sum(0 < score < 1 for score in expected) > 20
+
+
+def test_line_breaks_are_blanks(java):
+    texts = ["No acute\nprocess.", "No acute\r\nprocess.", "No acute process.\n"]
+    found, _ = meteor_jar.MeteorJar().score_pairs([("No acute process.", text) for text in texts])
+    assert [score for score, _ in found] == [1.0] * 3
+
+
 def test_a_column_like_any_other(stand_in, oracle, tmp_path):
     asked = stand_in()
-    truth = {"a": "No ||| acute\ndisease.\tX", "b": "heart", "c": "No acute disease. X"}
+    truth = {"a": "No ||| acute\ndisease.\tX", "b": "heart", "c": "No  acute disease.\tX"}
     for name, texts in (("truth", truth), ("given", {**truth, "b": "the heart is œ"})):
         (tmp_path / f"{name}.json").write_text(json.dumps(texts), encoding="utf-8")
     out = tmp_path / "s.csv"
@@ -93,7 +128,7 @@ def test_a_column_like_any_other(stand_in, oracle, tmp_path):
     counts = "4 4 ||| 1 4 ||| 4 4"
     # Each distinct pair once; what separates fields, and breaks of lines, are no part of a text.
     assert asked.read_text(encoding="utf-8").splitlines() == [
-        "SCORE ||| No acute disease. X ||| No acute disease. X", "SCORE ||| heart ||| the heart is œ",
+        "SCORE ||| No  acute disease.\tX ||| No  acute disease.\tX", "SCORE ||| heart ||| the heart is œ",
         f"EVAL ||| {counts}",
     ]  # fmt: skip
     assert out.read_text().replace('"', "").splitlines() == [f"query_id,{NAME}", "a,0.5", "b,0.2", "c,0.5"]

@@ -568,7 +568,7 @@ def test_devices(folder, monkeypatch):
 def test_missing_libraries(folder, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(
-        BackendError, match=rf'got no module {module}.* pip install "metric-oracle\[encoders\]"'
+        BackendError, match=rf'RadGraph needs the Python package {module}, .*pip install "torch'
     ) as caught:
         RadGraph(folder / "radgraph.tar.gz")
     assert "\n" not in str(caught.value)

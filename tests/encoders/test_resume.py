@@ -16,6 +16,7 @@ pytest.importorskip("transformers")
 
 from metric_oracle.encoders import chexbert, radgraph
 from metric_oracle.encoders.parts import Parts
+from support.power import Power
 
 ENCODERS = Path(__file__).parent
 WORDS = ["no", "acute", "process", "mild", "edema", "worse", "than", "before", ".", ","]
@@ -155,6 +156,19 @@ def test_parts_of_another_run_do_not_count(run):
         model._signature = signature
 
 
+def test_parts_of_another_machine_do_not_count(run):
+    """Other instructions may give other last bits."""
+    _, n_parts = run.resume()
+    model = run.call.__self__
+    environment = model._environment
+    for change in ({"instructions": "AVX3000"}, {"device": "H200"}, {"batch_tokens": 1}):
+        model._environment = environment | change
+        try:
+            assert run.resume() == (run.expected, n_parts)
+        finally:
+            model._environment = environment
+
+
 def test_the_order_of_texts_keeps_parts(run):
     run.resume()
     found, n_ran = run.resume(TEXTS[::-1])
@@ -175,6 +189,19 @@ socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.c
     ended = run.child("", "", CODE=guard + CHILD, **offline)
     assert (ended.returncode, ended.stdout) == (0, f"{len(TEXTS)}\n"), ended.stderr
     assert "network" not in ended.stderr
+
+
+def test_a_part_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    power, replace = Power(monkeypatch, tmp_path), Path.replace
+
+    def replaced(self, target):
+        assert power.kept[self.stat().st_ino] == self.read_bytes()
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    parts = Parts(tmp_path, "x", "digest")
+    parts.write(3, b"content")
+    assert parts.read(3) == b"content"
 
 
 def test_parts(tmp_path):

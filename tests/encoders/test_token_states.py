@@ -20,7 +20,7 @@ import pytest
 
 from metric_oracle.encoders import batches, token_states
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, states_digest, write_states
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.errors import BackendError, InputError, install_command
 from support import published
 
 # Read when the hub's library is imported.
@@ -363,6 +363,33 @@ def test_batches_of_a_length_have_one_shape(bert, monkeypatch):
         encode(encoder, encoder.tokenize(texts))
     assert sorted(shapes) == [(1, 32), (4, 5), (5, 4), (5, 4), (6, 3)]
     assert seen == {1}
+
+
+@pytest.mark.parametrize("storage", [np.float16, np.float32])
+def test_states_that_stay_on_a_device_are_the_same(bert, storage):
+    """What a GPU does, on torch's CPU device: one copy when all batches are made."""
+    encoder = make(bert)
+    tokens = encoder.tokenize(["no", "change", "no change in", *["in the"] * 70, "no change " * 15, ""])
+    made, copied, to_host = [], [], encoder.to_host
+    encoder.make = lambda ids: made.append(ids.shape) or TokenEncoder.make(encoder, ids)
+    encoder.to_host = lambda states: copied.append(states.shape) or to_host(states)
+    with threads(1):
+        states = token_states._states_on_device(encoder, tokens.ids, tokens.ptr, storage)
+        assert len(made) > len(copied) == 1
+        np.testing.assert_array_equal(states, encode(encoder, tokens, storage))
+    assert states.dtype == storage
+    encoder.make = lambda ids: TokenEncoder.make(encoder, ids) * float("nan")
+    with pytest.raises(InputError, match="encoder must give finite token states other than zero; got NaN from"):
+        token_states._states_on_device(encoder, tokens.ids, tokens.ptr, storage)
+
+
+def test_a_gpu_keeps_its_states_until_all_are_made(bert, monkeypatch):
+    encoder, asked = make(bert), []
+    tokens = encoder.tokenize(["no", "change"])
+    encoder.device = "cuda"
+    monkeypatch.setattr(token_states, "_states_on_device", lambda *args: asked.append(args))
+    encode(encoder, tokens)
+    assert len(asked) == 1
 
 
 def test_the_number_of_threads_stays(bert):
@@ -769,8 +796,8 @@ def test_bad_dtype_and_device(bert, monkeypatch):
 def test_without_a_library(bert, monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     message = (
-        f"build_index: encoder must not be given without torch and transformers; got {bert}, but no module {library}. "
-        'Run pip install "metric-oracle[encoders]".'
+        f"build_index: encoder {bert} needs the Python package {library}, which is not installed. "
+        f"Run: {install_command('encoders')}"
     )
     check_error(BackendError, message, bert)
 

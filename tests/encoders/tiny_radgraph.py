@@ -187,7 +187,7 @@ def files_of(model_type: str, encoder: Path, name: str = "tiny/encoder") -> dict
 
 def write_archive(path: Path, files: dict[str, bytes], prefix: str = "") -> Path:
     """Write files as .tar.gz."""
-    with tarfile.open(path, "w:gz") as tar:
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(prefix + name)
             member.size = len(content)

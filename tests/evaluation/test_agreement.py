@@ -9,6 +9,7 @@ from metric_oracle.corpora.raters import Ratings, read_ratings
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.agreement import BETWEEN, EVERY, EXACT, SHIFT, agreement
 from metric_oracle.evaluation.rater_agreement import ICC
+from metric_oracle.statistics import effective_studies
 
 # Table 2 of Shrout and Fleiss, Psychological Bulletin 1979: six targets, four judges; ICC(2,1) .29, ICC(2,4) .62.
 JUDGES = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]])
@@ -52,9 +53,27 @@ def test_by_candidate_type(rated):
         for statistic in (*ICC, EXACT):
             assert value(found, statistic, candidate=name) == value(alone, statistic)
     assert found.summary() == "200 pairs of 50 studies, 6 raters"
-    assert found.warnings() == []
+    few = [n for n in found.table["effective"].to_pylist() if n is not None and 0 < n < 20]
+    assert found.warnings() == [
+        f"{len(few)} intervals rest on fewer than 20 effective studies (the least on {min(few):.0f}, see the column "
+        "`effective`) and are too short: a few studies with many errors decide them."
+    ]
     for record in found.records():
         assert record["low"] <= record["value"] <= record["high"]
+
+
+def test_studies_that_an_interval_rests_on():
+    """Of one pair a study, exact agreement is a mean of studies, and the criterion that of a mean."""
+    counts = np.random.default_rng(5).integers(0, 6, (60, 2))
+    same = (counts[:, 0] == counts[:, 1]).astype(float)
+    for record in agreement(ratings(counts), resamples=100).records():
+        if (record["statistic"], record["errors"]) == (EXACT, "total"):
+            assert record["effective"] == pytest.approx(effective_studies(same - same.mean()))
+    outlier = counts.copy()
+    outlier[0] = 90, 90
+    few = agreement(ratings(outlier), resamples=100)
+    assert 0 < next(r["effective"] for r in few.records() if r["statistic"] == ICC[0]) < 2
+    assert "a few studies with many errors decide them" in few.warnings()[0]
 
 
 def test_raters_with_themselves():

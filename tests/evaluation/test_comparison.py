@@ -134,12 +134,26 @@ def test_best_follows_the_direction_and_leaves_out_oracles():
     table = compare(systems, random="random", oracles={"bleu": "oracle"}, resamples=100)
     assert best(table, "bleu-2") == ["a", "b"]
     assert best(table, "radcliq") == ["b"]
-    assert "Bold: best average among the systems that are no oracle." in layout(table)[1]
-    assert best(compare(systems, resamples=100), "radcliq") == ["oracle"]
+    assert "Bold: best average of the systems that are no oracle and no baseline." in layout(table)[1]
+    assert best(compare(systems, resamples=100), "radcliq") == ["oracle"]  # nothing says that it is one
     few = {name: systems[name] for name in ("oracle", "random")}
     table = compare(few, random="random", oracles={"bleu": "oracle"}, resamples=100)
-    assert best(table, "bleu-2") == ["oracle"]
-    assert "Bold: best average." in layout(table)[1]
+    assert best(table, "bleu-2") == []
+    assert not any("Bold" in note for note in layout(table)[1])
+
+
+@pytest.mark.parametrize("system", ["bleu-2 oracle", "most frequent", "most-frequent", "random", "expectation"])
+def test_files_of_oracles_and_baselines_do_not_compete(system):
+    """Their files say what they are, whatever the rows are called."""
+    yardstick = made(bleu_2=[0.9, 1.0, 0.8], system=system)
+    table = compare({"mine": made(bleu_2=[0.2, 0.4, 0.1]), "other": yardstick}, resamples=100)
+    assert (table.competing, table.cells["mine", "bleu-2"].best) == (["mine"], True)
+    assert not table.cells["other", "bleu-2"].best
+    alone = compare({"one": yardstick, "two": made(bleu_2=[0.1, 0.1, 0.3], system="identity")}, resamples=100)
+    assert not any(cell.best for cell in alone.cells.values())
+    assert not any(entry.best for _, entries in layout(alone)[0][0].rows for entry in entries)
+    near = {"nearest": made(bleu_2=[0.1, 0.1, 0.3], system="nearest"), "an oracle": made(bleu_2=[0, 0, 1.0])}
+    assert compare(near, resamples=100).competing == ["nearest", "an oracle"]
 
 
 def test_percentage_change_as_in_figure_5():
@@ -239,7 +253,7 @@ def test_legacy_intervals_are_named_so():
     assert "that code prints the mean of the sample, the middle of the interval, and this table the average" in notes[0]
     assert notes[0].endswith("It is not a confidence interval of the average.")
     assert "[95% CI" in differences.rows[0][1][0].lines[0]
-    assert "10,000 resamples; adjusted" in notes[-1]
+    assert "10,000 resamples. The interval of a difference has what its test does not reject" in notes[-1]
     assert table.signature["interval"]["resamples"] == 5000
 
 
@@ -248,7 +262,7 @@ def test_equal_scores_of_one_system_are_marked():
     block, notes = layout(table)[0][0], layout(table)[1]
     assert block.rows[0][1][0].lines[1] == "[95% CI 1.000 1.000]†"
     assert block.rows[1][1][0].lines[1].endswith("]")
-    assert any(note.startswith("† All values are equal, or nearly") for note in notes)
+    assert any(note.startswith("† The values are equal, or nearly, or too few") for note in notes)
 
 
 def test_distinct_texts_where_known():
@@ -288,7 +302,7 @@ def test_records_have_every_number():
     assert second == {
         "system": "b", "versus": None, "metric": "bleu-2", "direction": "higher", "n": 2, "mean": cell.mean,
         "interval_low": cell.interval.low, "interval_high": cell.interval.high, "degenerate": False, "minimum": 0.3,
-        "maximum": 1 / 3, "unscorable": 0, "best": True, "nonzero": 2,
+        "maximum": 1 / 3, "unscorable": 0, "best": False, "nonzero": 2, "effective": 2.0,
         "percent_change_from_random": cell.percent_change, "percent_change_low": cell.change_interval.low,
         "percent_change_high": cell.change_interval.high, "share_of_way_to_oracle": 1.0, "share_low": None,
         "share_high": None, "p_value": None, "p_adjusted": None, "intervals_overlap": None,
@@ -300,7 +314,7 @@ def test_records_have_every_number():
 
 
 def test_public_name():
-    assert mo.compare is compare
+    assert mo.compare.__wrapped__ is compare
 
 
 # Cells that say nothing end no table
@@ -334,14 +348,42 @@ def test_a_metric_that_too_few_studies_have_is_left_out():
 # Warnings, and the intervals of ratios
 
 
-def test_few_scores_that_are_not_0_are_named():
+def test_intervals_that_rest_on_few_studies_are_named():
+    """Seven scores that are not 0; skewed scores; three differences that are not 0."""
     rng = np.random.default_rng(3)
-    sparse = np.where(np.arange(60) < 7, rng.random(60), 0.0)
-    table = compare({"a": made(bleu_2=list(sparse)), "b": made(bleu_2=list(rng.random(60)))}, resamples=100)
+    sparse = np.where(np.arange(60) < 7, 0.5, 0.0)
+    scores = rng.beta(2, 3, 60)
+    systems = {
+        "a": made(bleu_2=list(sparse)), "b": made(bleu_2=list(scores)), "c": made(bleu_2=list(np.exp(8 * scores))),
+        "d": made(bleu_2=list(scores + 0.2 * np.isin(np.arange(60), [3, 5, 8]))),
+    }  # fmt: skip
+    table = compare(systems, paired=[("d", "b"), ("b", "c")], resamples=100)
+    skewed = [60 / stats.skew(column) ** 2 for column in (np.exp(8 * scores), scores - np.exp(8 * scores))]
+    assert 1 < min(skewed) < max(skewed) < 20
+    assert table.cells["b", "bleu-2"].effective == 60
+    assert [d.effective for d in table.differences] == pytest.approx([3, skewed[1]])
     assert table.warnings() == [
-        "Fewer than 20 scores that are not 0 (bleu-2: a 7): these intervals are too short, and too low where they miss."
+        "Fewer than 20 effective studies, those whose score is not 0, or n / skewness² if fewer (bleu-2: a 7, "
+        f"c {skewed[0]:.0f}): these intervals are too short.",
+        "Fewer than 20 effective studies, those whose difference is not 0, or n / skewness² if fewer (bleu-2: d − b 3, "
+        f"b − c {skewed[1]:.0f}): these intervals are too short.",
     ]
+    assert table.warnings()[1:] == table.short_differences()
     assert table.warnings()[0] in layout(table)[1]
+
+
+def test_a_paired_interval_and_its_p_value_agree():
+    """Also of CRG and of corpus BLEU, under every method, for differences on either side of significance."""
+    rng = np.random.default_rng(8)
+    crossed = []
+    for repetition in range(40):
+        a = rng.beta(2, 3, 30)
+        b = a + np.where(rng.random(30) < 0.3, rng.normal(0.05, 0.1, 30), 0)
+        systems = {"a": made(bleu_2=list(a)), "b": made(bleu_2=list(b))}
+        (one,) = compare(systems, paired=[("a", "b")], resamples=200, seed=repetition).differences
+        assert (one.interval.low <= 0 <= one.interval.high) == (one.p_value > 0.05)
+        crossed.append(one.p_value > 0.05)
+    assert 0 < sum(crossed) < 40
 
 
 def test_intervals_of_change_and_share_are_scipys():

@@ -134,6 +134,7 @@ def test_the_table_for_people(tmp_path):
     assert "[red]x" in text
     assert re.search(r"labels: all +2 +0 +0 +2 +1\.0000 +\[1\.0000 1\.0000\]", text)
     assert "2 reports; an uncertain label counts as blank" in text
+    assert "Fewer than 20 reports (2): the intervals are too short." in text
 
 
 # Errors
@@ -197,7 +198,7 @@ def test_levels_that_are_no_levels(texts):
         parse_levels(texts)
 
 
-@pytest.mark.parametrize("cell", ["2", "yes", "0.5", "nan"])
+@pytest.mark.parametrize("cell", ["2", "yes", "0.5", "inf"])
 def test_cells_that_are_no_labels(tmp_path, cell):
     path = write(tmp_path / "r.csv", "ab", ["x", "y"], [(1, 0), (1, cell)])
     match = (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
 from metric_oracle.evaluation import evidence
 from metric_oracle.evaluation.evidence import LACKING, PARTLY, WHOLE, Segment, cut
-from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
+from metric_oracle.indexes.ngrams import TOKENIZERS, tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import Graph
 from metric_oracle.indexes.token_queries import TokenItem
 from metric_oracle.kernels.bertscore import reference as plain_bertscore
@@ -72,7 +72,8 @@ def test_bleu(reference, candidate, name):
     order, coco = metric.options["order"], metric.options["coco"]
     found = evidence.bleu(reference, candidate, metric)
     check_texts(found, reference, candidate)
-    a, b = tuple(tokenize_bleu(candidate)), tuple(tokenize_bleu(reference))
+    tokenize = TOKENIZERS[metric.representation]
+    a, b = tuple(tokenize(candidate)), tuple(tokenize(reference))
     assert found.score == plain_bleu(a, b, order=order, coco=coco)[0]
     matches = [found.counts.get(f"matched_{n}", 0) for n in (1, 2, 3, 4)]
     lengths = found.counts["candidate_length"], found.counts["reference_length"]

@@ -168,3 +168,25 @@ def test_two_systems_with_no_labels(tmp_path):
     """Nothing to find, nothing found: no number is divided by 0."""
     files = [write_srr(tmp_path / f"{name}.csv", ["a", "b"], np.zeros((2, 14), int)) for name in "rp"]
     assert {value for value, _ in score_f1_srr(*files, resamples=100).values.values()} == {0.0}
+
+
+def test_few_reports_and_rare_labels_are_named(tmp_path):
+    """Nine positive references of the first label, none of the last four; an uncertain one is not positive."""
+    classes = np.zeros((40, len(LABELS)), int)
+    classes[:12] = 1
+    classes[:9, 0] = classes[:10, 1] = 1
+    classes[9:, 0] = 3
+    classes[:, -4:] = 2
+    scored = score_f1_chexbert(write(tmp_path / "r.csv", classes), write(tmp_path / "p.csv", classes), resamples=100)
+    rare_of_five = 1 + sum(LABELS.index(label) >= 10 for label in FIVE_LABELS) - (LABELS[0] not in FIVE_LABELS)
+    assert scored.rare == {"14": 5, "5": rare_of_five}
+    shown = "5 of 14 labels" + (f", {rare_of_five} of 5 labels" if rare_of_five else "")
+    assert scored.warnings() == [
+        f"Fewer than 10 reference reports have {shown}: the intervals of the macro average are too short."
+    ]
+    few = score_f1_chexbert(
+        write(tmp_path / "r.csv", classes[:19]), write(tmp_path / "p.csv", classes[:19]), resamples=100
+    )
+    assert few.warnings()[0] == "Fewer than 20 reports (19): the intervals are too short."
+    classes[:] = 1
+    assert not score_f1_chexbert(write(tmp_path / "r.csv", classes), tmp_path / "r.csv", resamples=100).warnings()

@@ -140,6 +140,14 @@ def rated_by_four(n_raters=4):
     return Ratings(pairs, studies, None, list("abcd"[:n_raters]), ["1"], counts, "made up", None, *texts), total
 
 
+def test_raters_have_random_numbers_of_their_own():
+    """The seed is that of the studies: one stream for both would tie the raters to the studies."""
+    draws = draw_raters(4, 100, 2)
+    normal = np.random.default_rng(2).standard_normal((100, 4))
+    ratio = draws / normal  # of one stream each rater's normal numbers, over one factor in a row
+    assert (ratio.std(axis=1) > 1e-3 * np.abs(ratio).mean(axis=1)).all()
+
+
 def test_intervals_for_other_raters():
     """A resample of studies, moved by what leaving out each rater changes, less what comes from single studies."""
     ratings, total = rated_by_four()

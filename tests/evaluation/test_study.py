@@ -1,3 +1,4 @@
+import csv
 import json
 import os
 import random
@@ -171,7 +172,7 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     reading = {"ids": tmp_path / "annotation.json", "split": "val"}
     assert Model(tmp_path / "res.csv", {}, reading).read().ids == list(queries.ids)
     found = api.score(
-        tmp_path / "annotation.json", tmp_path / "res.csv", ["bleu"], reading={"split": "val"},
+        tmp_path / "annotation.json", tmp_path / "res.csv", ["bleu"], split="val",
         ids=tmp_path / "annotation.json",
     )  # fmt: skip
     assert found.table["query_id"].to_pylist() == list(queries.ids)
@@ -210,9 +211,32 @@ def test_command(world, oracle, tmp_path):
     index, _, _, paths = world
     given = [index.folder, paths["test"], "--metrics", "bleu,radgraph", "--radgraph", paths["test_graphs"]]
     models = [f"--model=fair={paths['fair']}", f"--model-radgraph=fair={paths['fair_graphs']}"]
-    code, out, err = oracle("study", *given, *models, "--out", tmp_path / "study")
-    assert (code, out) == (0, ""), err
-    assert err.splitlines()[-1] == f"{tmp_path / 'study'}: 6 systems, 40 studies: bleu-2, radgraph"
+    models += [f"--model=weak={paths['weak']}", f"--model-radgraph=weak={paths['weak_graphs']}"]
+    place = tmp_path / "study"
+    code, out, err = oracle("study", *given, *models, "--threads", 1, "--seed", 3, "--out", place)
+    assert code == 0, err
+    assert err.splitlines()[-1] == (
+        f"{place}: 7 systems, 40 studies: bleu-2, radgraph; the table is {place / 'table.md'}, and table.tex, "
+        "table.csv beside it"
+    )
+    with (place / "table.csv").open(encoding="utf-8") as file:
+        rows = {(row["system"], row["versus"], row["metric"]): row for row in csv.DictReader(file)}
+    shown = out.splitlines()
+    assert max(map(len, shown)) <= 80
+    for system in ("fair", "weak", "bleu-2 oracle", "most frequent"):
+        cells = [f"{float(rows[system, '', metric]['mean']):.3f}" for metric in ("bleu-2", "radgraph")]
+        assert [system, *cells] in [[one.strip() for one in line.rsplit(maxsplit=2)] for line in shown]
+    assert rows["fair", "weak", "bleu-2"]["p_value"]  # every two models are compared
+    assert "Paired differences on the same studies" in out
+    assert json.loads((place / "table.csv.signature.json").read_text())["interval"]["seed"] == 3
+    assert "Bold: best average of the systems that are no oracle and no baseline." in " ".join(out.split())
+    assert oracle("study", *given, "-m", "bleu", "--quiet", "--out", tmp_path / "quiet")[1] == ""
+    code, out, err = oracle("study", *given, "--interval", "percentile", "--out", tmp_path / "alone")
+    assert code == 0, err
+    assert json.loads((tmp_path / "alone/table.csv.signature.json").read_text())["interval"]["method"] == "percentile"
+    assert "Bold" not in out  # oracles and baselines alone
+    with (tmp_path / "alone/table.csv").open(encoding="utf-8") as file:
+        assert {row["best"] for row in csv.DictReader(file)} == {"False"}
     code, out, err = oracle("study", *given)
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0
@@ -249,7 +273,9 @@ def test_oracle_reports_and_checksums_are_in_the_folder(world, tmp_path):
         assert api.verify(index, reports, queries)["queries"] == 20
         assert read_scores(out / f"{metric}-oracle.parquet").table.equals(systems[f"{metric} oracle"].table)
     kept = json.loads((out / STEPS).read_text())
-    assert kept.keys() == {f"{name}.parquet" for name in names}
+    tables = [f"table.{ending}" for ending in ("md", "tex", "csv", "csv.signature.json", "png")]
+    assert kept.keys() == {f"{name}.parquet" for name in names} | {*tables}
+    assert kept.keys() == {path.name for path in out.iterdir()} - {STEPS}
     for name, entry in kept.items():
         assert entry["sha256"] == sha256((out / name).read_bytes()).hexdigest()
 
@@ -289,8 +315,6 @@ def test_finished_steps_are_not_made_again(world, tmp_path, monkeypatch):
     assert not (folder / "weak.parquet").exists()
     assert run({"strong": models["fair"]})[1] == ["strong"]
     assert len(run({"strong": models["fair"]}, ("bleu",))[1]) == 3
-    (folder / STEPS).write_text("[")
-    assert len(run({}, ("bleu",))[1]) == 2
     write_study(again, compare_study(again), out)
 
 
@@ -310,6 +334,49 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
             r"^study: .*study\.unfinished must not be in use; got another study at work there\. Wait for it to end\.$"
         )
         fails(match, world, {}, metrics=("bleu",), out=out)
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name", ["thesis.txt", "thesis/chapter.txt", "fair.parquet", "table.md", ".thesis.txt.1.tmp", STEPS]
+)
+def test_a_study_deletes_nothing_that_it_did_not_write(world, tmp_path, name):
+    """Beside the files of a study, or beside its lock alone: it stops, and all is as before."""
+    index, queries, models, _ = world
+    for kept in (False, True):
+        out = tmp_path / f"study-{kept}"
+        folder = out.with_name(f"{out.name}.unfinished")
+        if kept:
+            systems = run_study(index, queries, {"weak": models["weak"]}, metrics=("bleu",), out=out)
+        else:
+            folder.mkdir()
+            (folder / ".lock").touch()
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("precious")
+        before = contents(folder)
+        match = (
+            r"^study: .*unfinished must be what an earlier study left; got one (with|whose) \.?"
+            r"(thesis|fair|table|steps).*\. Move it, or name another out\.$"
+        )
+        fails(match, world, {"fair": models["fair"]}, metrics=("bleu",), out=out)
+        assert contents(folder) == before
+        if kept:
+            with pytest.raises(InputError, match=match):
+                write_study(systems, compare_study(systems), out)
+            assert contents(folder) == before
+
+
+def test_a_record_of_a_study_names_nothing_outside_of_its_folder(world, tmp_path):
+    folder = tmp_path / "study.unfinished"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (tmp_path / "thesis.txt").write_text("precious")
+    (folder / STEPS).write_text(json.dumps({"../thesis.txt": {"made_of": "", "sha256": ""}}))
+    fails(rf"got one whose {STEPS} cannot be read\.", world, {}, metrics=("bleu",), out=tmp_path / "study")
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
 KILLED = """

@@ -28,6 +28,7 @@ from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.results import Results, Scores, read_scores
 from metric_oracle.retrieval.search import digest
 from support import write
+from support.power import Power, kinds_of
 
 TYPES = ("bleu", "s_emb", "bertscore", "radgraph")
 TEXT = '"quoted", <script>\u2028\u202e\nline é'
@@ -64,6 +65,19 @@ def zeros(place, i):
 # Creation
 
 
+def test_power_cut(tmp_path, monkeypatch):
+    """When a survey is announced, all of it is on the disk."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with monkeypatch.context() as patch:
+        power = Power(patch, root)
+        made = create_survey({"a": "x", "b": "y"}, {"m": {"a": "z", "b": "v"}}, root / "S", raters=["anna"], studies=2)
+        power.cut(tmp_path / "cut", kinds_of(root))
+    left = open_survey(tmp_path / "cut/S")
+    assert (left.fingerprint, left.links()) == (made.fingerprint, made.links())
+    assert not left.log("anna").read().latest
+
+
 def test_the_protocol_of_the_paper(tmp_path):
     survey = create_survey(references(), candidates(), tmp_path / "S", raters=["r1", "r2", "r3", "r4", "r5", "r6"])
     assert len(survey.studies) == 50
@@ -91,6 +105,40 @@ def test_a_seed_is_a_survey(tmp_path):
         )
         found.append((survey.studies, read_key(survey, "test")["studies"]))
     assert found[0] == found[1] != found[2]
+
+
+def test_all_raters_have_one_order_by_default(tmp_path):
+    survey = made(tmp_path, repeats=2)
+    wanted = [(place, [0, 1, 2, 3]) for place in range(10)]
+    assert survey.order("anna") == survey.order("ben") == wanted
+    assert "orders" not in json.loads((tmp_path / "S/survey.json").read_text())
+
+
+def test_each_rater_may_have_his_own_order(tmp_path):
+    """Of the studies, of those shown again at the end, and of the candidates; the survey is otherwise the same."""
+    raters = ("anna", "ben", "carl")
+    survey, again, shared = (
+        made(tmp_path, name=name, n=40, repeats=5, raters=raters, order=order)
+        for name, order in (("S", "per-rater"), ("T", "per-rater"), ("U", "shared"))
+    )
+    assert survey.orders == again.orders
+    assert survey.studies == shared.studies
+    for rater in raters:
+        order = survey.order(rater)
+        assert sorted(place for place, _ in order[:40]) == list(range(40))
+        assert sorted(place for place, _ in order[40:]) == list(range(40, 45))
+        assert all(sorted(candidates) == [0, 1, 2, 3] for _, candidates in order)
+        assert len({tuple(candidates) for _, candidates in order}) > 12  # of 24
+    orders = [survey.order(rater) for rater in raters]
+    for one in range(3):
+        for other in range(one):
+            assert sum(a[0] == b[0] for a, b in zip(orders[one], orders[other], strict=True)) < 10
+            own, others = dict(orders[one]), dict(orders[other])
+            assert sum(own[place] == others[place] for place in own) < 12
+    assert open_survey(tmp_path / "S") == survey
+    answer(survey, "anna", zeros)
+    notes = export_survey(tmp_path / "S", tmp_path / "E", leave_out={"ben": "x", "carl": "x"}).notes
+    assert notes["order"] == "per-rater"
 
 
 def test_what_raters_see_is_blinded(tmp_path):
@@ -257,6 +305,7 @@ def test_the_notes_say_what_was_drawn_of_what(tmp_path):
         ({"repeats": -1}, r"repeats must be an int of at least 0; got -1"),
         ({"repeats": 9}, r"repeats must be at most the studies, 8; got 9\. Repeat fewer\."),
         ({"seed": 1.5}, r"seed must be an int of at least 0; got 1\.5"),
+        ({"order": "random"}, r"order must be one of shared, per-rater; got 'random'\. Choose one\."),
         ({"identical": "never"}, r"identical must be one of once, show; got 'never'\. Choose one\."),
         ({"categories": "none.txt"}, r"path must be an existing file; got none\.txt"),
     ],
@@ -422,10 +471,9 @@ def test_unfinished_raters_are_named(tmp_path):
     assert out.warnings() == ["carl is left out: ill.", "2 pairs are left out: not all raters finished them."]
     rated = read_ratings(tmp_path / "E2/ratings.csv", samples=tmp_path / "E2/samples.csv")
     assert (len(rated.pairs), rated.raters) == (30, ["anna", "ben"])
-    for bad in ({"dora": "x"}, {"carl": " "}):
-        with pytest.raises(
-            InputError, match=r"^export_survey: leave_out must name raters of anna, ben, carl, each with"
-        ):
+    for bad, got in (({"dora": "x"}, r"'dora'\."), ({"carl": " "}, r"'carl', without a reason\.")):
+        match = rf"^export_survey: leave_out must name raters of anna, ben, carl, each with a reason; got {got} Correct"
+        with pytest.raises(InputError, match=match):
             export_survey(tmp_path / "S", tmp_path / "E", leave_out=bad)
     assert not (tmp_path / "E").exists()
 

@@ -78,7 +78,7 @@ def test_the_same_save_again_is_one(path):
 def test_a_second_tab_gets_the_other_version(path):
     log, other = log_at(path), log_at(path)
     last = log.save(given(1))
-    with pytest.raises(ConflictError, match=r"^survey: base must be the last save of candidate 1 of study 1; got") as e:
+    with pytest.raises(ConflictError, match=r"^survey: base must be the last save of this candidate; got") as e:
         other.save(given(2, counts=((7, 7), (7, 7))))
     assert e.value.event == last
     assert other.save(given(2, base=1, counts=((7, 7), (7, 7)))).seq == 2
@@ -125,7 +125,10 @@ def test_what_is_no_save(path, changes, match):
 def test_a_torn_line_is_cut_off(path):
     first = log_at(path).save(given(1))
     whole = path.read_bytes()
-    for torn in (b"{", whole[:-1], whole[: len(whole) // 2] + b"\0" * 9 + b"\n", whole):  # the last one: a seq twice
+    log_at(path).save(given(2, base=1))
+    second = path.read_bytes()[len(whole) :]
+    zeros = second[: len(second) // 2] + b"\0" * 9 + b"\n"
+    for torn in (*(second[:n] for n in range(1, len(second))), zeros, b"\0" * len(second)):
         path.write_bytes(whole + torn)
         log = log_at(path)
         assert log.read().torn == len(torn)
@@ -140,24 +143,81 @@ def test_a_torn_line_is_cut_off(path):
         path.write_bytes(whole)
 
 
+def damaged(path):
+    return pytest.raises(
+        SaveError,
+        match=r"^survey: the log of a rater must stay where it is, whole; got .* damaged in line \d\. Stop the",
+    )
+
+
 def test_an_altered_log_is_no_log(path):
     log = log_at(path)
     for i in range(3):
         log.save(given(i, base=i))
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[2])
-    with pytest.raises(SaveError, match=r"whole; got .*anna\.jsonl with \d+ bytes of \d+\. Stop the server, and put"):
+    with pytest.raises(
+        SaveError, match=r"whole; got .*anna\.jsonl with \d+ bytes of \d+\. Stop the server, and restore"
+    ):
         log.save(given(9, base=3))
-    assert log_at(path).read().torn  # the third without the second is no line of this log
-    path.write_bytes(lines[0] + b"x\n" + lines[2])
-    with pytest.raises(SaveError, match=r"got .* altered in line 2\."):
-        log_at(path).read()
+    # A line of another log, a line twice, a line that is none, a block of zeros: none of them is a write cut short.
+    for content in (lines[0] + lines[2], lines[0] * 2, lines[0] + b"x\n", lines[0] + b"x\n" + lines[1], bytes(4096)):
+        path.write_bytes(content)
+        for use in (Log.read, Log.recover, lambda log: log.save(given(9, base=3))):
+            with damaged(path):
+                use(log_at(path))
+        assert path.read_bytes() == content
     path.unlink()
     with pytest.raises(
         SaveError, match=r"^survey: the log of a rater must stay where it is, whole; got .*No such file"
     ):
         log.save(given(9, base=3))
     assert not path.exists()
+
+
+def test_every_flipped_bit_is_noticed(path):
+    """Wherever it is, in an acknowledged line: nothing is cut off as torn, and no other number is read."""
+    log = log_at(path)
+    for i in range(3):
+        log.save(given(i, base=i))
+    content = path.read_bytes()
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with damaged(path):
+            log_at(path).recover()
+        assert path.stat().st_size == len(content)
+
+
+def test_a_changed_digit_is_noticed(path):
+    log_at(path).save(given(1))
+    content = path.read_bytes()
+    for old, new in ((b"[[0,null],[1,2]]", b"[[0,null],[1,3]]"), (b'"study":0', b'"study":2'), (b"T", b" ")):
+        path.write_bytes(content.replace(old, new, 1))
+        assert path.read_bytes() != content
+        with damaged(path):
+            log_at(path).read()
+
+
+def test_a_log_of_an_earlier_version_goes_on(path):
+    """Its lines have no checksum; those that follow have one."""
+    log = log_at(path)
+    events = [log.save(given(i, base=i)) for i in range(2)]
+    old = b"".join(line.rpartition(b',"check":')[0] + b"}\n" for line in path.read_bytes().splitlines())
+    assert set(json.loads(old.splitlines()[0])) == {*survey_log.Event.__dataclass_fields__, "survey"}
+    path.write_bytes(old + b'{"id":"sav')
+    log = log_at(path)
+    assert log.read().torn == 10
+    assert log.save(given(2, base=2)).seq == 3
+    assert list(log_at(path).read().by_id.values())[:2] == events
+    assert b"check" not in old
+    assert path.read_bytes().startswith(old)
+    assert "check" in json.loads(path.read_bytes().splitlines()[2])
+    for bad in (old[:-1] + b"\x0b", old.replace(b'"survey"', b'"rurvey"'), old.replace(b'"seq":2', b'"seq":3')):
+        path.write_bytes(bad)
+        with damaged(path):
+            log_at(path).recover()
 
 
 def test_a_full_disk(path, monkeypatch):

@@ -1,9 +1,10 @@
-"""Make `corpus_bleu.json`: pycocoevalcap's BLEU-1 to BLEU-4 of whole sets, over the tokens of BLEU.
+"""Make `corpus_bleu.json`: pycocoevalcap's BLEU-1 to BLEU-4 of whole sets of raw texts.
 
     python tests/golden/make_corpus_bleu.py ../shared/data/iu_xray
 
 The pairs are those of `meteor_cider.json`: real reports of IU X-ray, of which only ids are kept there, and the texts of
-`published.json`. The argument is the folder of the public tables, ../shared/data/iu_xray.
+`published.json`, lower-cased and with a blank before each ".". The argument is the folder of the public tables,
+../shared/data/iu_xray.
 """
 
 import csv
@@ -17,8 +18,8 @@ from pycocoevalcap.bleu.bleu import Bleu
 HOME = Path(__file__).parent
 
 
-def tokens_of(text):
-    return [piece for piece in text.lower().replace(".", " .").split(" ") if piece]
+def prepared(text):
+    return text.lower().replace(".", " .")
 
 
 published = json.loads((HOME / "published.json").read_text(encoding="utf-8"))
@@ -29,15 +30,7 @@ texts = {"published": {i: text for i, (text, *_) in enumerate(published["texts"]
 texts |= {section: {row["uid"]: row[section] for row in rows} for section in ("impression", "findings")}
 sets = {}
 for name, pairs in pairs_of.items():
-    words = {}
-    # It cuts at white space once more, so words are handed over under names without any.
-    sides = [
-        {
-            place: [" ".join(words.setdefault(word, f"w{len(words)}") for word in tokens_of(texts[name][pair[side]]))]
-            for place, pair in enumerate(pairs)
-        }
-        for side in (1, 0)
-    ]
+    sides = [{place: [prepared(texts[name][pair[side]])] for place, pair in enumerate(pairs)} for side in (1, 0)]
     sets[name] = Bleu(4).compute_score(*sides, verbose=0)[0]
 content = {"made_by": f"pycocoevalcap {version('pycocoevalcap')}", "sets": sets}
 (HOME / "corpus_bleu.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,10 +1,11 @@
-"""Make `meteor_cider.json`: METEOR of nltk and CIDEr-D of pycocoevalcap, over the tokens of BLEU.
+"""Make `meteor_cider.json`: METEOR of nltk over the tokens of BLEU, and CIDEr-D of pycocoevalcap.
 
     python tests/golden/make_meteor_cider.py /usr/share/wordnet ../shared/data/iu_xray
 
 The first argument has WordNet 3.0 as Debian's package wordnet-base does, the second the public IU X-ray tables. Of
 these nothing is kept but ids and scores. Pairs (candidate, reference) are those of `published.json`, and of real
 reports. All pairs of a set are one evaluated set for CIDEr-D, whose document frequencies are those of its references.
+CIDEr-D gets the raw texts, lower-cased and with a blank before each ".".
 `synonyms` are what WordNet has for the stems of these texts, among themselves: nltk asks it for what is left after
 stemming, which are stems. With them the tests need no WordNet.
 """
@@ -54,21 +55,23 @@ def open_wordnet(folder, home):
     return nltk.corpus.wordnet
 
 
+def prepared(text):
+    return text.lower().replace(".", " .")
+
+
 def tokens_of(text):
-    return [piece for piece in text.lower().replace(".", " .").split(" ") if piece]
+    return [piece for piece in prepared(text).split(" ") if piece]
 
 
 def scores_of(pairs, wordnet):
-    """Return METEOR with and without synonyms, and CIDEr-D of the pairs of tokens as one evaluated set."""
-    names = {}
-    asked, given = {}, {}
-    for i, pair in enumerate(pairs):
-        # It cuts at white space once more, so words are handed over under names without any.
-        candidate, reference = (" ".join(names.setdefault(word, f"w{len(names)}") for word in side) for side in pair)
-        given[i], asked[i] = [candidate], [reference]
+    """Return METEOR with and without synonyms, and CIDEr-D of the pairs of texts as one evaluated set."""
+    given, asked = ({i: [prepared(pair[side])] for i, pair in enumerate(pairs)} for side in (0, 1))
     cider = Cider().compute_score(asked, given)[1]
     meteor = [
-        [single_meteor_score(reference, candidate, wordnet=some) for some in (wordnet, NoWordNet())]
+        [
+            single_meteor_score(tokens_of(reference), tokens_of(candidate), wordnet=some)
+            for some in (wordnet, NoWordNet())
+        ]
         for candidate, reference in pairs
     ]
     return [[*two, float(value)] for two, value in zip(meteor, cider, strict=True)]
@@ -86,12 +89,12 @@ def synonyms_of(words, wordnet):
 
 
 published = json.loads((HOME / "published.json").read_text(encoding="utf-8"))
-texts = [tokens_of(text) for text, *_ in published["texts"]]
+texts = [text for text, *_ in published["texts"]]
 sets = {"published": ([(i, j) for i, j, _ in published["pairs"]], dict(enumerate(texts)))}
 with (Path(sys.argv[2]) / "indiana_reports.csv").open(encoding="utf-8", newline="") as file:
     rows = list(csv.DictReader(file))
 for section, n in (("impression", 400), ("findings", 200)):
-    by_id = {row["uid"]: tokens_of(row[section]) for row in rows if row[section].strip()}
+    by_id = {row["uid"]: row[section] for row in rows if row[section].strip()}
     ids = sorted(by_id, key=int)
     chosen = [(ids[(13 * i + 5) % len(ids)], ids[7 * i]) for i in range(n)]
     sets[section] = ([*chosen, *((i, i) for i, _ in chosen[::20])], by_id)
@@ -105,7 +108,7 @@ with tempfile.TemporaryDirectory() as folder:
     for name, (pairs, by_id) in sets.items():
         scores = scores_of([(by_id[i], by_id[j]) for i, j in pairs], wordnet)
         content["sets"][name] = [[*pair, *values] for pair, values in zip(pairs, scores, strict=True)]
-        used |= {word for pair in pairs for i in pair for word in by_id[i]}
+        used |= {word for pair in pairs for i in pair for word in tokens_of(by_id[i])}
     content["synonyms"] = synonyms_of(used, wordnet)
 lines = json.dumps(content, ensure_ascii=True).replace("], [", "],\n[")
 (HOME / "meteor_cider.json").write_text(lines + "\n", encoding="utf-8")

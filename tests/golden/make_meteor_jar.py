@@ -16,6 +16,11 @@ from pycocoevalcap.meteor.meteor import Meteor
 
 HOME = Path(__file__).parent
 MADE_UP = [["", "a b"], ["a b", ""], ["", ""], ["No œdème.", "no œdème ."], [". . .", "."]]
+# Java cuts at other white space than Python. Line breaks, which end a line that the program reads, are left out.
+APART = "\t\v\f\x1c\x1f\x85\xa0\xad\u1680\u2009\u200b\u2028\u202f\u3000\ufeff"
+MADE_UP += [[f"No acute{c}process . Small{c}effusion", "no acute process. small effusion"] for c in APART]
+MADE_UP += [[reference, candidate] for candidate, reference in MADE_UP[-len(APART) :]]
+MADE_UP += [["no|||acute  process", "no acute process"]]
 
 pairs_of = json.loads((HOME / "meteor_cider.json").read_text(encoding="utf-8"))["sets"]
 with (Path(sys.argv[1]) / "indiana_reports.csv").open(encoding="utf-8", newline="") as file:

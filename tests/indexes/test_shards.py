@@ -18,6 +18,7 @@ from metric_oracle.indexes.manifest import checksum
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
 from support import write
+from support.power import Power, kinds_of
 
 METRIC = "temporal"  # the least to build and search
 WORDS = ("new", "stable", "worse", "no", "edema")
@@ -86,6 +87,47 @@ def test_reports_in_memory_and_prepared_ones_are_cut_the_same(table, tmp_path):
         assert make(given, tmp_path / name).fingerprint == streamed.fingerprint
     n_shards = mo.build_index(table, tmp_path / "single", metrics=METRIC, shard_rows=100).n_shards
     assert n_shards == 1
+
+
+def test_power_cut(table, tmp_path, monkeypatch):
+    """When the set is announced, all of it is on the disk."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with monkeypatch.context() as patch:
+        power = Power(patch, root)
+        many = make(table, root)
+        power.cut(tmp_path / "cut", kinds_of(root))
+    left = mo.open_index(tmp_path / "cut/set")
+    left.verify_files()
+    assert left.fingerprint == many.fingerprint
+
+
+@pytest.mark.usefixtures("fake_encoder")
+def test_token_frequencies_count_reports_that_stand_twice(tmp_path):
+    """Rows, not distinct texts: those of a set are those of one index, and so are the answers."""
+    corpus = ["no edema", "no edema", "heart size", "no edema", "no effusion", "heart size", "edema"]
+    one = mo.build_index(corpus, tmp_path / "one", metrics="bertscore", encoder="bert")
+    many = mo.build_index(corpus, tmp_path / "set", metrics="bertscore", encoder="bert", shard_rows=3)
+    assert many.n_shards == 3
+    n_rows, frequency = many.token_frequency("bertscore")
+    assert n_rows == len(corpus)
+    assert frequency.tolist() == one.part("bertscore").frequency.tolist()
+    asked = ["no edema now", "heart"]
+    found, expected = (mo.retrieve(index, asked, "bertscore", k=3, idf="corpus").table for index in (many, one))
+    assert found.equals(expected)
+
+
+def test_the_files_of_every_shard_are_read(table, tmp_path):
+    many = make(table, tmp_path)
+    assert many.n_shards == 3
+    many.verify_files()
+    for shard in many.shards():
+        path = shard.folder / "reports.arrow"
+        held = path.read_bytes()
+        path.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+        with pytest.raises(mo.MetricOracleError, match=r"^open_index: .*reports\.arrow"):
+            mo.open_index(many.folder).verify_files()
+        path.write_bytes(held)
 
 
 def test_many_shards_are_opened_in_turn(table, tmp_path, monkeypatch):
@@ -183,7 +225,7 @@ def test_another_command_is_no_worker(table, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*, which exists\."):
         mo.build_index(table, tmp_path / "folder", shard_rows=3)
     for wrong in (0, True, "3"):
-        with pytest.raises(InputError, match=r"^build_index: shard_rows must be an int of at least 1; got "):
+        with pytest.raises(InputError, match=r"^build_index: shard_rows must be an int (of at least 1|or None); got "):
             make(table, tmp_path, shard_rows=wrong)
 
 

@@ -7,6 +7,7 @@ is held against the plain scorer, and the search against the plain scorer on eve
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numba
@@ -19,7 +20,7 @@ from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.token_queries import TokenQueries
-from metric_oracle.kernels._errors import check_bounds
+from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels.bertscore import all_pairs, bounds, cpu
 from metric_oracle.kernels.bertscore import exact as products
 from metric_oracle.kernels.bertscore.bounds import UNIT
@@ -499,6 +500,16 @@ def test_bounds_below_the_scores_of_dropped_reports_are_an_error(stage):
     tokens = np.flatnonzero(np.repeat(untouched, np.diff(world.index.ptr)))
     with pytest.raises(ExactnessError, match=rf"the bound of stage '{stage}' must not lie below a score"):
         searched(planted(world, stage, tokens), 1)
+
+
+@pytest.mark.parametrize(("n_queries", "n_of_all", "n_kept"), [(1, 64, 16), (10, 7, 2), (64, 1, 1), (3000, 1, 1)])
+def test_the_sample_of_a_query_grows_as_they_become_fewer(n_queries, n_of_all, n_kept):
+    work, found = SimpleNamespace(kept=np.arange(5000, 5050)), SimpleNamespace(state=np.array([0, 0, 0, 50, -1]))
+    sample = cpu._sample(0, sample_size(n_queries), True, work, found, 1000)
+    assert len(sample) == n_of_all + n_kept
+    assert (sample < 1000).sum() == n_of_all
+    found.state[3] = 0  # the cells kept nothing: a query alone is checked all the same
+    assert len(cpu._sample(0, sample_size(n_queries), True, work, found, 1000)) == (n_of_all if n_of_all > 1 else 0)
 
 
 def test_a_dropped_report_that_belongs_among_the_best_is_counted():

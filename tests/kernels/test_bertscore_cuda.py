@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import smoke
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
@@ -26,6 +28,7 @@ from metric_oracle.indexes.store import map_file
 from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
+from metric_oracle.kernels.bertscore.projections import EXACT
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
 from metric_oracle.kernels.contract import Answers
@@ -139,13 +142,14 @@ def found_by(kernel, world: World, k: int, part: int, work=None) -> Answers:
     return found
 
 
-def found_by_threads(world: World, k: int) -> Answers:
-    """Search on a GPU with one thread for each query."""
+def found_by_threads(world: World, k: int, backend=None) -> Answers:
+    """Search on a GPU with one thread for each query, and a backend of its own unless one is given."""
     n = world.n
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     threads = [
         threading.Thread(
-            target=cuda.Backend().search, args=(world.queries.corpus, world.queries.batch, q, q + 1, k, found, {})
+            target=(backend or cuda.Backend()).search,
+            args=(world.queries.corpus, world.queries.batch, q, q + 1, k, found, {}),
         )
         for q in range(n)
     ]
@@ -214,6 +218,17 @@ def test_rescaled_scores(baseline):
 def test_long_queries_and_reports(part):
     world = make_world(14, "common", n_units=9, asked=(150, 65, 65, 3), lengths=(2, 3, 70, 140))
     assert_exact(world, ks=(1, 2), parts=(part,))
+
+
+@on_a_device
+@pytest.mark.parametrize("most_rows", [1, 5, 69])
+def test_reports_that_are_too_long_for_the_kernel_are_scored_on_the_host(monkeypatch, most_rows):
+    from metric_oracle.kernels.bertscore import segment_maxima
+
+    monkeypatch.setattr(segment_maxima, "MOST_ROWS", most_rows)
+    monkeypatch.setattr(cuda, "LISTED", 5)
+    # A world of its own: `run_once` does not know of MOST_ROWS.
+    assert_exact(make_world(28 + most_rows, "common", lengths=(2, 3, 5, 6, 70), n_units=30), ks=(1, 4))
 
 
 @on_a_device
@@ -414,15 +429,15 @@ def test_the_kernel_takes_the_greatest_products(width):
     from metric_oracle.kernels.bertscore.segment_maxima import launches, segment_maxima
 
     rng = np.random.default_rng(24)
-    lengths = np.array([1100, 600, 512, 300, 130, 128, 65, 64, 64, 40, 33, 32, 31, 17, 16, 16, 9, 2, 1])
+    lengths = np.array([1100, 1024, 600, 512, 300, 130, 128, 65, 64, 64, 40, 33, 32, 31, 17, 16, 16, 9, 2, 1])
     asked = np.array([1, 31, 32, 33, 64, 100])
     codes, query_codes = (rng.uniform(-1, 1, (n, width)).astype(np.float16) for n in (lengths.sum(), asked.sum()))
     weights, query_weights = (rng.random(len(x)).astype(np.float32) for x in (codes, query_codes))
     sizes = list(launches(lengths, width))
-    assert [lengths[first] for first, *_ in sizes] == [1100, 600, 512, 130, 128, 64, 32, 16]
+    assert [lengths[first] for first, *_ in sizes] == [1024, 512, 130, 128, 64, 32, 16]
     assert sizes[-1][1] == len(lengths)
     assert [constants["SLICE"] for *_, constants, _ in sizes] == [
-        min(width, n) for n in (16, 16, 32, 64, 128, 128, 128, 128)
+        min(width, n) for n in (16, 32, 64, 128, 128, 128, 128)
     ]
     cut, query_cut = np.cumsum(lengths)[:-1], np.cumsum(asked)[:-1]
     block = cuda._block(
@@ -440,9 +455,18 @@ def test_the_kernel_takes_the_greatest_products(width):
         assert share.sum() == pytest.approx(1)
         first += -(-n // 32)
         for u, (c, w) in enumerate(zip(np.split(codes, cut), np.split(weights, cut), strict=True)):
+            if len(c) > 1024:  # more than the kernel takes
+                assert precision[q, u].isnan()
+                continue
             product = c.astype(np.float64) @ tiles.T
             assert float(precision[q, u]) == pytest.approx(product.max(1) @ w, rel=1e-5)
             assert float(recall[q, u]) == pytest.approx(product.max(0) @ share, rel=1e-5)
+
+
+@on_a_device
+def test_the_first_contact_with_a_gpu(device):
+    """What `benchmarks/smoke.py` asks of the kernel; its other parts are in `cuda/test_smoke.py`."""
+    smoke.bertscore(Namespace(device=device))
 
 
 parts_of_scores = st.floats(-1, 1) | st.sampled_from((0.0, 1e-5, -1e-5, 0.3, -0.3, 1.0, -1.0))
@@ -461,7 +485,7 @@ def test_f1_lies_below_its_corner_where_the_sign_is_sure(p, r, dp, dr, e, spread
     value = f1(precision, recall)
     assert value <= upper + 1e-12 * (1 + abs(value))
     low, high = p + r - 2 * e - spread, p + r + 2 * e
-    assert np.isfinite(upper) == (low >= cuda.EXACT or high <= -cuda.EXACT) or min(abs(low), abs(high)) < 1e-10
+    assert np.isfinite(upper) == (low >= EXACT or high <= -EXACT) or min(abs(low), abs(high)) < 1e-10
 
 
 # ---- the device ------------------------------------------------------------------------------------------------------
@@ -488,6 +512,79 @@ def test_the_corpus_goes_up_once(monkeypatch):
     del world
     gc.collect()
     assert len(_device._RESIDENT) == before
+
+
+@on_a_device
+def test_threads_share_the_lists_of_a_block(monkeypatch):
+    """The device is asked once for each block, whichever thread comes first, and nothing of a block stays."""
+    monkeypatch.setattr(cuda, "AHEAD", 3)
+    world = make_world(20, "common", asked=(6, 6, 5, 5, 5, 4, 3))
+    best_bounds, tried = cuda._best_bounds, []
+
+    def noted(resident, corpus, batch, asked, *rest):
+        tried.append([q for q, _ in asked])
+        return best_bounds(resident, corpus, batch, asked, *rest)
+
+    monkeypatch.setattr(cuda, "_best_bounds", noted)
+    backend = cuda.Backend()
+    assert_same(found_by_threads(world, 4, backend), found_by(cpu, world, 4, F1))
+    assert sorted(tried) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert not backend.lists._blocks
+
+
+def test_long_lists_are_made_for_fewer_queries(monkeypatch):
+    monkeypatch.setattr(cuda, "ENTRIES", 100)
+    for listed, expected in ((1000, [0]), (50, [0, 1]), (10, list(range(8)))):
+        asked = []
+        cuda.Lists().take(0, 8, listed, lambda places, asked=asked: asked.extend(places) or [None] * len(places))
+        assert asked == expected
+
+
+@on_a_device
+def test_an_error_of_a_block_reaches_all_threads(monkeypatch):
+    def fail(*rest):
+        raise RuntimeError
+
+    monkeypatch.setattr(cuda, "_best_bounds", fail)
+    world, backend, raised = make_world(20, "common", asked=(6, 6, 5)), cuda.Backend(), []
+    found = Answers(*np.zeros((3, world.n, 1)), np.full(world.n, -np.inf))
+
+    def search(q):
+        try:
+            backend.search(world.queries.corpus, world.queries.batch, q, q + 1, 1, found, {})
+        except _device.DeviceError as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=search, args=(q,)) for q in range(world.n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(raised) == world.n
+
+
+@on_a_device
+def test_weights_are_laid_out_once(monkeypatch):
+    """What they make of the corpus stays on the device until other weights come."""
+    made, weigh = [], cuda._weigh
+    monkeypatch.setattr(cuda, "_weigh", lambda piece, weights: made.append(1) or weigh(piece, weights))
+    world = make_world(29, "common", weighing="idf")
+    for _ in range(2):
+        assert_same(found_by(cuda, world, 3, F1), found_by(cpu, world, 3, F1))
+    assert made == [1]
+    others = world.queries.corpus.weight_of_id[::-1].copy()
+    world = World(world.index, replace(world.queries, corpus=world.index.weighted(others)))
+    assert_same(found_by(cuda, world, 3, F1), found_by(cpu, world, 3, F1))
+    assert made == [1, 1]
+
+
+@on_a_device
+def test_the_slack_is_that_of_the_longest_report(monkeypatch):
+    """Not that of all the queries beside it, or large blocks would loosen the bound."""
+    asked, code_error = [], cuda.code_error
+    monkeypatch.setattr(cuda, "code_error", lambda *args: asked.append(args[-1]) or code_error(*args))
+    found_by(cuda, make_world(30, "common", asked=(9, 7, 7, 5), lengths=(2, 3, 4, 8)), 1, F1)
+    assert asked == [9]
 
 
 @on_a_device

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from metric_oracle.errors import ExactnessError
+from metric_oracle.errors import ExactnessError, install_command
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels import cuda as labels_cuda
@@ -27,8 +27,8 @@ WIDTH = 24
 class Driver:
     """A stand-in for libcuda."""
 
-    def __init__(self, code=0, n=0):
-        self.code, self.n = code, n
+    def __init__(self, code=0, n=0, capabilities=((9, 0),) * 2):
+        self.code, self.n, self.capabilities = code, n, capabilities
 
     def cuInit(self, flags):  # noqa: N802 - the driver's name
         return self.code
@@ -36,6 +36,12 @@ class Driver:
     def cuDeviceGetCount(self, pointer):  # noqa: N802
         pointer._obj.value = self.n
         return 0
+
+    def cuDeviceGet(self, pointer, i):  # noqa: N802
+        pointer._obj.value = i
+
+    def cuDeviceGetAttribute(self, pointer, attribute, device):  # noqa: N802
+        pointer._obj.value = self.capabilities[device.value][attribute - 75]
 
 
 def install(monkeypatch, driver) -> None:
@@ -50,6 +56,7 @@ def install(monkeypatch, driver) -> None:
     monkeypatch.setattr(ctypes, "CDLL", load)
     monkeypatch.setattr(_device, "find_spec", lambda name: name)
     monkeypatch.setattr(_device.config, "ENABLE_CUDASIM", 0)
+    monkeypatch.setattr(np, "__version__", "2.4.6")
     version = SimpleNamespace(cuda="13.0")
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(version=version, __version__="2.13.0"))
 
@@ -70,15 +77,26 @@ def test_a_driver_is_asked(monkeypatch, library, driver, reason):
     assert _device.lacking(library) == reason
 
 
+def test_old_devices_are_told(monkeypatch):
+    install(monkeypatch, Driver(n=2, capabilities=((9, 0), (7, 0))))
+    assert _device.lacking("numba") == "GPU 1 has compute capability 7.0, below 7.5"
+    assert _device.lacking("triton") == "GPU 1 has compute capability 7.0, below 8.0"
+    assert _device.lacking("torch") == ""
+    install(monkeypatch, Driver(n=1, capabilities=((7, 5),)))
+    assert _device.lacking("numba") == ""
+
+
 def test_libraries_are_asked(monkeypatch):
     install(monkeypatch, Driver(n=1))
+    monkeypatch.setattr(np, "__version__", "2.5.0")
+    assert _device.lacking("numba") == 'numba-cuda does not work with NumPy 2.5.0 (pip install "numpy<2.5")'
     monkeypatch.setattr(_device, "find_spec", lambda name: None)
-    assert _device.lacking("numba") == 'numba-cuda is not installed (pip install "metric-oracle[gpu]")'
+    assert _device.lacking("numba") == f"numba-cuda is not installed ({install_command('gpu')})"
     cpu_only = SimpleNamespace(version=SimpleNamespace(cuda=None), __version__="2.13.0+cpu")
     monkeypatch.setitem(sys.modules, "torch", cpu_only)
     assert _device.lacking("torch") == "this PyTorch, 2.13.0+cpu, was built without CUDA"
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert _device.lacking("torch") == 'PyTorch is not installed (pip install "metric-oracle[encoders]")'
+    assert _device.lacking("torch") == "PyTorch is not installed (pip install torch)"
     assert labels_cuda.Backend().lacking()
 
 
@@ -187,6 +205,41 @@ def test_products_are_halved_where_memory_ends(embeddings, cuda_lane, monkeypatc
         answers(cosine_cuda.Backend().search, Vectors(index.vectors.copy()), queries, 3)
 
 
+def test_what_torch_raises_is_one_line(embeddings, cuda_lane, monkeypatch):
+    cuda_lane(cosine_cuda)
+    monkeypatch.setattr(_device, "faiss_on_gpu", lambda: None)
+    index, queries = embeddings
+    assert_device_error(monkeypatch, "topk", lambda: answers(cosine_cuda.Backend().search, index, queries, 3))
+
+
+def assert_device_error(monkeypatch, method, search) -> None:
+    """Let a method of tensors fail as cuBLAS or the driver do."""
+    for text, rule in (
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling\n`cublasCreate(handle)`", "have room for .*one query"),
+        ("CUDA error: an illegal memory access was\nencountered", "run this metric's kernels; got RuntimeError: CUDA "),
+    ):
+
+        def fail(*args, text=text, **options):
+            raise RuntimeError(text)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, method, fail)
+            with pytest.raises(_device.DeviceError, match=f"^retrieve: the GPU must {rule}.*$"):
+                search()
+
+
+def test_memory_that_torch_keeps_is_given_back(monkeypatch):
+    called = []
+    gpu = SimpleNamespace(is_available=lambda: True, empty_cache=lambda: called.append(1))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=gpu))
+    _device.release_unused()
+    assert called == [1]
+    gpu.is_available = lambda: False
+    monkeypatch.delitem(sys.modules, "torch")
+    _device.release_unused()
+    assert called == [1]
+
+
 def test_faiss_serves_where_it_is_built_for_gpus(embeddings, monkeypatch):
     index, queries = embeddings
     asked = []
@@ -225,6 +278,24 @@ def test_faiss_for_processors_is_left_alone():
     assert _device.faiss_on_gpu() is None
 
 
+def test_arithmetic_that_was_chosen_by_either_interface_comes_back():
+    """The older one of torch raises where the newer one was used."""
+    flags = torch.backends.cuda.matmul
+    for choose in (
+        lambda: setattr(flags, "fp32_precision", "tf32"),
+        lambda: torch.set_float32_matmul_precision("high"),
+    ):
+        before = flags.fp32_precision
+        choose()
+        try:
+            with _device.plain_arithmetic("cpu"):
+                assert flags.fp32_precision == "ieee"
+            assert flags.fp32_precision == "tf32"
+        finally:
+            torch.set_float32_matmul_precision("highest")
+            flags.fp32_precision = before
+
+
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +321,12 @@ def test_labels(labels, cuda_lane, monkeypatch):
         for k in (1, 6, 50, len(index.row_id)):
             expected = answers(on_cpu, index, queries, k)
             assert_same(answers(labels_cuda.Backend().search, index, queries, k), expected)
+
+
+def test_what_torch_raises_of_labels_is_one_line(labels, cuda_lane, monkeypatch):
+    cuda_lane(labels_cuda)
+    index, queries = labels
+    assert_device_error(monkeypatch, "topk", lambda: answers(labels_cuda.Backend().search, index, queries, 1))
 
 
 @pytest.mark.parametrize("dropped", [False, True])

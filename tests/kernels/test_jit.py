@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -6,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numba
+import pytest
 
 from metric_oracle.kernels import _jit
 
@@ -48,6 +50,44 @@ def test_kept_code_of_a_caller_ends_with_the_source_that_it_inlines(tmp_path):
     assert run() == "-1.0 0"
 
 
+def test_a_full_disk_keeps_no_code(tmp_path):
+    """A disk that is full when machine code is saved: the search goes on with the code that it has."""
+    program = (
+        "import numba.core.caching as caching, errno\n"
+        "def full(self, name, data): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "caching.IndexDataCacheFile._save_data = full\n"
+        "import numpy as np; from metric_oracle.kernels._sort import sort\n"
+        "values = np.array([3, 1, 2]); sort(values); print(values)"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[1 2 3]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "match"),
+    [
+        (
+            "NUMBA_DISABLE_JIT",
+            "1",
+            r"build_index: NUMBA_DISABLE_JIT is set, but the kernels run as machine code only\.",
+        ),
+        ("NUMBA_NUM_THREADS", "0", r"build_index: NUMBA_NUM_THREADS must be a whole number of at least 1; got '0'\."),
+        (
+            "NUMBA_NUM_THREADS",
+            "two",
+            r"build_index: NUMBA_NUM_THREADS must be a whole number of at least 1; got 'two'\.",
+        ),
+    ],
+)
+def test_settings_of_numba_that_kernels_cannot_have(corpus, tmp_path, variable, value, match):
+    command = [sys.executable, "-m", "metric_oracle", "build-index", corpus["train"], "--out", tmp_path / "I"]
+    done = subprocess.run(command, env={**os.environ, variable: value}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.match(f"error: {match}", done.stderr.splitlines()[-1])
+    assert "Traceback" not in done.stderr
+
+
 def test_kept_code_is_loaded_without_the_compiler(tmp_path):
     """Numba prepares its compiler for it, which takes as long as its import; what has to be compiled still can be."""
     program = (
@@ -72,5 +112,5 @@ def test_kept_code_for_a_class_that_is_gone_is_compiled_again():
         raise AttributeError(msg)
 
     file = SimpleNamespace(_source_stamp=(1, 2), _index_path="i", _data_name_pattern="d", _load_index=load)
-    _jit._keyed(SimpleNamespace(_cache=SimpleNamespace(_cache_file=file)))
+    _jit._keyed(SimpleNamespace(_cache=SimpleNamespace(_cache_file=file, save_overload=None)))
     assert file._load_index() == {}

@@ -9,7 +9,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
-from metric_oracle.kernels.temporal.cpu import count_bits
+from metric_oracle.kernels.temporal.cpu import Backend, MaskBatch, MaskCorpus, count_bits
 from metric_oracle.kernels.temporal.reference import score
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/temporal.json").read_text(encoding="utf-8"))
@@ -53,3 +53,16 @@ def test_bits_are_counted():
     drawn = np.random.default_rng(1).integers(0, 2**64, 200, dtype=np.uint64)
     for x in (*drawn, np.uint64(0), np.uint64(2**64 - 1)):
         assert count_bits(x) == int(x).bit_count()
+
+
+def test_two_reports_without_a_keyword_agree_as_in_the_published_tool():
+    """RadEval gives an F1 of 1; precision and recall say the same."""
+    words = [frozenset(found) for _, found in GOLDEN["texts"]]
+    assert any(expected == 1.0 for i, j, expected in GOLDEN["pairs"] if not words[i] and not words[j])
+    assert score(frozenset(), frozenset()) == (1.0, {"precision": 1.0, "recall": 1.0})
+    assert score(frozenset(), frozenset(["new"])) == (0.0, {"precision": 0.0, "recall": 0.0})
+    plain = [score(frozenset(), frozenset()), score(frozenset(["new"]), frozenset())]
+    masks = np.array([mask_of("clear lungs"), mask_of("new effusion")])
+    corpus, batch = MaskCorpus(masks, np.arange(3), np.arange(2)), MaskBatch(masks[:1])
+    found, parts = Backend().score_pairs(corpus, batch, np.zeros(2, np.int64), np.arange(2))
+    assert [(f1, {name: values[i] for name, values in parts.items()}) for i, f1 in enumerate(found)] == plain

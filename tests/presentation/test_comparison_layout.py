@@ -237,7 +237,7 @@ def test_plot_errors(comparison, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"^table: plot must end with .png, .svg or .pdf; got .*p.jpg. Name one"):
         write_plot(comparison, tmp_path / "p.jpg")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(BackendError, match=r"^table: plot must have matplotlib installed; .*metric-oracle\[plots\]"):
+    with pytest.raises(BackendError, match=r'^table: a plot needs .* matplotlib, .*"matplotlib>=\S+"$'):
         write_plot(comparison, tmp_path / "p.png")
     assert os.listdir(tmp_path) == []
 
@@ -314,7 +314,7 @@ def test_command_plots(oracle, files, tmp_path):
         (["A={0}", "--paired", "A,B"], "table: paired must name systems of the table, A; got 'B'. Add it."),
         (
             ["A={0}", "--format", "png"],
-            "oracle table: --format must be one of table, jsonl, csv, md, tex; got something",
+            "oracle table: --format must be one of table, jsonl, csv, md, tex; got 'png'",
         ),
         (["A={0}", "--out", "{dir}/t.txt"], "table: out must end with .md, .tex, .csv or .jsonl; got .*t.txt. Name"),
         (["A={0}", "--out", "{dir}/no/t.md"], "table: out must be in an existing folder; got .*t.md. Make"),
@@ -323,11 +323,11 @@ def test_command_plots(oracle, files, tmp_path):
         (["A={dir}/none.csv"], "table: scores must be an existing file; got .*none.csv. Write"),
         (
             ["A={dir}/bad.jsonl"],
-            "table: scores must be a file that score --out wrote, .*FileNotFoundError.*Write it again",
+            "table: scores must be a file .*; got .*bad.jsonl without bad.jsonl.signature.json. Copy both",
         ),
         (
             ["A={0}", "--interval", "normal"],
-            "oracle table: --interval must be one of bca, percentile, legacy-yu2023; got something else",
+            "oracle table: --interval must be one of bca, percentile, legacy-yu2023; got 'normal'",
         ),
     ],
 )
@@ -350,3 +350,25 @@ def test_inverse_of_radcliq():
         (0.0, (-0.5, 0.5), ("1/mean –‡",)),
     ):
         assert comparison_layout._inverse(mean, Interval(*ends)) == expected
+
+
+def test_what_a_program_gives_for_a_whole_set_is_a_note():
+    systems = {}
+    for seed, name in enumerate(("A", "B")):
+        one = scores(seed)
+        how = {
+            "metrics": {**one.signature["metrics"], "meteor:1.5": {}},
+            "noted": {"meteor:1.5": {"corpus": 0.2 + seed}},
+        }
+        table = one.table.append_column("meteor:1.5", one.table["bleu-2"])
+        systems[name] = Scores(table, {**one.signature, **how})
+    note = "as papers print it; no mean, and without an interval: "
+    compared = compare(systems, resamples=100)
+    assert f"meteor:1.5 of the corpus, from the counts of all reports, {note}A 0.200, B 1.200." in markdown(compared)
+    assert compared.signature["of_whole_sets"] == {"meteor:1.5": {"A": 0.2, "B": 1.2}}
+    # Where a report is not in the table, the number is of other reports.
+    values = systems["B"].table["meteor:1.5"].to_pylist()
+    place = systems["B"].table.column_names.index("meteor:1.5")
+    table = systems["B"].table.set_column(place, "meteor:1.5", pa.array([None, *values[1:]]))
+    systems["B"] = Scores(table, systems["B"].signature)
+    assert "meteor:1.5 of the corpus" not in markdown(compare(systems, resamples=100))

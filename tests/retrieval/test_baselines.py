@@ -212,7 +212,7 @@ def test_expectations_are_written(world, tmp_path, ending):
         signature = json.loads(table.schema.metadata[b"metric_oracle.signature"])
     else:
         signature = json.loads((tmp_path / f"e{ending}.signature.json").read_text())
-        assert len(signature.pop("table_sha256")) == 64
+    assert len(signature.pop("table_sha256")) == len(signature.pop("signature_sha256")) == 64
     if ending == ".csv":
         table = csv.read_csv(path)
     if ending == ".jsonl":

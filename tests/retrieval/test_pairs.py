@@ -12,10 +12,11 @@ import pytest
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
+from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation.comparison import compare
 from metric_oracle.indexes.inputs import Attachment
-from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
+from metric_oracle.indexes.ngrams import tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.kernels.bleu import reference as bleu
 from metric_oracle.kernels.cosine import reference as cosine
@@ -75,7 +76,7 @@ def test_scores_are_the_plain_scorers(index, queries, rows, scores, corpus):
     training = api.load_queries(corpus["train"], **sides(corpus, "train"))
     texts = [training.texts[row] for row in rows]
     for place, (candidate, reference) in enumerate(zip(texts, queries.texts, strict=True)):
-        expected = bleu.score(tuple(tokenize_bleu(candidate)), tuple(tokenize_bleu(reference)), order=4, coco=True)
+        expected = bleu.score(tuple(tokenize_coco(candidate)), tuple(tokenize_coco(reference)), order=4, coco=True)
         assert (column(scores, "bleu-4:coco")[place], expected[1]["precision_3"]) == (
             expected[0], column(scores, "bleu-4:coco.precision_3")[place],
         )  # fmt: skip
@@ -293,6 +294,24 @@ def test_join_on_ids_in_any_order():
     assert scores.signature["system"] == "predictions"
 
 
+def test_labels_without_ids_lie_in_the_order_of_the_predictions(tmp_path):
+    """The predictions come in another order than the references, and every pair has equal labels."""
+    classes = np.random.default_rng(1).integers(0, 2, (4, len(LABELS)))
+    assert len({tuple(row) for row in classes}) == 4
+    order = [3, 2, 0, 1]
+    for name, rows in (("r", range(4)), ("p", order)):
+        lines = [",".join(map(str, classes[row])) for row in rows]
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(LABELS), *lines]) + "\n")
+    ids = list("abcd")
+    scores = api.score(
+        reports(ids, ids), reports([ids[row] for row in order], [ids[row] for row in order]),
+        ["chexbert:agreement", "bleu"], chexbert_labels=tmp_path / "r.csv",
+        predicted_chexbert_labels=tmp_path / "p.csv", uncertain="negative",
+    )  # fmt: skip
+    assert scores.table["query_id"].to_pylist() == ids
+    assert scores.values("chexbert:agreement").tolist() == [1.0] * 4
+
+
 def test_files_of_both_sides(corpus, index, queries, tmp_path):
     train = read_reports(corpus["train"])
     rows = np.random.default_rng(2).permutation(index.n_reports)[: len(queries.ids)]
@@ -430,7 +449,7 @@ def test_encoder_options_need_an_encoder():
 def test_progress_names_the_steps(corpus):
     steps, told = [], []
     api.score(corpus["test"], read_reports(corpus["test"]), tell=told.append, progress=steps.append)
-    assert steps == ["reports", "ngrams", "words", "temporal", "ngrams", "words"]
+    assert steps == ["reports", "ngrams", "coco", "words", "temporal", "ngrams", "words"]
     assert [line.partition(":")[0] for line in told] == ["references", "predictions"]
 
 

@@ -104,6 +104,33 @@ def test_a_hundred_pairs_are_checked_evenly_spread(index, queries, monkeypatch):
     assert [of_query.count(i) for i in range(50)] == [2] * 50
 
 
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_sample_is_scored_while_the_search_goes_on(index, queries, monkeypatch, k):
+    """The plain scorer is called for each pair of the sample once, and before the last block has been searched."""
+    module = import_module("metric_oracle.retrieval.search")
+    events = []
+    of, search = module._Expected.of, import_module("metric_oracle.kernels.bleu.cpu").Backend.search
+
+    def note(self, q, unit):
+        events.append((q, unit))
+        return of(self, q, unit)
+
+    def search_and_note(self, *args):
+        events.append(args[2])  # first query of a block
+        search(self, *args)
+
+    monkeypatch.setattr(module._Expected, "of", note)
+    monkeypatch.setattr("metric_oracle.kernels.bleu.cpu.Backend.search", search_and_note)
+    api.retrieve(index, queries, "bleu", k=k, threads=1)
+    blocks = [event for event in events if isinstance(event, int)]
+    pairs = [event for event in events if isinstance(event, tuple)]
+    n = min(100, 50 * k)
+    assert len(blocks) > 1
+    assert len(pairs) == 2 * n  # once while it is scored, once when it is compared
+    assert pairs[:n] == pairs[n:]
+    assert events.index(blocks[-1]) > events.index(pairs[0])
+
+
 @pytest.mark.parametrize("wrong", range(0, 50, 7))
 def test_one_wrong_score_among_fifty_answers_is_found(index, queries, monkeypatch, wrong):
     cpu = import_module("metric_oracle.kernels.bleu.cpu")

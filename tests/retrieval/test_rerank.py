@@ -317,8 +317,8 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--pool", "some"], "pool must be METRIC:N or all; got another text. Pass radcliq:200, for one."),
-        (["--pool", "7"], "pool must be METRIC:N or all; got another text. Pass radcliq:200, for one."),
+        (["--pool", "some"], "pool must be METRIC:N or all; got 'some'. Pass radcliq:200."),
+        (["--pool", "7"], "pool must be METRIC:N or all; got '7'. Pass radcliq:200."),
         (["--pool", "all", "--weights", "w.json"], "weights must be left out where the pool is the whole "),
         (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "recall must be given with audit and without"),
         (["--pool", "bleu", "--recall", "0.5"], "recall must be given with audit and without"),
@@ -342,7 +342,7 @@ def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):
 def test_without_a_checkpoint(oracle, tmp_path, index):
     tests = write(tmp_path / "test.csv", TESTS)
     outcome = oracle("rerank", index.folder, tests, "--pool", "bleu:3")
-    assert_refused(outcome, r"oracle rerank: --crepe must be given; got none\.")
+    assert_refused(outcome, r"oracle rerank: --crepe is missing\.")
 
 
 def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, crepe):

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
+from metric_oracle.indexes.manifest import sync
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, Scores, check_out, read_results, read_scores
+from support.power import Power, kinds_of
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
 ODD = [
@@ -47,6 +50,36 @@ def test_round_trip_with_odd_ids_and_texts(results, tmp_path, ending):
     assert again.components == results.components == ["precision_1", "precision_2", "brevity_penalty"]
     wanted = {path.name, f"{path.name}.signature.json"} if ending.lower() != ".parquet" else {path.name}
     assert set(os.listdir(tmp_path)) == wanted
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_power_cut(results, tmp_path, monkeypatch, ending):
+    """A name never stands for a file that is not on the disk, and what was announced is there."""
+    root = tmp_path / "root"
+    root.mkdir()
+    name = f"r{ending}"
+    results.write(root / name)
+    with monkeypatch.context() as patch:
+        power = Power(patch, root)
+        for path in (*root.iterdir(), root):  # the old files are on the disk
+            sync(path)
+        cuts, replace = [], Path.replace
+
+        def replaced(self, target):
+            found = replace(self, target)
+            if target == root / name:
+                cuts.append(tmp_path / f"cut{len(cuts)}")
+                power.cut(cuts[-1], kinds_of(root), {path.name: path.stat().st_ino for path in root.iterdir()})
+            return found
+
+        patch.setattr(Path, "replace", replaced)
+        new = Results(results.table.slice(2), results.signature)
+        new.write(root / name)
+        cuts.append(tmp_path / "announced")
+        power.cut(cuts[-1], kinds_of(root))
+    assert len(cuts) == 2
+    for cut in cuts:
+        assert same(read_results(cut / name).table) == same(new.table)
 
 
 def test_columns(results):
@@ -137,6 +170,32 @@ def test_out_that_harms_an_input(tmp_path, name):
     check_out(tmp_path / "other.csv", inputs, function="fit", endings=(".csv", ".json"))
 
 
+@pytest.mark.parametrize("given", [".", "/", "..", "./"])
+def test_an_input_without_a_name_harms_no_output(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    check_out(Path("r.csv"), [given, Path(given)])
+
+
+@pytest.mark.parametrize("shard_rows", [None, 10])
+def test_out_in_an_index(results, tmp_path, monkeypatch, shard_rows):
+    """Whatever the path says, and below the index too; a set of shards is an index."""
+    index = tmp_path / "I"
+    api.build_index(Reports(["a", *ODD], ["text"] * (len(ODD) + 1), "test", {}, {}), index, shard_rows=shard_rows)
+    (tmp_path / "link").symlink_to(index)
+    before = sorted(index.rglob("*"))
+    monkeypatch.chdir(index)
+    below = next(path for path in before if path.is_dir())
+    for path in (index / "r.csv", tmp_path / "link/r.csv", Path("r.csv"), below / "r.parquet"):
+        with pytest.raises(
+            InputError, match=rf"^retrieve: out must be outside of an index; got {path}, which is in the index /.*I"
+        ):
+            results.write(path)
+    assert sorted(index.rglob("*")) == before
+    results.write(tmp_path / "r.csv")
+    (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
+    results.write(tmp_path / "r.csv")
+
+
 def test_out_that_is_no_regular_file(results, tmp_path):
     (tmp_path / "target.csv").write_text("mine")
     (tmp_path / "link.csv").symlink_to(tmp_path / "target.csv")
@@ -191,7 +250,8 @@ def test_a_kill_between_the_renames_of_a_csv_loses_no_pair(results, tmp_path, wi
             assert bool(left) == (renames < 3)
         first.write(path)
         assert sorted(os.listdir(tmp_path)) == ["r.csv", "r.csv.signature.json"]
-        assert list(json.loads((tmp_path / "r.csv.signature.json").read_text())) == [*results.signature, "table_sha256"]
+        fields = list(json.loads((tmp_path / "r.csv.signature.json").read_text()))
+        assert fields == [*results.signature, "table_sha256", "signature_sha256"]
     # The same table bears either signature: what counts is that one is always there.
     assert seen[:2] == ["old", "old"]
     assert seen[-2:] == ["new", "newer"]
@@ -225,12 +285,129 @@ def test_a_table_beside_the_signature_of_another_is_named(results, tmp_path):
     path.write_bytes(path.read_bytes().replace(b"1.0", b"0.9", 1))
     match = (
         rf"^verify: results must be the table that its signature was written for; got {path}, altered or of another "
-        r"time than r\.csv\.signature\.json\. Write both again\.$"
+        r"time than r\.csv\.signature\.json\. Write it again\.$"
     )
     with pytest.raises(InputError, match=match):
         read_results(path)
     results.write(path)
     assert read_results(path).signature == results.signature
+
+
+def flips(content, n, seed=0):
+    """Yield copies of some bytes with one bit flipped, of n bits drawn at random."""
+    for bit in np.random.default_rng(seed).permutation(8 * len(content))[:n].tolist():
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield bytes(flipped)
+
+
+@pytest.mark.parametrize("n_rows", [4, 48])
+def test_a_flipped_bit_of_a_parquet_file_changes_no_number(results, tmp_path, n_rows):
+    """Of the data, the headers of the pages, the statistics and the signature: it is refused, or changes nothing."""
+    path = tmp_path / "r.parquet"
+    written = Results(results.table.slice(0, n_rows), results.signature)
+    written.write(path)
+    wanted = same(read_results(path).table)
+    refused = 0
+    for content in flips(path.read_bytes(), 1500):
+        path.write_bytes(content)
+        try:
+            again = read_results(path)
+        except InputError:
+            refused += 1
+        else:
+            assert (same(again.table), again.signature) == (wanted, written.signature)
+    assert refused > 500
+
+
+@pytest.mark.parametrize("name", ["score", "candidate_id", "signature"])
+def test_an_altered_parquet_file_is_refused(results, tmp_path, name):
+    """By a program that writes Parquet well: the checksums of the pages fit, those of the result do not."""
+    path = tmp_path / "r.parquet"
+    results.write(path)
+    table = parquet.read_table(path)
+    if name == "signature":
+        kept = table.schema.metadata[b"metric_oracle.signature"].replace(b"bleu-2", b"bleu-3")
+        table = table.replace_schema_metadata({"metric_oracle.signature": kept})
+    else:
+        values = table[name].to_pylist()
+        values[0] = values[1] = "b" if name == "candidate_id" else 0.25
+        place = table.column_names.index(name)
+        table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+    parquet.write_table(table, path, write_page_checksum=True)
+    match = rf"^verify: results must be as retrieve --out wrote it; got {path}, which was altered\. Write it again\.$"
+    with pytest.raises(InputError, match=match):
+        read_results(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_results_of_earlier_versions_are_read(results, tmp_path, ending):
+    """0.2 wrote no checksum into Parquet, and none of the signature beside a CSV file."""
+    path = tmp_path / f"r{ending}"
+    results.write(path)
+    if ending == ".parquet":
+        old = {"metric_oracle.signature": json.dumps(results.signature)}
+        parquet.write_table(results.table.replace_schema_metadata(old), path)
+    else:
+        beside = tmp_path / f"r{ending}.signature.json"
+        record = json.loads(beside.read_text())
+        del record["signature_sha256"]
+        beside.write_text(json.dumps(record))
+    again = read_results(path)
+    assert same(again.table) == same(results.table)
+    assert again.signature == results.signature
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("representation", True), ("representation", {"ngrams": 3}), ("index", 10**11), ("metric", ["bleu-2"]),
+        ("options", "x"), ("direction", True), ("references", 1), ("draws", "3"), ("draws", True), ("stages", [1]),
+        ("closest_call", {"filter": [1]}), ("stages", {"scored": True}),
+        ("foreign", "x"), ("metrics", {"bleu-2": 1}),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_type_is_named(results, tmp_path, field, value):
+    """As a program may write it that computes no checksum."""
+    path = tmp_path / "r.csv"
+    results.write(path)
+    beside = tmp_path / "r.csv.signature.json"
+    record = {**json.loads(beside.read_text()), field: value}
+    del record["signature_sha256"]
+    beside.write_text(json.dumps(record))
+    match = rf"^verify: results must be a file that retrieve --out wrote, .*; got one whose '{field}' has another type"
+    with pytest.raises(InputError, match=match):
+        read_results(path)
+    beside.write_text(json.dumps({**record, field: None}))
+    read_results(path)
+
+
+@pytest.mark.parametrize("draws", [1, 4, 10**11, 0, -2])
+def test_a_number_of_draws_that_the_rows_do_not_have(results, tmp_path, draws):
+    """There are two answers to each query: other draws would be averaged over several queries."""
+    path = tmp_path / "r.csv"
+    Results(results.table, {**results.signature, "draws": 2}).write(path)
+    read_results(path)
+    Results(results.table, {**results.signature, "draws": draws}).write(path)
+    with pytest.raises(InputError, match=FOREIGN):
+        read_results(path)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_a_flipped_bit_of_a_signature_file_changes_nothing(results, tmp_path, ending):
+    path = tmp_path / f"r{ending}"
+    results.write(path)
+    beside = tmp_path / f"r{ending}.signature.json"
+    refused = 0
+    for content in flips(beside.read_bytes(), 1000):
+        beside.write_bytes(content)
+        try:
+            again = read_results(path)
+        except InputError:
+            refused += 1
+        else:
+            assert {name: again.signature.get(name) for name in results.signature} == results.signature
+    assert refused > 800
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -308,7 +485,8 @@ def test_absent_file(tmp_path):
 
 
 FOREIGN = (
-    r"^verify: results must be a file that retrieve --out wrote, with its signature; got .* \(\w+\)\. Write it again\.$"
+    r"^verify: results must be a file that retrieve --out wrote, with its signature; got .*, which is another file or "
+    r"damaged\. Write it again\.$"
 )
 
 
@@ -329,13 +507,12 @@ def test_foreign_files(tmp_path, ending, content):
 def test_file_without_signature(results, tmp_path, ending):
     path = tmp_path / f"r{ending}"
     if ending == ".parquet":
-        from pyarrow import parquet
-
         parquet.write_table(results.table, path)
     else:
         results.write(path)
         (tmp_path / f"r{ending}.signature.json").unlink()
-    with pytest.raises(InputError, match=FOREIGN):
+    match = rf"^verify: results must be a file .*; got .* without r{ending}\.signature\.json\. Copy both, or "
+    with pytest.raises(InputError, match=FOREIGN if ending == ".parquet" else match):
         read_results(path)
 
 
@@ -451,7 +628,7 @@ def test_published_names_are_for_csv(scores, tmp_path):
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_files_that_hold_no_scores(results, scores, tmp_path, ending):
     path = tmp_path / f"s{ending}"
-    foreign = r"^table: scores must be a file that score --out wrote, with its signature; got .* \(\w+\)\. Write it ag"
+    foreign = r"^table: scores must be a file that score --out wrote, with its signature; got .*, which is another "
     with pytest.raises(InputError, match=r"^table: scores must be an existing file; got .*\. Write one with score --o"):
         read_scores(path, "table")
     results.write(path)

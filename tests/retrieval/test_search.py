@@ -283,12 +283,17 @@ def test_more_threads_than_any_machine_has(index, queries):
         ("bluu", r"Did you mean 'bleu'\?"),
         ("radgraf", r"Did you mean 'radgraph'\?"),
         ("rouge", r"Did you mean 'rouge-l'\?"),
-        ("xyz", r"Choose one of these\."),
-        ("", r"Choose one of these\."),
+        ("meteor", r"Did you mean 'meteor:nltk' or 'meteor:nltk-stems'\?"),
+        ("green", r"Choose one\."),
+        ("bleu,rouge-l", r"Name one metric\."),
+        ("xyz", r"Choose one\."),
+        ("", r"Choose one\."),
     ],
 )
 def test_unknown_metric(index, queries, metric, hint):
-    with pytest.raises(InputError, match=rf"^retrieve: metric must be one of bleu, .*; got '{metric}'\. {hint}$"):
+    with pytest.raises(
+        InputError, match=rf"^retrieve: metric must be one of those that oracle metrics lists; got '{metric}'\. {hint}$"
+    ):
         api.retrieve(index, queries, metric)
 
 

@@ -7,6 +7,8 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.errors import InputError
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.results import Results, read_part
 
 KINDS = ("identity", "random", "most-frequent")
@@ -55,6 +57,14 @@ def test_expectation_over_a_set(made):
         else:
             assert of_set.table[name].equals(of_one.table[name])
     assert np.array_equal(of_one.counts, of_set.counts)
+
+
+def test_the_error_of_an_expectation_is_that_of_the_worst_shard(made, monkeypatch):
+    _, many, queries = made
+    errors = iter([1e-9, 3e-9, 2e-9, 2e-9])
+    kernel = load_kernel(get_metric("radgraph"), "cpu")
+    monkeypatch.setattr(type(kernel), "score_error", lambda *sides: next(errors))
+    assert mo.expectation(many, queries, "radgraph").signature["error"] == 3e-9
 
 
 def parts_of(made, folder, n, k, metric="radgraph", ending="parquet", **options):
@@ -107,7 +117,7 @@ def test_parts_that_do_not_fit_are_refused(made, tmp_path):
     )
     whole = tmp_path / "whole.parquet"
     mo.retrieve(made[1], made[2], "radgraph").write(whole)
-    refused([whole], r"^merge: parts must be a file that retrieve --part --out wrote, with its signature; got ")
+    refused([whole], r"^merge: parts must be files that retrieve --part wrote; got .*, a whole result\. Leave it out\.")
     with pytest.raises(
         InputError, match=r"^verify: results must be whole; got a part of a search\. Join all parts with"
     ):

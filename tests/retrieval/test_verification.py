@@ -280,7 +280,7 @@ def test_signature_with_another_baseline(index, queries, results, baseline):
 
 
 def test_signature_with_another_metric(index, queries, results):
-    match = r"^verify: metric must be one of bleu, .*; got 'bluu'\. Did you mean 'bleu'\?$"
+    match = r"^verify: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?$"
     with pytest.raises(InputError, match=match):
         api.verify(index, Results(results.table, {**results.signature, "metric": "bluu"}), queries)
     with pytest.raises(ExactnessError, match=SCORE):
@@ -353,6 +353,23 @@ def test_every_altered_value_is_found(whole, metric, kind):
             ExactnessError, match=r"^verify: the components of query '\d+' and row -?\d+ must be .*; got ot"
         ):
             api.verify(index, Results(results.table.drop_columns([column]), results.signature), batch, sample=0)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_every_one_of_equal_queries_is_compared(tmp_path, place):
+    """Another row of the tie has the same score: only a search says that it is not the first."""
+    index = api.build_index(["no effusion", "edema", "no effusion now", "no effusion"], tmp_path / "I", metrics="bleu")
+    results = api.retrieve(index, {"a": "no effusion", "b": "no effusion", "c": "no effusion"}, "bleu")
+    assert results.table["row"].to_pylist() == [0, 0, 0]
+    assert api.verify(index, results, dict.fromkeys("abc", "no effusion")) == {"pairs": 3, "queries": 3}
+    changes = {"row": 3, "candidate_id": index.reports["study_id"][3].as_py()}
+    altered = results
+    for column, value in changes.items():
+        altered = changed(altered, column, lambda values, value=value: values.__setitem__(place, value))
+    with pytest.raises(
+        ExactnessError, match=rf"^verify: the answers of query '{'abc'[place]}' must be those of a brute"
+    ):
+        api.verify(index, altered, dict.fromkeys("abc", "no effusion"))
 
 
 def test_texts_in_a_column_of_numbers_are_not_shown(whole):

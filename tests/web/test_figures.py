@@ -125,7 +125,7 @@ def test_without_matplotlib_the_numbers_are_there(whole, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     found = sections(whole)
     assert [one.svg for one in found] == [b""] * 2
-    assert all("plot must have matplotlib installed" in one.lines[0] and one.tables for one in found)
+    assert all("a plot needs the Python package matplotlib" in one.lines[0] and one.tables for one in found)
 
 
 # Radiologists

@@ -178,10 +178,19 @@ def test_a_port_that_is_taken():
 
 
 def test_a_real_server_says_nothing(capfd):
+    entered, left = threading.Event(), threading.Event()
+
+    async def heard(request):
+        entered.set()
+        try:
+            return await echo(request)
+        finally:
+            left.set()
+
     with server.listen(0, "explore") as at:
         port = at.getsockname()[1]
-        app = server.guarded([Route("/", hello)], port=port, guests={TOKEN: "anna"})
-        silent = server.silent(app)
+        routes = [Route("/", hello), Route("/echo", heard, methods=["POST"])]
+        silent = server.silent(server.guarded(routes, port=port, guests={TOKEN: "anna"}))
         thread = threading.Thread(target=silent.run, kwargs={"sockets": [at]})
         thread.start()
 
@@ -198,6 +207,14 @@ def test_a_real_server_says_nothing(capfd):
         assert answer.endswith(f"{SECRET} for anna")
         assert "server:" not in answer.lower()
         assert ask("/").startswith("HTTP/1.1 403")
+        # A tab that is closed while it sends.
+        with socket.create_connection((server.HOST, port), timeout=10) as end:
+            end.sendall(
+                f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: oracle-{port}={TOKEN}\r\n"
+                "Sec-Fetch-Site: same-origin\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{".encode()
+            )
+            assert entered.wait(10)
+        assert left.wait(10)
         silent.should_exit = True
         thread.join(10)
         assert not thread.is_alive()

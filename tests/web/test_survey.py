@@ -2,41 +2,30 @@
 
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from pyarrow import csv
 from starlette.testclient import TestClient
 
+from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import InputError
 from metric_oracle.evaluation import survey_log
-from metric_oracle.evaluation.survey import create_survey
 from metric_oracle.evaluation.survey_export import export_survey, survey_status
 from metric_oracle.evaluation.survey_folder import open_survey
 from metric_oracle.web.survey import Pages, serve_survey
 from support.browser import asked as addresses
 from support.browser import browser, problems, said
+from support.survey import N, cells, headed, made, saved, served, wait
 
 PORT = 8124
 OWN = f"http://127.0.0.1:{PORT}"
 POST = {"sec-fetch-site": "same-origin", "origin": OWN}
-NASTY = "<script>alert(\"1\")</script> & \u2028 \u202e \0 'quoted' {{ 7*7 }}"
-N = 3
 
 
 @pytest.fixture
 def survey(tmp_path):
-    ids = [f"zz-study-{i}" for i in range(N)]
-    others = {
-        f"zz-origin-{kind}": {name: f"{word} {i}. {NASTY}" for i, name in enumerate(ids)}
-        for kind, word in (("a", "Alpha"), ("b", "Beta"))
-    }
-    own = {name: f"Reference {i}. {NASTY}" for i, name in enumerate(ids)}
-    return create_survey(own, others, tmp_path / "S", raters=["anna", "ben"], studies=N)
+    return made(tmp_path / "S")
 
 
 @pytest.fixture
@@ -130,13 +119,50 @@ def test_without_a_script(client, survey):
     answer = send(**{"c1-5-1": " "})
     assert (answer.status_code, answer.headers["location"]) == (303, "/study/1")
     assert survey_status(survey.folder)[0]["open_cells"] == 2 * N * 12 - 23
-    answer = send(**{"base-0": "1", "base-1": "2"})
+    answer = send(**{"base-0": "1", "base-1": "2", "c0-2-0": ""})  # a cell of the first candidate alone
+    assert (answer.status_code, answer.headers["location"]) == (303, "/study/1")
+    assert survey_status(survey.folder)[0]["open_cells"] == 2 * N * 12 - 23
+    answer = send(**{"base-0": "3", "base-1": "4"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/study/2")
-    assert survey_status(survey.folder)[0]["saves"] == 3  # what is the same is not saved again
+    assert survey_status(survey.folder)[0]["saves"] == 5  # what is the same is not saved again
     answer = send(**{"base-1": "2", "c1-0-0": "7"})
     assert (answer.status_code, "base must be the last save" in answer.text) == (400, True)
     answer = send(**{"base-1": "3", "c1-0-0": "1.5"})
     assert "cells must be numbers from 0 to 99, or empty; got something else" in answer.text
+
+
+def test_each_rater_has_his_own_order(tmp_path):
+    """Counts that follow the texts of the pages are those that the export has of the same texts."""
+    survey = made(tmp_path / "S", order="per-rater", seed=1)
+    assert survey.order("anna") != survey.order("ben")
+    seen = {}
+    for rater in survey.raters:
+        with TestClient(Pages(survey).app(PORT), base_url=OWN) as client:
+            client.get("/", params={"token": survey.links()[rater]})
+            for number in range(1, N + 1):
+                text = client.get(f"/study/{number}").text
+                place = re.search(r'data-study="(\d)"', text)[1]
+                items = re.findall(r'<li data-study="(\d)"', client.get("/").text)
+                assert items[number - 1] == place
+                fields = {"survey": survey.fingerprint, "rater": rater}
+                for legend, part in enumerate(text.split("<fieldset ")[1:], 1):
+                    assert f"<legend>Candidate {legend}</legend>" in part
+                    word, study = re.search(r">(Alpha|Beta) (\d)\.", part).groups()
+                    seen.setdefault(rater, []).append((word, study))
+                    names = re.findall(r'name="(base-\d|c\d-\d-\d)"', part)
+                    assert {name[1 if name[0] == "c" else 5] for name in names} == {part[16]}  # data-candidate="0"
+                    fields |= dict.fromkeys(names, str(10 * (word == "Beta") + int(study))) | {names[0]: "0"}
+                answer = client.post(f"/study/{number}", data=fields, headers=POST, follow_redirects=False)
+                onward = "/" if number == N else f"/study/{number + 1}"
+                assert (answer.status_code, answer.headers["location"]) == (303, onward)
+            assert "All is complete" in client.get("/").text
+    assert seen["anna"] != seen["ben"]
+    export_survey(survey.folder, tmp_path / "E")
+    rated = read_ratings(tmp_path / "E/ratings.csv")
+    studies = csv.read_csv(tmp_path / "E/samples.csv")["study_id"].to_pylist()
+    for pair, counts in zip(rated.pairs, rated.counts, strict=True):
+        number, kind = pair.split("/")
+        assert (counts == 10 * (kind == "zz-origin-b") + int(studies[int(number)][-1])).all()
 
 
 def test_two_raters_have_two_logs(client, survey):
@@ -166,39 +192,6 @@ def test_serving_says_what_was_torn_and_keeps_its_port(survey, monkeypatch):
 
 
 # In a browser
-
-
-@contextmanager
-def served(folder):
-    """Serve a survey by the command, and yield the process and the addresses."""
-    command = [sys.executable, "-m", "metric_oracle", "survey", "serve", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
-        try:
-            lines = [server.stdout.readline() for _ in range(3)]
-            yield server, dict(line.strip().split(": ", 1) for line in lines[:2])
-        finally:
-            server.send_signal(signal.SIGKILL)
-
-
-def wait(driver, condition, what, seconds=90):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition(driver):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"{what}: {driver.find_element('css selector', '.saved').text}")
-
-
-def saved(driver):
-    return driver.find_element("css selector", ".saved").text.startswith("Saved")
-
-
-def headed(driver, text):
-    return driver.execute_script("return document.querySelector('h1')?.textContent ?? ''") == text
-
-
-def cells(driver):
-    return driver.execute_script("return [...document.querySelectorAll('td input')].map((one) => one.value)")
 
 
 def test_a_survey_by_keyboard_alone(survey, tmp_path):

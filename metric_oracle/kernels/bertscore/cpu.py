@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.kernels._errors import check_bounds
+from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels._simd import LANES
 from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import angle_tables, fill_tables, margins_of
@@ -37,7 +37,7 @@ SEEDS = 64  # candidates that are bounded by their codes first, 8 k more for k a
 MOST_SEEDED = 256  # answers beyond which no more seeds are taken
 ROUNDING = 1e-12  # of a score that is rescaled and back
 QUERIES = 8  # that go through the corpus together
-SAMPLED = 500_000  # items for which dropped ones are scored, to see that they were dropped rightly
+SAMPLED = 500_000  # items for each of which a large search scores one dropped item as a check
 TILE = 1 << 18  # items that are searched together: a thread's memory does not grow beyond them
 
 
@@ -128,7 +128,7 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
     ExactnessError
         If a bound lies below a score that became known, or a dropped candidate should have been listed.
     """
-    n_items = len(items[0].unit)
+    n_items, n_sampled = len(items[0].unit), sample_size(len(batch.ptr) - 1)
     scratch, answers = room(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k, n_queries)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     tables = angle_tables(margins)
@@ -146,7 +146,7 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
         for g, query in enumerate(queries):
             forget_items(answers[g])
             search_cells(part, k, tile[g], corpus, query, margins, tables, lines[g], answers[g])
-            samples.append(_sample(places[g], g == 0, lines[g], answers[g], len(tile[g].unit)))
+            samples.append(_sample(places[g], n_sampled, g == 0, lines[g], answers[g], len(tile[g].unit)))
         group = _group(queries, tile, answers)
         before = int(group.n_kept.sum())
         search_codes(part, tile[0].unit, corpus, group, margins, scratch)
@@ -203,16 +203,17 @@ def _group(queries, items, answers):
     return Group(coded, n, bonus, threshold, n_kept, *np.zeros((2, len(queries)), np.int64))
 
 
-def _sample(q, is_first, work, found, n_items):
-    """Return items of a query that are scored whatever becomes of them: one of all, one that the cells keep.
+def _sample(q, n, is_first, work, found, n_items):
+    """Return items of a query that are scored in any case: n of all, and a quarter as many that the cells keep.
 
-    The first query of a group has them always, others where so many items hide the cost.
+    Where n is 1, the first query of a group has both items always, others where so many items hide the cost.
     """
     rng = np.random.default_rng(q)
     n_kept = int(found.state[3])
-    if not n_kept or (not is_first and rng.random() * SAMPLED > n_items):
+    if n == 1 and (not n_kept or (not is_first and rng.random() * SAMPLED > n_items)):
         return np.empty(0, np.int64)
-    return np.array([rng.integers(n_items), work.kept[rng.integers(n_kept)]], np.int64)
+    kept = work.kept[rng.integers(n_kept, size=-(-n // 4))] if n_kept else []
+    return np.concatenate([rng.integers(n_items, size=n), kept]).astype(np.int64)
 
 
 def taken(scored, q, items, answers):

@@ -7,22 +7,32 @@ runs this very code on a CPU in the tests.
 import math
 import queue
 import threading
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
 from metric_oracle.kernels import _device
-from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error
+from metric_oracle.kernels._errors import FLOAT64, check_bounds, product_error, sample_size
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
-from metric_oracle.kernels.bertscore.bounds import LONGEST, TINY, WIDEST, margins_of, part_of
+from metric_oracle.kernels.bertscore.bounds import TINY, margins_of, part_of
 from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
-from metric_oracle.kernels.bertscore.cpu import final_scores, least_of, line_of, pack, room, taken
+from metric_oracle.kernels.bertscore.cpu import final_scores, least_of, line_of, room, taken
 from metric_oracle.kernels.bertscore.exact import exact_pair
-from metric_oracle.kernels.bertscore.score import F1, PRECISION
+from metric_oracle.kernels.bertscore.projections import (
+    REACH,
+    Block,
+    Piece,
+    Resident,
+    Weighed,
+    code_error,
+    upper_bounds,
+)
+from metric_oracle.kernels.bertscore.query import pack_query
 from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.topk.reference import select
 
@@ -33,95 +43,49 @@ SAMPLE = 1 << 17  # tokens that the basis is made from
 BLOCK = 1 << 16  # tokens of an upload
 CELLS = 1 << 26  # bounds at once, 512 MB; halved where the device has no room
 COLUMNS = 32  # query tokens of a product; a query's codes are filled up to a multiple of it
+AHEAD = 256  # queries of a search that a device bounds together, for all threads that finish them
+ENTRIES = 1 << 22  # of their lists at most, 50 MB: fewer queries where many answers are asked for
 LISTED = 256  # items of a query that the host gets at first
 MORE = 16  # times as many where they were too few
 STAGES = ("projection", "float32")
-EXACT = gamma(2 * WIDEST + 4 * LONGEST, FLOAT64)  # of scores in float64, and far above what bounds lose in it
-REACH = 1.0 + 2.0**-8  # a code's length at most: 1, but for rounding to float16
-
-
-@dataclass
-class Piece:
-    """Consecutive units on a device, or on the host until they are needed; T tokens, D units, codes of width K.
-
-    Attributes
-    ----------
-    first : int
-        Unit of the corpus with which it begins.
-    lengths : int64[D] on the host, falling
-    codes : float16[T, K]
-    ids : int32[T]
-    unit : int64[T]
-        Place of each token's unit in the piece.
-    ptr : int64[D + 1]
-    """
-
-    first: int
-    lengths: np.ndarray
-    codes: Any
-    ids: Any
-    unit: Any
-    ptr: Any
-
-    def to(self, device):
-        """Return it on a device."""
-        moved = (x.to(device) for x in (self.codes, self.ids, self.unit, self.ptr))
-        return Piece(self.first, self.lengths, *moved)
-
-
-@dataclass
-class Resident:
-    """A corpus as one device sees it.
-
-    Attributes
-    ----------
-    basis : float64[d, K - 1]
-        Columns of length 1 or 0.
-    pieces : list of Piece
-    error : float
-        Greatest distance of coordinates as float16 from the projection.
-    cells : int
-        Bounds at once.
-    """
-
-    basis: Any
-    pieces: list[Piece]
-    error: float
-    cells: int
-
-
-@dataclass
-class Block:
-    """Queries side by side on the device; B queries, N tiles.
-
-    Attributes
-    ----------
-    codes : float16[N COLUMNS, K]
-        The last token of a query fills its last tile up.
-    weights : float32[N COLUMNS]
-        They add up to 1 in a query; 0 for what fills up.
-    tiles : int32[3, N]
-        Query of a tile; whether it is the query's first one; whether it is the last one.
-    lengths : int64[B]
-    most, mean : float64[B, 1]
-        Greatest and mean last coordinate of a query's codes.
-    error : float, as in Resident
-    """
-
-    codes: Any
-    weights: Any
-    tiles: Any
-    lengths: Any
-    most: Any
-    mean: Any
-    error: float
-
 
 _IDLE: dict[str, queue.SimpleQueue] = {}  # devices that no thread uses
 _LOCK = threading.Lock()
 
 
-def find(corpus, batch, places, k, items, work, part, scored):
+class Lists:
+    """Lists of the best bounds of a search's queries, which threads take as they come to them.
+
+    The first thread that takes a list of a block of queries has those of the whole block made, the others wait for it:
+    the device gets large blocks, and while it is at the next one, all threads score what the last one listed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: dict[int, tuple[Future, set[int]]] = {}
+
+    def take(self, q, n, listed, make):
+        """Return the list of query `q` of `n`, of `listed` items, once; `make` returns those of consecutive queries."""
+        size = min(max(ENTRIES // listed, 1), AHEAD)
+        first = q // size * size
+        places = range(first, min(first + size, n))
+        with self._lock:
+            is_first = first not in self._blocks
+            lists, left = self._blocks.setdefault(first, (Future(), set(places)))
+        if is_first:
+            try:
+                lists.set_result(make(places))
+            except BaseException as error:  # of whatever kind, no thread must wait for ever
+                lists.set_exception(error)
+        found = lists.result()[q - first]
+        with self._lock:
+            left.discard(q)
+            if not left:
+                self._blocks.pop(first, None)
+        return found
+
+
+def find(corpus, batch, places, k, items, work, part, scored, lists=None):
     """Return for each distinct query the items that may be among its k best rows, and their exact precision and recall.
 
     Parameters
@@ -129,31 +93,43 @@ def find(corpus, batch, places, k, items, work, part, scored):
     places : sequence of int
     items : list of Items
         For each query: the same units and rows, and what is added to their scores.
+    lists : list of (int32[n], float64[n]), or None
+        For each query what :func:`_listed` returns of it; by default it is called.
 
     Returns
     -------
     list of (int64[n], float64[n], float64[n])
     """
-    n_items = len(items[0].unit)
+    n_items, n_sampled = len(items[0].unit), sample_size(len(batch.ptr) - 1)
     stacked, (answers,) = room(work, corpus, n_items, len(corpus.centers), batch.longest, k)
     scratch = line_of(stacked, 0)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     done: dict[int, Any] = {}
-    listed = max(LISTED, 4 * k)
+    listed = n_listed(k)
     while len(done) < len(places):
         left = [i for i in range(len(places)) if i not in done]
-        asked = [(places[i], items[i]) for i in left]
-        for i, (item, bound) in zip(left, _listed(corpus, batch, asked, min(listed, n_items), part), strict=True):
+        if lists is None:
+            asked = [(places[i], items[i]) for i in left]
+            lists = _listed(corpus, batch, asked, min(listed, n_items), part)
+        for i, (item, bound) in zip(left, lists, strict=True):
             bound += TINY * (np.abs(bound) + np.abs(items[i].bonus[item]))
             scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, bound
-            query, _ = pack(corpus, batch, places[i])
+            # Without the codes of the cascade, which take 40 % of the time and are not read here.
+            states, weights = batch.states_of(places[i]), batch.weights_of(places[i])
+            query, _ = pack_query(states, weights, corpus.basis[:, :0], corpus.direction)
             if _finish(len(item), n_items, part, k, items[i], corpus, query, margins, scratch, answers):
-                drawn = np.random.default_rng(places[i]).integers(n_items)
-                _check(np.array([drawn, answers.state[4]]), part, items[i], corpus, query, scratch, answers)
+                drawn = np.random.default_rng(places[i]).integers(n_items, size=n_sampled)
+                _check(np.append(drawn, answers.state[4]), part, items[i], corpus, query, scratch, answers)
                 done[i] = taken(scored, places[i], items[i], answers)
+        lists = None
         listed *= MORE
     check_bounds(dict(zip(STAGES, _closest(work).tolist(), strict=True)), int(work["counts"][4]))
     return [done[i] for i in range(len(places))]
+
+
+def n_listed(k):
+    """Return how many items of a query the host gets at first."""
+    return max(LISTED, 4 * k)
 
 
 @jit
@@ -232,22 +208,24 @@ def _one_device():
 
 def _listed(corpus, batch, asked, listed, part):
     """Return for each query and its items the greatest bounds, greatest first: int32[listed], float64[listed]."""
-    import torch
-
     n_items = len(asked[0][1].unit)
     lists: list[Any] = []
     with _one_device() as number:
         try:
-            resident = _device.resident(corpus.row_ptr, f"token codes on {DEVICE} {number}", lambda: _upload(corpus))
+            with _device.in_one_line():
+                resident = _device.resident(
+                    corpus.row_ptr, f"token codes on {DEVICE} {number}", lambda: _upload(corpus)
+                )
             while len(lists) < len(asked):
                 some = asked[len(lists) :][: max(resident.cells // n_items, 1)]
                 try:
-                    lists.extend(_best_bounds(resident, corpus, batch, some, listed, part))
-                except torch.OutOfMemoryError:
+                    with _device.in_one_line():
+                        lists.extend(_best_bounds(resident, corpus, batch, some, listed, part))
+                except _device.NoRoomError:
                     if len(some) == 1:
                         raise
                     resident.cells = len(some) // 2 * n_items
-        except torch.OutOfMemoryError as error:
+        except _device.NoRoomError as error:
             msg = (
                 "retrieve: the GPU must have room for some of the corpus's token codes and one query; got too little. "
                 'Free its memory, or use backend "cpu".'
@@ -346,16 +324,15 @@ def _best_bounds(resident, corpus, batch, asked, listed, part):
     places = [q for q, _ in asked]
     items = asked[0][1]
     block = _block(resident, [batch.states_of(q) for q in places], [batch.weights_of(q) for q in places])
-    weight_of_id = torch.from_numpy(np.array(corpus.weight_of_id)).to(DEVICE)
     bonus = None if items.alone else torch.from_numpy(np.stack([x.bonus for _, x in asked])).to(DEVICE)
     item = torch.empty((len(asked), 0), dtype=torch.int64, device=DEVICE)
     bound = torch.empty((len(asked), 0), dtype=torch.float64, device=DEVICE)
-    for waiting in resident.pieces:
-        piece = waiting.to(DEVICE)
+    for waiting, of_waiting in zip(resident.pieces, _weighed(resident, corpus.weight_of_id), strict=True):
+        piece, weighed = waiting.to(DEVICE), of_waiting.to(DEVICE)
         first, last = np.searchsorted(items.unit, [piece.first, piece.first + len(piece.lengths)]).tolist()
         if first == last:
             continue
-        upper = _upper_bounds(piece, block, weight_of_id, resident.error, part)
+        upper = _upper_bounds(piece, weighed, block, resident.error, part)
         if bonus is not None:
             unit = torch.from_numpy(items.unit[first:last].astype(np.int64) - piece.first).to(DEVICE)
             upper = upper[:, unit] + bonus[:, first:last]
@@ -395,80 +372,63 @@ def _block(resident, states, weights):
         weights=torch.from_numpy(np.concatenate(filled).astype(np.float32)).to(DEVICE),
         tiles=torch.from_numpy(tiles).to(DEVICE),
         lengths=torch.from_numpy(lengths).to(DEVICE),
+        longest=int(lengths.max()),
         most=torch.tensor(most, device=DEVICE)[:, None],
         mean=torch.tensor(mean, device=DEVICE)[:, None],
         error=error,
     )
 
 
-def _upper_bounds(piece, block, weight_of_id, error, part):
-    """Return bounds from above on the score of every query with every unit of a piece: float64[B, D]."""
+def _weighed(resident, weight_of_id):
+    """Return what the weights of tokens make of each piece; it is kept until other weights are asked for."""
     import torch
 
-    from metric_oracle.kernels.bertscore.segment_maxima import segment_maxima
+    if resident.weight_of_id is None or not np.array_equal(resident.weight_of_id, weight_of_id):
+        weights = torch.from_numpy(np.array(weight_of_id)).to(DEVICE)
+        resident.weight_of_id = None
+        resident.weighed = [_weigh(x.to(DEVICE), weights).to(x.codes.device) for x in resident.pieces]
+        resident.weight_of_id = np.array(weight_of_id)
+    return resident.weighed
 
-    n_units = len(piece.lengths)
+
+def _weigh(piece, weight_of_id):
+    """Return what the weights of tokens make of a piece that is on the device."""
+    import torch
+
     weights = weight_of_id[piece.ids.long()]
     rest = piece.codes[:, -1].double()
-    zeros = torch.zeros(n_units, dtype=torch.float64, device=DEVICE)
+    zeros = torch.zeros(len(piece.lengths), dtype=torch.float64, device=DEVICE)
     total = zeros.index_add(0, piece.unit, weights)[piece.unit]
     share = (weights / total).where(total > 0, 0.0)
     mean = zeros.index_add(0, piece.unit, share * rest)
-    most = zeros.scatter_reduce(0, piece.unit, rest, "amax")
-    precision = torch.empty((len(block.lengths), n_units), dtype=torch.float32, device=DEVICE)
+    return Weighed(share.float(), mean, zeros.scatter_reduce(0, piece.unit, rest, "amax"))
+
+
+def _upper_bounds(piece, weighed, block, error, part):
+    """Return bounds from above on the score of every query with every unit of a piece: float64[B, D]."""
+    import torch
+
+    from metric_oracle.kernels.bertscore.segment_maxima import MOST_ROWS, n_beyond, segment_maxima
+
+    precision = torch.empty((len(block.lengths), len(piece.lengths)), dtype=torch.float32, device=DEVICE)
     recall = torch.empty_like(precision)
     segment_maxima(
-        piece.codes, piece.ptr, piece.lengths, share.float(), block.codes, block.weights, block.tiles, precision, recall
+        piece.codes, piece.ptr, piece.lengths, weighed.share, block.codes, block.weights, block.tiles, precision, recall
     )
-    slack = code_error(error, block.error, piece.codes.shape[1], max(int(piece.lengths[0]), len(block.codes)))
-    spread = 2 * (block.most * mean + most * block.mean)
+    longest = max(min(int(piece.lengths[0]), MOST_ROWS), block.longest)
+    slack = code_error(error, block.error, piece.codes.shape[1], longest)
+    spread = 2 * (block.most * weighed.mean + weighed.most * block.mean)
     upper = upper_bounds(precision.double(), recall.double(), slack, spread, part)
+    upper[:, : n_beyond(piece.lengths)] = np.inf  # the host scores them
     words = torch.from_numpy(piece.lengths != 2).to(DEVICE)
     return upper.where(words & (block.lengths != 2)[:, None], 0.0)
-
-
-def code_error(corpus_error, query_error, width, n_tokens):
-    """Bound how far a mean of products of codes, less the products of the rests, may be off; see the README.
-
-    Parameters
-    ----------
-    corpus_error, query_error : float
-        How far coordinates are from the projection.
-    width : int, of a code
-    n_tokens : int, of a mean
-    """
-    crossed = REACH * (corpus_error + query_error)
-    # A tensor core may cut products and sums to 24 bits instead of rounding them, which counts twice.
-    sums = product_error(4 * width, REACH**2) + gamma(2 * (n_tokens + 8)) * REACH**2
-    return crossed + sums + EXACT
-
-
-def upper_bounds(precision, recall, slack, spread, part):
-    """Return bounds on scores from means of the greatest products of codes.
-
-    F1 rises with precision and recall wherever their sum surely keeps its sign; elsewhere nothing is known.
-
-    Parameters
-    ----------
-    precision, recall : float64[B, D]
-        Of codes: above what they stand for, but for the slack.
-    slack : float
-    spread : float64[B, D]
-        How far both together may lie above it.
-    part : {PRECISION, RECALL, F1}
-    """
-    precision, recall = precision + slack, recall + slack
-    if part != F1:
-        return precision if part == PRECISION else recall
-    both = precision + recall
-    is_sure = (both - spread - 4 * slack >= EXACT) | (both <= -EXACT)
-    return (2 * precision * recall / both).where(is_sure, np.inf)
 
 
 @dataclass(frozen=True)
 class Backend(_device.ByLibrary, cpu.Backend):
     """BERTScore on GPUs."""
 
+    lists: Lists = field(default_factory=Lists, compare=False, repr=False)
     library: ClassVar[str] = LIBRARY
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
@@ -484,7 +444,14 @@ class Backend(_device.ByLibrary, cpu.Backend):
         items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
         places = range(first, last)
         every = [items._replace(least=x) for x in least_of(answers.limit[places], batch.baseline, self.part)]
-        found = find(corpus, batch, places, k, every, workspace, self.part, self.scored)
+
+        listed = min(n_listed(k), n)
+
+        def make(block):
+            return _listed(corpus, batch, [(q, items) for q in block], listed, self.part)
+
+        lists = [self.lists.take(q, len(batch.ptr) - 1, listed, make) for q in places]
+        found = find(corpus, batch, places, k, every, workspace, self.part, self.scored, lists)
         for q, (item, precision, recall) in zip(places, found, strict=True):
             scores = final_scores(precision, recall, batch.baseline)[self.part]
             answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))

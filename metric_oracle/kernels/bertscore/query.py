@@ -176,6 +176,7 @@ def pack_query(states, weights, basis, direction):
     states : float16 or float32[n, d]
     weights : float64[n]
     basis : float32[d, K]
+        K may be 0: then there are no codes.
     direction : float32[d]
 
     Returns
@@ -192,7 +193,7 @@ def pack_query(states, weights, basis, direction):
     wide_basis = basis.astype(np.float64)
     inside = unit @ wide_basis
     # The codes stand for what the rounded step makes of them.
-    step = float(np.float32(max(float(np.abs(inside).max()) / path.query_range, 1e-12)))
+    step = float(np.float32(max(float(np.abs(inside).max(initial=0.0)) / path.query_range, 1e-12)))
     code = np.clip(np.rint(inside / step), -path.query_range, path.query_range)
     slack = np.linalg.norm(inside - step * code, axis=1).max()
     rest = up(np.linalg.norm(unit - inside @ wide_basis.T, axis=1))

@@ -10,11 +10,12 @@ import triton.language as tl
 from metric_oracle.kernels.bertscore.cuda import COLUMNS
 
 LEAST_ROWS = 16  # of a product on tensor cores
+MOST_ROWS = 1 << 10  # of a unit; beyond, registers spill, and shared memory exceeds what some devices have
 NUMBERS = 1 << 14  # of a unit's codes at once, 32 KB; units of more tokens take their codes in slices
 LEAST_SLICE = 16
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first", "n_tiles", "n_units"])  # one compilation for each size of units
 def _segment_maxima(
     codes, ptr, weights, first, query_codes, query_weights, tiles, n_tiles, precision, recall, n_units,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, SLICE: tl.constexpr, N: tl.constexpr,
@@ -76,12 +77,14 @@ def _segment_maxima(
 def launches(lengths, width):
     """Yield first unit, end, constants and options of each launch: units of up to 16, 32, 64 ... tokens go together.
 
+    Units of more than `MOST_ROWS` tokens are in none.
+
     Parameters
     ----------
     lengths : int64[D], falling
     width : int, of a code
     """
-    last = 0
+    last = n_beyond(lengths)
     while last < len(lengths):
         first = last
         rows = max(LEAST_ROWS, 1 << int(lengths[first] - 1).bit_length())
@@ -90,11 +93,20 @@ def launches(lengths, width):
         a_slice = min(width, max(NUMBERS // rows, LEAST_SLICE))
         constants = {"WIDTH": width, "ROWS": rows, "SLICE": a_slice, "N": COLUMNS}
         # Sums lie in registers. Triton warns of another default to come unless the fusion is chosen.
-        yield first, last, constants, {"num_warps": 4 if rows <= 128 else 8, "enable_fp_fusion": True}
+        options = {"num_warps": 4 if rows <= 128 else 8, "enable_fp_fusion": True}
+        # The slices of a unit's codes are loads of the loop too: more stages would keep a copy of all of them for each.
+        yield first, last, constants, options | {"num_stages": 3 if a_slice == width else 1}
+
+
+def n_beyond(lengths):
+    """Return how many units, the first ones, have more than `MOST_ROWS` tokens; `lengths` fall."""
+    return int(np.searchsorted(-lengths, -MOST_ROWS))
 
 
 def segment_maxima(codes, ptr, lengths, weights, query_codes, query_weights, tiles, precision, recall):
-    """Fill `precision` and `recall`, float32[B, D], for all units; see :func:`_segment_maxima`.
+    """Fill `precision` and `recall`, float32[B, D], of the units that :func:`launches` takes.
+
+    See :func:`_segment_maxima` for the parameters.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
+from metric_oracle.kernels._errors import sample_size
 from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
 from metric_oracle.kernels._overlap import SLACK, Features, count_all, count_marked, features_of, matches, set_marks
 from metric_oracle.kernels._overlap_counts import bound
@@ -150,6 +151,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     Papineni et al., ACL 2002; BLEU-2 as in Yu et al., Patterns 2023.
     """
     visits = driver.new_visits(buckets[:, 2].copy())
+    n_sampled = sample_size(len(queries.sizes))
     for q in range(first, last):
         reset(work.best, answers.limit[q])
         reference_length = np.int64(queries.sizes[q, 0])
@@ -159,7 +161,12 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
         penalty = np.zeros(reference_length + 1)
         for length in range(1, reference_length + 1):
             penalty[length] = brevity(length, reference_length, coco)
-        for family in range(min(order, 2), 0, -1):
+        most = min(order, 2)
+        of_most = features_of(queries, q, most - 1, most)
+        by_most = Bleu(
+            order, coco, most, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
+        )
+        for family in range(most, 0, -1):
             policy = Bleu(
                 order, coco, family, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
             )  # fmt: skip
@@ -169,7 +176,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
             driver.find_by_family(policy, family - 1, ids, reference_length, visits, index, buckets, k, work)
             if family == 1:
                 work.counts[0] = 0
-        driver.finish(policy, q, marked, index, buckets, k, work, answers)
+        driver.finish(by_most, q, n_sampled, marked, (of_most, of_most[:0]), index, buckets, k, work, answers)
         if order > 1:
             work.counts[1] = 0
         set_marks(marked, work.mark, 0)

@@ -25,7 +25,7 @@ def _estimate(corpus, queries, q, families, tile, d, counts, i):
     return bleu(m1, m2, m3, m4, corpus.sizes[0, d], queries.sizes[q, 0], families.n, families.option == COCO)
 
 
-scan_bleu = overlap_kernel(_estimate)
+scan_bleu = overlap_kernel("scan_bleu", _estimate)
 
 
 @jit

@@ -28,7 +28,7 @@ def _candidates(corpus, queries, first, last, k):
     while first < last:
         end = min(first + max(cells // n_units, 1), last)
         try:
-            with torch.inference_mode():
+            with _device.in_one_line(), torch.inference_mode():
                 vectors = torch.from_numpy(np.array(corpus.vectors)).to(DEVICE).double()
                 some = torch.from_numpy(np.array(queries[first:end])).to(DEVICE).double()
                 norms = torch.sqrt((some * some).sum(1)[:, None] * (vectors * vectors).sum(1))
@@ -38,7 +38,7 @@ def _candidates(corpus, queries, first, last, k):
                 kept = (scores >= least).nonzero()
                 screened = scores[kept[:, 0], kept[:, 1]].cpu().numpy()
                 query, unit = kept.cpu().numpy().T
-        except torch.OutOfMemoryError as error:
+        except _device.NoRoomError as error:
             if end - first == 1:
                 msg = (
                     "retrieve: the GPU must have room for the scores of one query; got too little. "
@@ -83,7 +83,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
                 scores = score(units)
                 check_bounds({"float64": float((ERROR - np.abs(screened - scores)).min())})
                 best = select(units, scores, corpus.row_ptr, corpus.row_id, k)
-                check_dropped(q, len(vectors), units, best[1][-1], score)
+                check_dropped(q, len(batch.vectors), len(vectors), units, best[1][-1], score)
                 answers.put(q, best)
 
         _device.share(LIBRARY, last - first, work_on)

@@ -5,7 +5,8 @@ read, a document's sum over them is known, and the sum over the others is at mos
 |x| |y| this is a number of the query alone: the *remainder*. A document that was in no list read so far scores at most
 the remainder, times its factor for length; one that was met scores at most its sum so far and the remainder.
 
-The sums so far are float32, of positive terms: `slack` covers what n terms and their factors lose.
+The sums so far are float32, of positive terms: `slack` covers what n terms and their factors lose. The factor for
+length falls below every normal number where texts differ by 226 words; `LOST` covers what products with it lose there.
 """
 
 from dataclasses import dataclass
@@ -14,17 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._jit import compiled_for, inner, jit, jit_borrowing
-from metric_oracle.kernels._overlap import ROWS, Features, postings
+from metric_oracle.kernels._errors import FLOAT64, sample_size, underflow
+from metric_oracle.kernels._jit import inner, jit, jit_borrowing
+from metric_oracle.kernels._overlap import ROWS, Features, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
-from metric_oracle.kernels.topk.cpu import insert, reset, threshold
+from metric_oracle.kernels.topk.cpu import expand, insert, reset, threshold
 
 # Tuned on synthetic impressions; any values give the same answers.
 SCORE_COST = 300  # postings that take as long to read as one document takes to score
 FIRST_START = 2000  # postings read before the first document is scored
 START_GROWTH = 4
+LOST = underflow(5, FLOAT64)  # two products of a score, three of a bound
 
 
 class WeightedCorpus(NamedTuple):
@@ -153,17 +156,18 @@ def _score(policy, d, j):
     return cider_d(s1, s2, s3, s4, policy.penalty[j])
 
 
-@compiled_for(driver.score, CiderD)
-def _(policy, d, j):
-    return _score(policy, d, j)
+@jit
+def _limit(penalty, similarities, slack):
+    """Return the most that a document can score whose similarities add up to no more than this, before `slack`."""
+    return 2.5 * penalty * min(4.0, similarities) * slack + LOST
 
 
 @jit
 def _least(theta, penalty, remainder, slack):
-    """Return the total, rounded down, with which a document reaches the threshold: above 0, as without a match."""
+    """Return the total, rounded down, with which `_limit` reaches the threshold: above 0, as without a match."""
     if penalty <= 0.0:
         return np.float32(np.inf)
-    least = np.float32((theta / (2.5 * penalty * slack) - remainder) * (1.0 - 2.0**-23))
+    least = np.float32(((theta - LOST) / (2.5 * penalty) / slack - remainder) * (1.0 - 2.0**-23))
     return max(least, np.float32(2.0**-126))
 
 
@@ -187,7 +191,7 @@ def _score_start(policy, buckets, lo, hi, remainder, slack, k, total, work):
 @jit_borrowing
 def _insert(policy, d, j, remainder, slack, k, stage, total, work):
     value = _score(policy, d, j)
-    limit = 2.5 * policy.penalty[j] * min(4.0, np.float64(total[d]) + remainder) * slack
+    limit = _limit(policy.penalty[j], np.float64(total[d]) + remainder, slack)
     driver.note_bound(limit, value, stage, work.closest)
     work.n_pairs[0] += 1
     if value > 0.0:
@@ -247,7 +251,7 @@ def _is_settled(policy, buckets, lo, hi, remainder, slack, theta, to_read, total
     """Return whether unmet documents are out of reach, and scoring the others is cheaper than reading on."""
     n_passing = np.int64(0)
     for j in range(lo, hi):
-        if 2.5 * policy.penalty[j] * remainder * slack >= theta:
+        if _limit(policy.penalty[j], remainder, slack) >= theta:
             return False
         least = _least(theta, policy.penalty[j], remainder, slack)
         n_passing += count_at_least(total, buckets[j, 0], buckets[j, 1], least)
@@ -265,8 +269,13 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
     reading : Reading
     slack, buckets, inverse, k : see :class:`WeightedBatch`, :class:`WeightedCorpus`
     total : float32[D]
-        Room.
+        Room; what was found of the documents afterwards.
     work : Workspace
+
+    Returns
+    -------
+    remainder, lo, hi : float64, int64, int64
+        No document of the buckets [lo, hi) scores more than its total and the remainder allow.
 
     Exactness
     ---------
@@ -292,9 +301,9 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
             i += 1
         _score_start(policy, buckets, lo, hi, reading.remainder[i], slack, k, total, work)
         theta = max(threshold(work.best, k), 0.0)
-        while lo < hi and 10.0 * policy.penalty[lo] * slack < theta:
+        while lo < hi and _limit(policy.penalty[lo], 4.0, slack) < theta:
             lo += 1
-        while lo < hi and 10.0 * policy.penalty[hi - 1] * slack < theta:
+        while lo < hi and _limit(policy.penalty[hi - 1], 4.0, slack) < theta:
             hi -= 1
         if i == n or lo == hi:
             break
@@ -311,6 +320,37 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
                 if threshold(work.best, k) > theta:
                     theta = threshold(work.best, k)
                     least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
+    return reading.remainder[i], lo, hi
+
+
+@jit_borrowing
+def check_dropped(policy, q, n, ids, reached, slack, buckets, k, total, work):
+    """Score documents that share an n-gram with query q and were not scored; compare each with its bound too.
+
+    Parameters
+    ----------
+    q, n, ids : see :func:`metric_oracle.kernels._overlap_search.check_dropped`
+    reached : (float64, int64, int64)
+        What :func:`find_best` returned.
+    policy, slack, buckets, k, total, work : as for :func:`find_best`
+
+    Writes
+    ------
+    work.closest, work.n_pairs
+    """
+    remainder, lo, hi = reached
+    work.n_pairs[1] += len(total)
+    n_checked = i = 0
+    while len(ids) > 0 and n_checked < n and i < driver.DRAWS * n:
+        d = driver.draw(q, i, ids, policy.index)
+        i += 1
+        if total[d] < 0.0:
+            continue
+        j = lower_bound(buckets[:, 0], 0, len(buckets), d + 1) - 1
+        value = _score(policy, d, j)
+        n_checked += driver.is_outside(d, value, k, work)
+        similarities = np.float64(total[d]) + remainder if lo <= j < hi else 4.0
+        driver.note_bound(_limit(policy.penalty[j], similarities, slack), value, driver.FILTER, work.closest)
 
 
 @inner
@@ -350,6 +390,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
     Vedantam et al., CVPR 2015, as computed by pycocoevalcap.
     """
     index, buckets, space = corpus.features, corpus.cells, work.own
+    n_sampled = sample_size(len(batch.lengths))
     for q in range(first, last):
         reset(work.best, answers.limit[q])
         _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
@@ -357,9 +398,11 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
             index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), work.mark, space.weight
         )
         reading = order_grams(batch, q, index)
-        find_best(policy, batch, reading, batch.slack[q], buckets, corpus.inverse, k, space.total, work)
+        slack, total = batch.slack[q], space.total
+        reached = find_best(policy, batch, reading, slack, buckets, corpus.inverse, k, total, work)
         ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
-        driver.finish(policy, q, ids, index, buckets, k, work, answers)
+        check_dropped(policy, q, n_sampled, ids, reached, slack, buckets, k, total, work)
+        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
         _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
 
 

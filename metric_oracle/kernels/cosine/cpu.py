@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error
+from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error, sample_size
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot, make_products, prefetch
 from metric_oracle.kernels.contract import Capabilities, Kernel
@@ -22,8 +22,7 @@ TILE = 64  # blocks of codes, and of their products, that stay in the cache
 WAITING = 1 << 10  # candidates of a query that are scored at once, greatest bounds first
 AT_ONCE = 16  # documents that are asked of memory together
 STAGES = ("codes", "float32", "scored")
-PAIRS = 1 << 18  # pairs of a query and a document of which one that was dropped is scored all the same
-FIRST_SAMPLED = 8  # documents of the first query, so that no search goes unchecked
+PAIRS = 1 << 18  # pairs of a query and a document for each of which one more document is scored as a check
 CELLS = 1 << 23  # float64 scores that `score_all` makes at once: 64 MiB
 LEAST_AT_ONCE, MOST_AT_ONCE = 8, 128  # queries that share the widening of all vectors
 
@@ -215,7 +214,7 @@ def multiply_codes(codes, queries, bounds, greatest):
 
 
 @jit
-def search_cosine(corpus, queries, codes, error, first, k, workspace, best, limit, out):
+def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, limit, out):
     """Find the k best rows for some queries.
 
     Nothing is lost: a document is left unscored only while k rows are known to score higher than its bound, and the
@@ -228,8 +227,9 @@ def search_cosine(corpus, queries, codes, error, first, k, workspace, best, limi
     codes : float32[Q, K]
     error : float64[2]
         See :func:`screen_errors`.
-    first : int
-        Number of the first query, which seeds the sample of dropped documents.
+    sample : (int, int)
+        Of dropped documents: the number of the first query, which seeds it, and how many there are for each query; see
+        `PAIRS`.
     k : int
     workspace : Workspace
     best : tuple of Best, QUERIES of them
@@ -242,6 +242,7 @@ def search_cosine(corpus, queries, codes, error, first, k, workspace, best, limi
         Rows, scores and ties.
     workspace.counts, workspace.closest, workspace.missed
     """
+    first, n_sampled = sample
     workspace.counts[0] += len(queries) * len(corpus.vectors)
     for i in range(len(queries)):
         reset(best[i], limit[i])
@@ -261,7 +262,7 @@ def search_cosine(corpus, queries, codes, error, first, k, workspace, best, limi
     for i in range(len(queries)):
         best_of = best[i]
         _score_waiting(i, corpus, queries[i], error, k, workspace, best_of)
-        _check_dropped(i, first + i, corpus, queries[i], codes[i], error, workspace, best_of)
+        _check_dropped(i, first + i, n_sampled, corpus, queries[i], codes[i], error, workspace, best_of)
         expand(best_of, corpus.row_ptr, corpus.row_id, k, out[0][i], out[1][i], out[2][i])
 
 
@@ -351,13 +352,13 @@ def _score(i, document, bound, corpus, query, error, k, workspace, best):
 
 
 @jit
-def _check_dropped(i, q, corpus, query, code, error, workspace, best):
+def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best):
     """Score a sample of the documents: those that were dropped must not reach the k-th best row.
 
-    One for each `PAIRS` pairs, drawn from the number of the query; with them one that a float32 product dropped.
+    They are drawn from the number of the query; with them one that a float32 product dropped.
     """
     n_documents = len(corpus.vectors)
-    n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + (FIRST_SAMPLED if q == 0 else 0)
+    n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + n_sampled
     least = workspace.least[i]
     for s in range(n):
         document = _random(q * (PAIRS + 1) + s) % n_documents
@@ -415,13 +416,14 @@ class Backend(Kernel):
         ExactnessError
             If a bound lies below a score that became known.
         """
-        error = screen_errors(corpus, batch)
+        error, n_sampled = screen_errors(corpus, batch), sample_size(len(batch.vectors))
         for begin in range(first, last, QUERIES):
             some = slice(begin, min(begin + QUERIES, last))
             out = answers.rows[some], answers.scores[some], answers.ties[some]
             search_cosine(
-                corpus, batch.vectors[some], batch.codes[some], error, begin, k, *workspace, answers.limit[some], out
-            )
+                corpus, batch.vectors[some], batch.codes[some], error, (begin, n_sampled), k, *workspace,
+                answers.limit[some], out,
+            )  # fmt: skip
         check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
 
     def stages(self, workspaces):

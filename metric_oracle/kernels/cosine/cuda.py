@@ -71,16 +71,14 @@ def _multiply(corpus, queries, keep):
 
 def _multiply_on(device, corpus, queries, first, end, keep):
     """Do it on torch's current device for some queries, as many at a time as it has room for."""
-    import torch
-
     cells = CELLS
     while first < end:
         last = min(first + max(cells // len(corpus), 1), end)
         try:
-            with _device.plain_arithmetic(DEVICE):
+            with _device.in_one_line(), _device.plain_arithmetic(DEVICE):
                 vectors = _device.resident(corpus, f"vectors on {device}", lambda: _put(corpus))
                 keep(first, last, _put(queries[first:last]) @ vectors.T)
-        except torch.OutOfMemoryError as error:
+        except _device.NoRoomError as error:
             if last - first == 1:
                 msg = (
                     f"retrieve: the GPU must have room for the embeddings, {corpus.nbytes / 1e9:.2f} GB, and "
@@ -143,7 +141,7 @@ class Backend(cpu.Backend):
                 if n < n_documents and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
                     again.append(q)
                     continue
-                check_dropped(int(q), n_documents, documents, scores[-1], score)
+                check_dropped(int(q), len(batch.vectors), n_documents, documents, scores[-1], score)
                 answers.put(q, best)
             pending = np.array(again, np.int64)
             n = min(4 * n, n_documents)

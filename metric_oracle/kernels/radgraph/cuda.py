@@ -25,7 +25,7 @@ def _estimate(corpus, queries, q, families, tile, d, counts, i):
     return mean_f1(match_a, sizes_a, match_b, sizes_b)
 
 
-scan_radgraph = overlap_kernel(_estimate)
+scan_radgraph = overlap_kernel("scan_radgraph", _estimate)
 
 
 @jit

@@ -70,7 +70,9 @@ class Backend(Kernel):
     def components(self, corpus, batch, query, document, scores):
         """Return precision and recall of pairs of a distinct query and a document: float64[n] each."""
         shared, sizes, n_reference = _counts(corpus, batch, query, document)
-        return {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
+        agree = sizes + n_reference == 0  # neither text has a keyword
+        parts = {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
+        return {name: np.where(agree, 1.0, values) for name, values in parts.items()}
 
     def new_workspace(self, corpus):
         """Allocate the workspace of one thread."""

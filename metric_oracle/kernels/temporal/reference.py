@@ -10,6 +10,8 @@ def score(candidate, reference):
     ----------
     candidate, reference : frozenset of str
     """
+    if not candidate and not reference:
+        return temporal_f1(0, 0, 0), {"precision": 1.0, "recall": 1.0}
     shared = len(candidate & reference)
     parts = {"precision": shared / max(len(candidate), 1), "recall": shared / max(len(reference), 1)}
     return temporal_f1(shared, len(candidate), len(reference)), parts

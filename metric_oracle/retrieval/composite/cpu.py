@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma
+from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, sample_size
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bertscore.score import F1
 from metric_oracle.kernels.contract import Capabilities, Kernel
@@ -179,19 +179,20 @@ class Backend(Kernel):
             self.closest[stage] = min(self.closest.get(stage, np.inf), distance)
 
     def check_dropped(self, corpus, batch, q, is_first, k, item, values, added, answers):
-        """Score an item that was dropped, seeded by the query, and raise if it would have been listed.
+        """Score dropped items, drawn from the number of the query, and raise if one would have been listed.
 
-        The first query of a block always has one, others where so many items hide the cost.
+        Of a large search the first query of a block always has one, others where so many items hide the cost.
         """
         n, rng = len(corpus.row_ptr) - 1, np.random.default_rng(q)
-        one = rng.integers(n, size=1)
-        if (not is_first and rng.random() * bertscore.SAMPLED > n) or np.isin(one, item).any():
+        size = sample_size(len(next(iter(batch.place.values()))))
+        drawn = np.setdiff1d(rng.choice(n, min(size, n), replace=False), item)
+        if not len(drawn) or (size == 1 and not is_first and rng.random() * bertscore.SAMPLED > n):
             return
-        f1 = None if self.part(BERTSCORE) is None else self._f1(corpus, batch, q, corpus.unit[BERTSCORE][one])
-        exact = self._exact(corpus, batch, q, one, values, f1)
-        self._check(corpus, one, values, added, exact)
-        is_full = answers.rows[q, k - 1] >= 0
-        check_bounds({}, int(self._scores(exact)[0] <= (answers.scores[q, k - 1] if is_full else answers.limit[q])))
+        f1 = None if self.part(BERTSCORE) is None else self._f1(corpus, batch, q, corpus.unit[BERTSCORE][drawn])
+        exact = self._exact(corpus, batch, q, drawn, values, f1)
+        self._check(corpus, drawn, values, added, exact)
+        worst = answers.scores[q, k - 1] if answers.rows[q, k - 1] >= 0 else answers.limit[q]
+        check_bounds({}, int(np.count_nonzero(self._scores(exact) <= worst)))
 
     def rank(self, corpus, batch, q, k, item, values, added, f1, answers):
         """Score items by the exact values of all parts and write the k best rows."""

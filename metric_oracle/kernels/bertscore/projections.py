@@ -1,0 +1,160 @@
+"""Projections of token states as a device holds them, and the bounds on scores that products of them give.
+
+The README of this folder proves the bounds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.kernels._errors import FLOAT64, gamma, product_error
+from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
+from metric_oracle.kernels.bertscore.score import F1, PRECISION
+
+EXACT = gamma(2 * WIDEST + 4 * LONGEST, FLOAT64)  # of scores in float64, and far above what bounds lose in it
+REACH = 1.0 + 2.0**-8  # a code's length at most: 1, but for rounding to float16
+
+
+@dataclass
+class Piece:
+    """Consecutive units on a device, or on the host until they are needed; T tokens, D units, codes of width K.
+
+    Attributes
+    ----------
+    first : int
+        Unit of the corpus with which it begins.
+    lengths : int64[D] on the host, falling
+    codes : float16[T, K]
+    ids : int32[T]
+    unit : int64[T]
+        Place of each token's unit in the piece.
+    ptr : int64[D + 1]
+    """
+
+    first: int
+    lengths: np.ndarray
+    codes: Any
+    ids: Any
+    unit: Any
+    ptr: Any
+
+    def to(self, device):
+        """Return it on a device."""
+        moved = (x.to(device) for x in (self.codes, self.ids, self.unit, self.ptr))
+        return Piece(self.first, self.lengths, *moved)
+
+
+@dataclass
+class Weighed:
+    """What the weights of tokens make of a piece, and no query changes; on the device of the piece.
+
+    Attributes
+    ----------
+    share : float32[T]
+        Weights of tokens. They add up to 1 in a unit, or are all 0.
+    mean, most : float64[D]
+        Mean, by these weights, and greatest of a unit's last coordinates of codes.
+    """
+
+    share: Any
+    mean: Any
+    most: Any
+
+    def to(self, device):
+        """Return it on a device."""
+        return Weighed(self.share.to(device), self.mean.to(device), self.most.to(device))
+
+
+@dataclass
+class Resident:
+    """A corpus as one device sees it.
+
+    Attributes
+    ----------
+    basis : float64[d, K - 1]
+        Columns of length 1 or 0.
+    pieces : list of Piece
+    error : float
+        Greatest distance of coordinates as float16 from the projection.
+    cells : int
+        Bounds at once.
+    weight_of_id : float64[ids] on the host, or None
+        The weights of tokens by which `weighed` was made last.
+    weighed : list of Weighed
+        For each piece.
+    """
+
+    basis: Any
+    pieces: list[Piece]
+    error: float
+    cells: int
+    weight_of_id: np.ndarray | None = None
+    weighed: list[Weighed] = field(default_factory=list)
+
+
+@dataclass
+class Block:
+    """Queries side by side on the device; B queries, N tiles.
+
+    Attributes
+    ----------
+    codes : float16[N COLUMNS, K]
+        The last token of a query fills its last tile up.
+    weights : float32[N COLUMNS]
+        They add up to 1 in a query; 0 for what fills up.
+    tiles : int32[3, N]
+        Query of a tile; whether it is the query's first one; whether it is the last one.
+    lengths : int64[B]
+    longest : int
+    most, mean : float64[B, 1]
+        Greatest and mean last coordinate of a query's codes.
+    error : float, as in Resident
+    """
+
+    codes: Any
+    weights: Any
+    tiles: Any
+    lengths: Any
+    longest: int
+    most: Any
+    mean: Any
+    error: float
+
+
+def code_error(corpus_error, query_error, width, n_tokens):
+    """Bound how far a mean of products of codes, less the products of the rests, may be off; see the README.
+
+    Parameters
+    ----------
+    corpus_error, query_error : float
+        How far coordinates are from the projection.
+    width : int, of a code
+    n_tokens : int, of a mean
+    """
+    crossed = REACH * (corpus_error + query_error)
+    # A tensor core may cut products and sums to 24 bits instead of rounding them, which counts twice.
+    sums = product_error(4 * width, REACH**2) + gamma(2 * (n_tokens + 8)) * REACH**2
+    return crossed + sums + EXACT
+
+
+def upper_bounds(precision, recall, slack, spread, part):
+    """Return bounds on scores from means of the greatest products of codes.
+
+    F1 rises with precision and recall wherever their sum surely keeps its sign; elsewhere nothing is known.
+
+    Parameters
+    ----------
+    precision, recall : float64[B, D]
+        Of codes: above what they stand for, but for the slack.
+    slack : float
+    spread : float64[B, D]
+        How far both together may lie above it.
+    part : {PRECISION, RECALL, F1}
+    """
+    precision, recall = precision + slack, recall + slack
+    if part != F1:
+        return precision if part == PRECISION else recall
+    both = precision + recall
+    is_sure = (both - spread - 4 * slack >= EXACT) | (both <= -EXACT)
+    return (2 * precision * recall / both).where(is_sure, np.inf)

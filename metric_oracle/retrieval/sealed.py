@@ -1,0 +1,91 @@
+"""The checksums of a result: of its table and of its signature, so that damage is an error and never another number."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from metric_oracle.indexes.manifest import checksum
+from metric_oracle.indexes.store import Strings, hash_strings
+
+# Fields that only a file's signature has; `REPLACES` between the renames of a write: the signature before it.
+TABLE, SIGNATURE, REPLACES = "table_sha256", "signature_sha256", "replaces"
+
+# Fields that other modules read -> their type; a field may be absent or None. Fields of one metric are the same.
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("metric", "baseline", "index", "direction", "references", "version", "system", "kind"), str),
+    **dict.fromkeys(("options", "representation", "metrics", "stages", "left_out", "noted", "averaged", "pool"), dict),
+    **dict.fromkeys(("environment", "part", "histogram", "closest_call"), dict),
+    **dict.fromkeys(("draws", "seed", "distinct_texts"), int),
+    "foreign": list,
+}
+_OF_DICTS = ("metrics", "representation")  # dicts of dicts
+_OF_NUMBERS = ("stages", "closest_call", "left_out")  # dicts of numbers
+
+
+def mistyped(signature: Mapping[str, Any]) -> str | None:
+    """Return the name of a field that has another type than every version writes; None where there is none."""
+    for name, kind in _TYPES.items():
+        value = signature.get(name)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            return name
+        inside = [*value.values()] if isinstance(value, dict) else []
+        if name in _OF_DICTS and not all(isinstance(one, dict) for one in inside):
+            return name
+        if name == "metrics" and any(map(mistyped, inside)):  # those of a representation are its own
+            return name
+        if name in _OF_NUMBERS and any(isinstance(n, bool) or not isinstance(n, int | float) for n in inside):
+            return name
+    return None
+
+
+def seal(signature: Mapping[str, Any], table: str) -> dict[str, Any]:
+    """Return a signature with the SHA-256 of its table, and of itself."""
+    record = {**signature, TABLE: table}
+    return {**record, SIGNATURE: _own(record)}
+
+
+def opened(record: Any, table: str) -> dict[str, Any] | None:
+    """Return the signature of a table with that SHA-256, itself or the one that it replaces; None: of neither.
+
+    Files of version 0.1 have no checksum, those of 0.2 none of the signature; they are taken at their word.
+    """
+    if not isinstance(record, dict):
+        return None
+    for known in (record, record.get(REPLACES)):
+        if (
+            isinstance(known, dict)
+            and known.get(TABLE, table) == table
+            and known.get(SIGNATURE, "") in ("", _own(known))
+        ):
+            return {name: value for name, value in known.items() if name not in (TABLE, SIGNATURE, REPLACES)}
+    return None
+
+
+def _own(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a signature, as JSON gives it back, without this checksum and what it replaces."""
+    kept = {name: value for name, value in record.items() if name not in (SIGNATURE, REPLACES)}
+    return checksum(json.loads(json.dumps(kept)))
+
+
+def hash_table(table: pa.Table) -> str:
+    """Return a SHA-256 of what a table holds: names, types, missing values and values, not how Arrow packs them."""
+    hasher = hashlib.sha256()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        is_number = pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        said = "text" if is_text else str(kind) if is_number else "other"
+        hasher.update(repr((name, said, len(column))).encode())
+        if said == "other":
+            hasher.update(repr(column.to_pylist()).encode())
+            continue
+        if column.null_count:
+            import pyarrow.compute as pc  # takes a while to load
+
+            hasher.update(column.is_null().to_numpy().tobytes())
+            column = pc.fill_null(column, "" if is_text else pa.scalar(0).cast(kind))
+        hasher.update(hash_strings(Strings(column).arrow) if is_text else column.to_numpy().tobytes())
+    return hasher.hexdigest()

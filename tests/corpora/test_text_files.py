@@ -1,0 +1,248 @@
+"""Text files as people have them: encodings, separators, headers, packed files."""
+
+import gzip
+from itertools import chain
+
+import polars as pl
+import pytest
+
+from metric_oracle.api import score
+from metric_oracle.corpora import streams, text_files
+from metric_oracle.corpora.predictions import read_predictions
+from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.streams import can_stream, stream_reports
+from metric_oracle.corpora.tables import read_table
+from metric_oracle.errors import InputError
+from support import SECRET
+
+TEXTS = {"a": "Größe “normal” – 5 µm.", "b": 'Quoted; "twice",\nand\ttabs | bars.', "c": "Clear."}
+ALL = {"utf-8": "", "utf-8-sig": "", "cp1252": "cp1252", "utf-16": "utf-16", "utf-32": "utf-32"}
+
+
+def table(separator=",", texts=TEXTS, header=("study_id", "report")):
+    rows = [header, *((key, '"' + text.replace('"', '""') + '"') for key, text in texts.items())]
+    return "".join(separator.join(row) + "\r\n" for row in rows)
+
+
+def both(path, **options):
+    """Read a file whole and piece by piece; check that both are alike."""
+    whole = read_reports(path, **options)
+    assert can_stream(path, **{name: value for name, value in options.items() if name in ("encoding", "separator")})
+    pieces = [*stream_reports(path, 2, **options)]
+    assert [*chain(*(some.ids for some in pieces))] == whole.ids
+    assert [*chain(*(some.texts for some in pieces))] == whole.texts
+    head = whole.source.rpartition(",")[0]
+    assert all(some.source.startswith(head) for some in pieces)
+    return whole
+
+
+def refused(path, match, **options):
+    """Check that a file is refused with the same words whole and piece by piece."""
+    for read in (read_reports, lambda path, **more: [*stream_reports(path, 2, **more)]):
+        with pytest.raises(InputError, match=rf"^read_reports: {match}") as caught:
+            read(path, **options)
+        assert SECRET.split()[0] not in str(caught.value)
+
+
+@pytest.mark.parametrize("at_once", [1, 100])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ALL)
+def test_what_spreadsheets_write(tmp_path, monkeypatch, encoding, separator, at_once):
+    monkeypatch.setattr(streams, "AT_ONCE", at_once)
+    for name in ("a.csv", "a.csv.gz", "a.tsv"):
+        raw = table(separator).encode(encoding)
+        (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
+        reports = both(tmp_path / name)
+        assert dict(zip(reports.ids, reports.texts, strict=True)) == TEXTS
+        note = f"read as {ALL[encoding]}"
+        assert (note in reports.source) == bool(ALL[encoding])
+        given = both(tmp_path / name, encoding=encoding, separator="tab" if separator == "\t" else separator)
+        assert given.texts == reports.texts
+        assert read_predictions(tmp_path / name, encoding=encoding, separator=separator).texts == reports.texts
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+@pytest.mark.parametrize("encoding", ALL)
+def test_json_has_the_same_encodings(tmp_path, ending, encoding):
+    path = tmp_path / f"a.{ending}"
+    record = '{"id": "x", "text": "Größe “normal”."}'
+    path.write_bytes((f"{record}\n" if ending == "jsonl" else f"[{record}]").encode(encoding))
+    read = both if ending == "jsonl" else read_reports
+    assert read(path).texts == ["Größe “normal”."]
+    assert (ALL[encoding] in read(path).source) or not ALL[encoding]
+
+
+def test_lines_in_another_encoding_are_named(tmp_path):
+    lines = ["study_id,report", "a,Größe normal.", f"b,{SECRET} größer.", "c,Clear.", "d,Ödem."]
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\n".join(line.encode("cp1252" if line[0] in "b" else "utf-8") for line in lines))
+    rule = r"every line of .*a\.csv must be in the same encoding; got UTF-8 in "
+    refused(
+        path, rule + r"2 of its lines and another encoding in line 3\. Repair the file, or name .* with --encoding\.$"
+    )
+    assert both(path, encoding="cp1252").texts[0] == "GrÃ¶ÃŸe normal."  # as it was asked for
+    many = "\n".join(["study_id,report", *(f"{place},Größe" for place in range(1_500))])
+    path.write_bytes(many.encode("cp1252") + "\nz,Größe".encode())
+    refused(
+        path, rule + r"1 of its lines and another encoding in lines 2, 3, 4, 5, 6, \.\.\. \(1,500 in all\)\. Repair"
+    )
+    path.write_bytes("study_id,report\na,Größe\nb,Größe".encode()[:-2])  # cut within a letter
+    refused(path, rule + r"1 of its lines and another encoding in line 3\.")
+
+
+def test_what_is_neither_is_not_guessed(tmp_path):
+    path = tmp_path / "a.csv"
+    rule = r"path must be a text file in UTF-8, UTF-16 or cp1252; got none of them in .*a\.csv\. Save the file in UTF-8"
+    for encoding, text in (("cp1251", "Легкие чистые."), ("shift-jis", "肺野清明"), ("cp1252", "")):
+        raw = f"study_id,report\na,{text}\n".encode(encoding)
+        path.write_bytes(raw if text else raw.replace(b"a,", b"a,\x81\x8d"))
+        refused(path, rule)
+        if text:
+            assert both(path, encoding=encoding).texts == [text]
+    path.write_bytes(table().encode("cp1252") * 9 + b"x,\x81\n")
+    refused(path, rule)
+    for content in (b"study_id,report\na,\xff\x01\n", b"study_id,report\na,b\0c\n", b"study_id,report\na,\xff\0\n"):
+        path.write_bytes(content)
+        refused(path, r"path must be the file type that its ending says; got binary content in .*a\.csv\. Rename")
+    path.write_bytes("study_id,report\na,b\0c\n".encode("utf-16"))
+    refused(path, r"path must be the file type that its ending says; got binary content in .*a\.csv\. Rename")
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "base64", "a\0b", 5, ""])
+def test_names_of_encodings(tmp_path, encoding):
+    path = tmp_path / "a.csv"
+    path.write_text(table())
+    refused(
+        path, "encoding must be the name of a text encoding, such as utf-8, utf-16 or cp1252; got ", encoding=encoding
+    )
+
+
+def test_an_encoding_that_the_file_does_not_have(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(table().encode("cp1252"))
+    got = r"encoding must be that of the file; got {} for .*a\.csv, which "
+    refused(path, got.format("utf-8") + "has other bytes. Save", encoding="utf-8")
+    refused(path, got.format("ascii") + "has other bytes. Save", encoding="ascii")
+    refused(
+        path, got.format("iso8859-1") + r"makes control characters of some bytes\. Try cp1252\.", encoding="latin-1"
+    )
+    path.write_bytes(table().encode("utf-8-sig"))
+    path.write_text(table())
+    refused(path, got.format("cp1252") + r"is UTF-8\. Leave it out\.", encoding="windows-1252")
+    path.write_bytes(table().encode("utf-8-sig"))
+    mark = "encoding must be that of the file's byte-order mark, utf-8; got cp1252 for .*a.csv. Leave --encoding out."
+    refused(path, mark, encoding="cp1252")
+    path.write_bytes(b"\xef\xbb\xbf" + table().encode("cp1252"))
+    refused(path, got.format("utf-8-sig") + "has other bytes. Save")
+    path.write_bytes(table().encode("utf-16-le"))
+    assert both(path, encoding="utf-16-le").texts == [*TEXTS.values()]
+
+
+@pytest.mark.parametrize("separator", ["ab", "", '"', "\n", "a", "1", "é", 5])
+def test_separators_are_characters(tmp_path, separator):
+    path = tmp_path / "a.csv"
+    path.write_text(table())
+    refused(
+        path, "separator must be tab or one ASCII character other than letters, digits, quotes", separator=separator
+    )
+
+
+def test_a_separator_that_the_header_does_not_tell(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("study_id:report\na:No; edema\n")
+    refused(path, "id_column must be given where no column has a usual id name; got .*", separator=None)
+    assert both(path, separator=":").texts == ["No; edema"]
+    path.write_text("study_id;report;a,b\na;No edema\n")
+    rows = r"every row of .* must have as many columns as the header; got 3 columns in the header and 2 in row 2"
+    refused(path, rows)
+    path.write_text("report\na,b,c\n")
+    refused(path, r"every row of .* as many columns as the header; got 1 column in the header and 3 in row 2")
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.parquet", "a.xlsx"])
+def test_options_of_text_are_for_text(tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match=r"^read_reports: separator must be left out for .* files; got a value for "):
+        read_reports(tmp_path / name, separator=";")
+    if "json" not in name:
+        with pytest.raises(InputError, match=r"^read_reports: encoding and separator must be left out for .* files;"):
+            read_reports(tmp_path / name, separator=";", encoding="utf-8")
+    (tmp_path / "a.txt").write_text("Clear.\n")
+    with pytest.raises(InputError, match="separator must be left out for text with a report a line; got a value for "):
+        read_predictions(tmp_path / "a.txt", separator=";")
+
+
+def test_both_sides_of_a_score(tmp_path):
+    references, predictions = tmp_path / "a.csv", tmp_path / "b.csv"
+    for path in (references, predictions):
+        path.write_bytes("study_id:report\n1:Ödem.\n".encode("cp1252"))
+    reading = {"separator": ":", "encoding": "cp1252"}
+    assert score(references, predictions, "bleu-1", **reading).mean() == {"bleu-1": 1}
+    lines, parquet = tmp_path / "b.jsonl", tmp_path / "b.parquet"
+    lines.write_bytes('{"study_id": 1, "report": "Ödem."}'.encode("cp1252"))
+    pl.DataFrame({"study_id": ["1"], "report": ["Ödem."]}).write_parquet(parquet)
+    for path in (lines, parquet, {"1": "Ödem."}):
+        assert score(references, path, "bleu-1", **reading).mean() == {"bleu-1": 1}
+
+
+def test_predictions_without_header_keep_their_semicolons(tmp_path):
+    ids, path = tmp_path / "ids.txt", tmp_path / "p.csv"
+    path.write_text("no edema ; no effusion\nclear .\n")
+    ids.write_text("1\n2\n")
+    assert read_predictions(path, ids=ids).texts == ["no edema ; no effusion", "clear ."]
+    path.write_text("study_id;report\n1;no edema\n2;clear .\n")
+    assert read_predictions(path).ids == ["1", "2"]
+    path.write_text("study_id;report\n1;no edema\n2;clear; .\n")
+    with pytest.raises(InputError, match="ids must be given where the predictions have none"):
+        read_predictions(path)
+    path.write_text("study_id;report\n1;no edema\n2;clear; .\n" + "x" * 200_000)
+    with pytest.raises(InputError):
+        read_predictions(path)
+
+
+def test_names_of_columns(tmp_path):
+    """Blanks around a name are none of it; names of several words are shown where the row is surely a header."""
+    path = tmp_path / "a.csv"
+    path.write_text(" study_id ;report\t; Report Text \na;Clear.;x\n")
+    assert both(path).texts == ["Clear."]
+    assert both(path, text_column="Report Text").texts == ["x"]
+    for header, shown in (
+        ("Accession Number,Report Text (final),n", r"'Accession Number', 'Report Text \(final\)', 'n'"),
+        ("study_id,Report 1 of 2,words", "'study_id', 'Report 1 of 2', 'words'"),
+        ("study_id,No acute process.,words", r"'study_id', \(withheld\), 'words'"),
+        ("s50000001,No acute process,words", r"'s50000001', \(withheld\), 'words'"),
+        ("No acute process", r"\(withheld\)"),
+    ):
+        (tmp_path / "b.csv").write_text(f"{header}\n{','.join('x' * len(header.split(',')))}\n")
+        with pytest.raises(InputError, match=rf"olumns: {shown}\.$"):
+            read_reports(tmp_path / "b.csv", id_column="nr")
+
+
+def test_packed_files_that_would_fill_the_memory(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"study_id,report\n" + bytes(1 << 27)))
+    with pytest.raises(
+        InputError, match=r"^read_reports: packed files must unpack to less than 300 times their size; go"
+    ):
+        read_reports(path)
+    path.write_bytes(gzip.compress(b"id,report\n" + b"".join(b"%d,No acute process.\n" % i for i in range(99_999)), 9))
+    assert len(read_reports(path).ids) == 99_999
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_alone(tmp_path, encoding):
+    for name, read in (("a.csv", read_reports), ("a.csv", read_predictions), ("a.json", read_reports)):
+        (tmp_path / name).write_bytes("\n".encode(encoding))
+        with pytest.raises(InputError, match="path must be a file with content; got an empty file"):
+            read(tmp_path / name)
+
+
+def test_large_text_is_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "PIECE", 7)
+    path = tmp_path / "a.csv"
+    path.write_bytes(table().encode())
+    assert "".join(text_files.text_pieces(path, "test")) == table()
+    assert text_files.stream_encoding(path, "test") == "utf-8"
+    (tmp_path / "b.csv").write_bytes(table().encode("utf-16"))
+    assert [*text_files.text_pieces(tmp_path / "b.csv", "test")] == [table()]
+    assert read_table(path, "test").n_rows == 3

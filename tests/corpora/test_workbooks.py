@@ -1,0 +1,103 @@
+"""Excel workbooks as tables of reports."""
+
+import builtins
+import zipfile
+
+import pytest
+
+from metric_oracle.corpora.predictions import read_predictions
+from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.tables import read_table
+from metric_oracle.corpora.vectors import LABELS, read_labels
+from metric_oracle.errors import BackendError, InputError
+from support import SECRET
+from support.workbooks import DAY, write_workbook
+
+pytest.importorskip("fastexcel", reason="the extra excel is not installed")
+
+
+def test_cells_are_the_text_that_csv_has(tmp_path):
+    rows = [
+        [" study_id ", "date", "report", "n"],
+        [50414267.0, (DAY, 43861), "A\nB", 0.5],
+        ["5e7", (DAY, 43861.5), "1.50", 1e7],
+        [5e7, "2020-01-31", True, ("t='e'", "#N/A")],
+        [None] * 4,
+        [" s5 ", None, "", ("t='str'", "")],
+    ]
+    table = read_table(write_workbook(tmp_path / "a.xlsx", {"Reports": rows}), "test")
+    assert (table.kind, table.n_rows, table.note) == ("Excel", 4, "")
+    assert table.names == ["study_id", "date", "report", "n"]
+    assert table.cells(0, "test") == ["50414267", "5e7", "50000000", " s5 "]
+    assert table.cells(1, "test") == ["2020-01-31 00:00:00", "2020-01-31 12:00:00", "2020-01-31", None]
+    assert table.cells(2, "test", is_text=True) == ["A\nB", "1.50", "true", ""]
+    assert table.cells(3, "test", is_text=True) == ["0.5", "10000000", None, ""]
+
+
+def test_reports_predictions_and_labels(tmp_path):
+    path = write_workbook(tmp_path / "a.xlsx", {"A": [["id", "report"], [50000001, "Clear."], [2, None], [3, ""]]})
+    reports = read_reports(path)
+    assert (reports.ids, reports.texts) == (["50000001"], ["Clear."])
+    assert reports.states == {"missing": ["2"], "empty": ["3"], "tokenless": []}
+    assert reports.source == "Excel, id id, column report, 1 of 3 rows"
+    found = read_predictions(path)
+    assert (found.texts, found.states["empty"]) == (["Clear.", "", ""], ["2", "3"])
+    cells = [[50000001, *[1.0] * 13, 0.0], [2, *[None] * 14], [3, *["-1.0"] * 13, 1]]
+    labels = read_labels(write_workbook(tmp_path / "l.xlsx", {"A": [["study_id", *LABELS], *cells]}))
+    assert labels.ids == ["50000001", "2", "3"]
+    assert labels.values[:, 0].tolist() == [1, 0, 3]
+
+
+def test_the_first_sheet_that_is_not_hidden(tmp_path):
+    table = [["id", "report"], ["x", "Clear."]]
+    path = write_workbook(tmp_path / "a.xlsx", {"Old": [["id"], ["y"]], "New": table, "More": []}, hidden=["Old"])
+    assert read_reports(path).source == "Excel, id id, column report, sheet 2 of 3, 1 of 1 rows"
+    for name, sheets in (("none.xlsx", {"A": []}), ("hidden.xlsx", {"A": table})):
+        with pytest.raises(
+            InputError, match=r"^read_reports: path must be a workbook with a table in its first sheet;"
+        ):
+            read_reports(write_workbook(tmp_path / name, sheets, hidden=["A"] if name == "hidden.xlsx" else ()))
+
+
+def test_damaged_workbooks(tmp_path):
+    path = write_workbook(tmp_path / "a.xlsx", {"A": [["id", "report"], ["x", SECRET * 999]]})
+    whole = path.read_bytes()
+    match = (
+        r"^read_reports: path must be a whole \.xlsx file; got a damaged, locked or foreign one, .*\. Save it anew\.$"
+    )
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 64]) + whole[middle + 1 :]
+    for content in (whole[:-30], whole[: len(whole) // 2], b"id,report\n", flipped):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=match):
+            read_reports(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", "no workbook")
+    with pytest.raises(InputError, match=match):
+        read_reports(path)
+
+
+def test_a_workbook_that_would_fill_the_memory(tmp_path):
+    path = tmp_path / "a.xlsx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("xl/sheet1.xml", "w") as member:
+        for _ in range(128):
+            member.write(bytes(1 << 20))
+    with pytest.raises(
+        InputError, match=r"packed files must unpack to less than 300 times their size; got more in .*a\."
+    ):
+        read_reports(path)
+
+
+def test_without_the_extra(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def lacking(name, *rest, **more):
+        if name == "fastexcel":
+            raise ImportError
+        return real(name, *rest, **more)
+
+    path = write_workbook(tmp_path / "a.xlsx", {"A": [["id", "report"], ["x", "Clear."]]})
+    monkeypatch.setattr(builtins, "__import__", lacking)
+    match = r"^read_reports: .*a\.xlsx needs the Python package fastexcel, which is not installed\. Run: pip install "
+    with pytest.raises(BackendError, match=match):
+        read_reports(path)

@@ -1,0 +1,104 @@
+"""A command as a process: closed streams, signals, kills, and what they leave behind."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from metric_oracle import api
+from metric_oracle.retrieval.results import read_results
+from support import write
+
+ORACLE = f"{shlex.quote(sys.executable)} -m metric_oracle"
+
+
+def run(line):
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("process")
+    write(folder / "test.csv", {f"s{i}": f"Small effusion {i}." for i in range(4)})
+    api.build_index(folder / "test.csv", folder / "I", metrics=["bleu"])
+    return folder
+
+
+# Streams that are closed
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "metrics", "retrieve {0}/I {0}/test.csv -m bleu"])
+def test_a_result_without_a_place_is_an_error(folder, arguments):
+    done = run(f"{ORACLE} {arguments.format(folder)} >&-")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "error: oracle: files and folders must be open to this user, with room to write; got standard output (Bad file "
+        "descriptor). Check it and run the command again."
+    )
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_result_in_a_file_needs_no_stream(folder, tmp_path, closed):
+    out = tmp_path / "out.csv"
+    done = run(f"{ORACLE} retrieve {folder}/I {folder}/test.csv -m bleu --out {out} {closed}")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert read_results(out).mean() == 1.0
+    assert sorted(os.listdir(tmp_path)) == ["out.csv", "out.csv.signature.json"]
+
+
+def test_an_error_without_a_place_is_an_exit_code(folder):
+    assert run(f"{ORACLE} retrieve {folder}/I none.csv -m bleu 2>&-").returncode == 2
+
+
+# Signals
+
+
+def ended(folder, arguments, *, by, when):
+    """Start a command in a folder, signal it once a condition holds, and return its exit code."""
+    with subprocess.Popen([sys.executable, "-m", "metric_oracle", *arguments], cwd=folder) as process:
+        end = time.monotonic() + 60
+        while not when() and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.001)
+        process.send_signal(by)
+        return process.wait(60)
+
+
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("command", [("synth", "c", "--reports", "2000000"), ("example", "c")])
+def test_a_signal_leaves_nothing(tmp_path, command, by, code):
+    """While a folder is written beside its place: a corpus, an example."""
+    assert ended(tmp_path, command, by=by, when=lambda: any(tmp_path.iterdir())) == code
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_process_that_ignores_hangups_goes_on(tmp_path):
+    line = f"cd {tmp_path}; trap '' HUP; {ORACLE} example c & sleep 0.7; kill -HUP $!; wait $!"
+    assert run(line).returncode == 0
+    assert (tmp_path / "c/train.csv").is_file()
+
+
+@pytest.mark.parametrize("command", [("synth", "c", "--reports", "2000000"), ("example", "c")])
+def test_a_killed_command_leaves_what_the_next_one_removes(tmp_path, command):
+    code = ended(tmp_path, command, by=signal.SIGKILL, when=lambda: any(tmp_path.iterdir()))
+    assert code == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".c.unfinished-")
+    assert not left.name.endswith(left.name.split("-")[1] * 2)
+    assert subprocess.run([sys.executable, "-m", "metric_oracle", "example", "c"], cwd=tmp_path).returncode == 0
+    assert os.listdir(tmp_path) == ["c"]
+
+
+@pytest.mark.parametrize("command", ["example", "synth", "demo"])
+def test_the_current_folder_is_not_replaced(tmp_path, command):
+    done = run(f"cd {tmp_path}; {ORACLE} {command} .")
+    assert done.returncode == 2
+    argument = "out" if command == "synth" else "folder"
+    assert done.stderr == (
+        f"error: {command}: {argument} must be a new or empty folder; got the current folder, which cannot be "
+        "replaced. Name another folder.\n"
+    )

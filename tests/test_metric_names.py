@@ -1,0 +1,61 @@
+"""Names of metrics are taken as tables and papers spell them; for another one the message is short, with a hint."""
+
+from collections import Counter
+
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.errors import InputError
+from metric_oracle.metrics import ALIASES, METRICS, find_metric, folded, get_metric
+from metric_oracle.presentation.comparison_layout import LABELS
+
+
+def test_spellings_are_of_one_metric():
+    times = Counter(folded(name) for name in (*METRICS, *ALIASES))
+    assert [name for name, n in times.items() if n > 1] == []
+
+
+@pytest.mark.parametrize("name", [name for name in LABELS if name in METRICS])
+def test_the_heads_of_our_tables_are_names(name):
+    head = LABELS[name].partition(" (")[0].removesuffix(" of the preprint")
+    assert get_metric(head).name == ("radcliq" if head == "RadCliQ" else name)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("BLEU", "bleu-2"),
+        ("BLEU-4", "bleu-4"),
+        ("ROUGE_L", "rouge-l"),
+        ("RadGraph F1", "radgraph"),
+        ("CIDEr-D", "cider-d"),
+    ],
+)
+def test_spellings(typed, name):
+    assert find_metric(typed) is METRICS[name]
+
+
+def test_the_command_line_takes_them(oracle, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("study_id,report\n1,clear\n2,small effusion\n")
+    code, out, err = oracle("score", path, path, "-m", "BLEU-2,ROUGE-L", "--format", "csv")
+    assert code == 0, err
+    assert out.startswith('"query_id","bleu-2","rouge-l"')
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("blew", r"Did you mean 'bleu'\?"),
+        ("meteor", r"Did you mean 'meteor:nltk' or 'meteor:nltk-stems' or 'meteor:1\.5'\?"),
+        ("green", r"Choose one\."),
+        ("CIDEr", r"Did you mean 'cider-d'\?"),
+        ("ROGUE-L", r"Did you mean 'rouge-l'\?"),
+    ],
+)
+def test_a_name_that_is_none_has_a_short_message(typed, hint):
+    with pytest.raises(
+        InputError, match=rf"^score: metric must be one of those that oracle metrics lists; got .*\. {hint}$"
+    ) as error:
+        mo.score(["a"], ["a"], typed)
+    assert len(str(error.value)) < 160

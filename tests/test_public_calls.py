@@ -1,0 +1,180 @@
+"""Misuse of every public function is one MetricOracleError with a clear line, in Python's terms."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import metric_oracle as mo
+from metric_oracle import public
+from metric_oracle.errors import ArgumentError, InputError
+
+FUNCTIONS = [name for name in mo.__all__ if inspect.isfunction(getattr(mo, name))]
+
+
+class Foreign:
+    """What no function takes."""
+
+
+def needed(function):
+    """Return a value that fits each argument that must be given."""
+    found = {}
+    for name, p in inspect.signature(function).parameters.items():
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD:
+            fitting = [value for value in ("x", [], {}) if public._fits(value, p.annotation)]
+            found[name] = fitting[0] if fitting else object.__new__(p.annotation)
+    return found
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_unknown_keyword(name):
+    with pytest.raises(ArgumentError, match=r"^\w+: there is no argument 'sektion'\. ") as caught:
+        getattr(mo, name)(**needed(getattr(mo, name)), sektion="findings")
+    assert isinstance(caught.value, mo.MetricOracleError)
+    assert isinstance(caught.value, TypeError)  # Python's own kind, too
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_too_many_and_too_few_arguments(name):
+    function = getattr(mo, name)
+    with pytest.raises(ArgumentError, match=r"^\w+: too many positional arguments\. The call is \w+\("):
+        function(*range(20))
+    if needed(function):
+        with pytest.raises(ArgumentError, match=r"^\w+: missing a required .*argument: '\w+'\. The call is \w+\("):
+            function()
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        (name, argument)
+        for name in FUNCTIONS
+        for argument, kind in public._known(getattr(mo, name).__wrapped__).items()
+        if not public._fits(Foreign(), kind)
+    ],
+)
+def test_an_argument_of_another_type(name, argument):
+    function = getattr(mo, name)
+    with pytest.raises(ArgumentError, match=rf"^\w+: {argument} must be .*; got a Foreign\. The call is "):
+        function(**{**needed(function), argument: Foreign()})
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    texts = {"1": "no acute process", "2": "small effusion", "3": "no acute process"}
+    return mo.build_index(texts, tmp_path_factory.mktemp("calls") / "I")
+
+
+TEXTS = ["no effusion", "clear"]
+CALLS = {
+    "index and queries swapped": (
+        lambda i: mo.retrieve(TEXTS, i, "bleu"),
+        "index must be a path or an Index; got a list of",
+    ),
+    "no index": (lambda i: mo.retrieve(None, TEXTS, "bleu"), "index must be a path or an Index; got None"),
+    "no queries": (lambda i: mo.retrieve(i, None, "bleu"), "reports must be a path, texts, .*; got NoneType"),
+    "queries that are none": (lambda i: mo.expectation(i, Foreign(), "bleu"), "reports must be .*; got .*Foreign"),
+    "results as queries": (lambda i: mo.retrieve(i, mo.retrieve(i, TEXTS, "bleu"), "bleu"), "reports must be a path"),
+    "no metric": (lambda i: mo.retrieve(i, TEXTS, None), "metric must be a string; got None"),
+    "metrics in a list": (lambda i: mo.retrieve(i, TEXTS, ["bleu"]), "metric must be a string; got a list of str"),
+    "metrics with commas": (
+        lambda i: mo.retrieve(i, TEXTS, "bleu,rouge-l"),
+        "metric must be one .*; got 'bleu,rouge-l'",
+    ),
+    "metrics that are none": (lambda i: mo.score(TEXTS, TEXTS, [None]), "metrics must be .*; got a list of NoneType"),
+    "metrics in place of models": (lambda i: mo.study(i, TEXTS, "bleu,rouge-l"), "models must be a dict .*; got a str"),
+    "models with numbers": (lambda i: mo.study(i, TEXTS, {1: TEXTS}), "models must be .*; got a dict from int to list"),
+    "files of a model": (
+        lambda i: mo.Model(TEXTS, ["graphs.json"]),
+        "files must be a dict of keyword arguments; got list",
+    ),
+    "a number of answers as text": (lambda i: mo.retrieve(i, TEXTS, "bleu", k="5"), "k must be an int; got a str"),
+    "kind and metric swapped": (lambda i: mo.baseline(i, TEXTS, "bleu", "random"), "kind must be one of random"),
+    "a path in place of a list": (lambda i: mo.merge("part.parquet"), "parts must be a list of paths; got a str"),
+    "systems in a list": (lambda i: mo.compare(["a.parquet"]), "systems must be a dict .*; got a list of str"),
+    "raters in a string": (
+        lambda i: mo.create_survey(TEXTS, {"a": TEXTS}, "S", raters="anna"),
+        "raters must be a list of strings; got a str",
+    ),
+    "values that are no numbers": (lambda i: mo.interval(["a", "b"]), "values must be .*; got a list of str"),
+    "a section that is none": (lambda i: mo.score(TEXTS, TEXTS, "bleu", section="lungs"), "section must be one of"),
+    "graphs that are none": (lambda i: mo.load_queries(TEXTS, radgraph=5), "graphs must be a RadGraph file"),
+    "completions that are none": (
+        lambda i: mo.reward("bleu")(completions=5, reference=TEXTS),
+        "completions must be texts, or",
+    ),
+    "messages without content": (
+        lambda i: mo.reward("bleu")(completions=[[{}], [{}]], reference=TEXTS),
+        "completions must be texts, or lists of chat",
+    ),
+    "one reference for all": (
+        lambda i: mo.reward("bleu")(completions=TEXTS, reference="ab"),
+        "reference must be one report for each of 2 .*; got str",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_misuse_is_one_clear_line(index, case):
+    call, match = CALLS[case]
+    with pytest.raises(mo.MetricOracleError, match=rf"^\w+: {match}") as caught:
+        call(index)
+    assert "\n" not in str(caught.value)
+    assert not any(text in str(caught.value) for text in TEXTS)  # reports are patients' data
+
+
+def test_what_fits_is_let_through(index, tmp_path):
+    assert mo.retrieve(str(index.folder), np.array(TEXTS), "bleu", k=np.int64(2)).table.num_rows == 4
+    assert mo.score(TEXTS, TEXTS, metrics=("bleu", "rouge-l"), rescale=None).metrics == ["bleu-2", "rouge-l"]
+    assert mo.retrieve is mo.retrieve
+    assert inspect.signature(mo.retrieve) == inspect.signature(mo.retrieve.__wrapped__)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: mo.score(TEXTS, TEXTS, "bertscore"), r"Add encoder=NAME\|FOLDER\.$"),
+        (lambda: mo.score(TEXTS, TEXTS[:1]), r"Complete them, or pass inner=True to score the ids that have both\.$"),
+        (lambda: mo.score(TEXTS, TEXTS, layer=3), r"Add encoder=NAME or a folder\.$"),
+        (lambda: mo.score(TEXTS, TEXTS, "cider-d:corpus"), r"Add index=INDEX, the corpus whose frequencies count\.$"),
+        (lambda: mo.retrieve("none", TEXTS, "bleu"), 'Build one with "oracle build-index REPORTS --out INDEX"'),
+    ],
+)
+def test_advice_is_in_python_s_terms(call, match):
+    with pytest.raises(mo.MetricOracleError, match=match):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("Pass --text-column NAME or --section; columns: 'a'.", "Pass text_column=NAME or section; columns: 'a'."),
+        ("Pass --section findings, or search on.", "Pass section=findings, or search on."),
+        (
+            "Build an index with --metrics bleu-2 --radgraph G.json.",
+            "Build an index with metrics=bleu-2 radgraph=G.json.",
+        ),
+        ("Choose other columns with --metric.", "Choose other columns with metrics."),
+        ("Name the files that retrieve --part wrote.", "Name the files that retrieve --part wrote."),
+        ("Install it: pip install --no-deps medspacy.", "Install it: pip install --no-deps medspacy."),
+        ("Search again without --no-text.", "Search again without text=False."),
+        ("Say by --model-section M=findings what it is.", 'Say by reading={"section": ...} of its Model what it is.'),
+    ],
+)
+def test_options_become_arguments(message, advice):
+    assert public._in_python(message, {"metrics": str, "section": str}) == advice
+
+
+def test_the_command_line_has_its_own_terms(oracle, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("study_id,report\n1,clear\n")
+    assert "Add --encoder NAME|FOLDER." in oracle("score", path, path, "-m", "bertscore")[2]
+
+
+def test_score_takes_the_section_as_a_search_does(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("study_id,findings,impression\n1,the heart is large,cardiomegaly\n")
+    assert mo.score(path, {"1": "cardiomegaly"}, "rouge-l").mean() == {"rouge-l": 1.0}
+    assert mo.score(path, {"1": "cardiomegaly"}, "rouge-l", section="findings").mean() == {"rouge-l": 0.0}
+    with pytest.raises(InputError, match=r"^read_predictions: .* Pass "):
+        mo.read_predictions(path)
