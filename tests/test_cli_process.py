@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from metric_oracle import api
+from metric_oracle.corpora.unfinished import new_folder
+from metric_oracle.evaluation.study_steps import workplace
 from metric_oracle.retrieval.results import read_results
 from support import write
 
@@ -73,6 +76,22 @@ def ended(folder, arguments, *, by, when):
 def test_a_signal_leaves_nothing(tmp_path, command, by, code):
     """While a folder is written beside its place: a corpus, an example."""
     assert ended(tmp_path, command, by=by, when=lambda: any(tmp_path.iterdir())) == code
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("make", [lambda out: new_folder(out), lambda out: workplace(None)])
+def test_a_signal_as_a_folder_appears_leaves_nothing(tmp_path, monkeypatch, make):
+    """The handler of a signal that arrives during mkdir runs before the next line."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    make_folder = Path.mkdir
+
+    def mkdir(folder, *arguments, **keywords):
+        make_folder(folder, *arguments, **keywords)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(SystemExit), make(tmp_path / "c"):
+        pass
     assert os.listdir(tmp_path) == []
 
 

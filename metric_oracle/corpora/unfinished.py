@@ -4,6 +4,7 @@ import fcntl
 import glob
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,9 +63,9 @@ def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
     """
     before = f".{out.name}.unfinished-"
     remove_leftovers(out, before, "")
-    folder = out.with_name(f"{before}{os.getpid()}")
-    folder.mkdir(mode=mode)
+    folder = out.with_name(f"{before}{os.getpid()}{time.time_ns()}")
     try:
+        folder.mkdir(mode=mode)  # a signal may arrive before the next line
         with held(folder):
             yield folder
             for path in (*folder.rglob("*"), folder):

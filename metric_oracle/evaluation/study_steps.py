@@ -195,8 +195,8 @@ def workplace(out: Path | None) -> Iterator[Path]:
         place = Path(tempfile.gettempdir()) / "oracle-study"
         remove_leftovers(place, "oracle-study-", "")
         folder = place.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
-        folder.mkdir(mode=0o700)
         try:
+            folder.mkdir(mode=0o700)  # a signal may arrive before the next line
             with held(folder):
                 yield folder
         finally:
