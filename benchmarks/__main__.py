@@ -12,8 +12,8 @@ from benchmarks import gate, machine
 from benchmarks.bench import Bench, why_not_cuda
 from benchmarks.data import CAPTIONS, CORPORA, HAS_FAISS, LACKING, OF_STATES, SEED, SkippedError, lacking_in
 from benchmarks.workloads import FULL_SIZE, WORKLOADS, Workload
+from metric_oracle.bench.search import spread
 from metric_oracle.errors import BackendError
-from metric_oracle.evaluation.bench import spread
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

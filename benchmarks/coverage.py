@@ -13,13 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.machine import Row
-from metric_oracle.evaluation.alignment import agreement, difference
-from metric_oracle.evaluation.crg import ends_of
-from metric_oracle.evaluation.f1_chexbert import FEW_POSITIVE, SRR_AVERAGES, f1_scores
-from metric_oracle.evaluation.failure_modes import study_test
-from metric_oracle.evaluation.rank_agreement import STATISTICS, Resamples, draw, side
-from metric_oracle.evaluation.rater_agreement import ICC, intraclass
-from metric_oracle.evaluation.table_cells import Column, MetricCells, corpus_means, crg_of_means
+from metric_oracle.raters.alignment import agreement, difference
+from metric_oracle.raters.failure_modes import study_test
+from metric_oracle.raters.rank_agreement import STATISTICS, Resamples, draw, side
+from metric_oracle.raters.rater_agreement import ICC, intraclass
 from metric_oracle.retrieval.corpus_bleu import corpus_bleu
 from metric_oracle.retrieval.rerank import binomial_interval
 from metric_oracle.statistics import (
@@ -32,6 +29,9 @@ from metric_oracle.statistics import (
     paired_test,
     resample_means,
 )
+from metric_oracle.tables.crg import ends_of
+from metric_oracle.tables.f1_chexbert import FEW_POSITIVE, SRR_AVERAGES, f1_scores
+from metric_oracle.tables.table_cells import Column, MetricCells, corpus_means, crg_of_means
 
 SIZES = (10, 20, 50, 100, 200, 500, 2000)
 RESAMPLES = 1000

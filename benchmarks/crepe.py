@@ -17,11 +17,11 @@ from typing import Any
 import metric_oracle as mo
 from benchmarks import machine
 from benchmarks.machine import Row
-from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.encoders.crepe_training import Settings, train
-from metric_oracle.evaluation.alignment import MEAN
-from metric_oracle.evaluation.counted_pairs import read_counted_pairs
-from metric_oracle.evaluation.rank_agreement import TAU
+from metric_oracle.raters.alignment import MEAN
+from metric_oracle.raters.counted_pairs import read_counted_pairs
+from metric_oracle.raters.rank_agreement import TAU
+from metric_oracle.synthetic.corpus import write_synthetic
 
 METRICS = ("crepe", "bleu-2", "bleu-4", "rouge-l", "radgraph")
 SEED = 0

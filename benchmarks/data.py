@@ -15,7 +15,6 @@ import numpy as np
 import metric_oracle as mo
 from benchmarks import real
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.indexes.build import BUILDING, LOCK, SCRATCH
 from metric_oracle.indexes.index import Index
@@ -23,6 +22,7 @@ from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.bertscore import reference as bertscore
 from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
+from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0
 WIDTH = 768  # of a CheXbert embedding
@@ -166,7 +166,7 @@ def prepare_corpus(
     if kind != "synthetic":
         return *_prepare_real(root, n_reports, n_tests, kind), None
     folder = root / f"{n_reports}x{n_tests}-seed{SEED}"
-    corpus = folder / f"corpus-{_digest('corpora/synthetic*.py')}"
+    corpus = folder / f"corpus-{_digest('synthetic/*.py')}"
     if not corpus.exists():
         shutil.rmtree(folder, ignore_errors=True)
         write_synthetic(corpus, n_reports, n_tests, seed=SEED)

@@ -19,12 +19,12 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.machine import Row
+from metric_oracle.bench.search import timed
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.encoders.radgraph import RadGraph
 from metric_oracle.encoders.token_states import TokenEncoder, encode
-from metric_oracle.evaluation.bench import timed
+from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0
 LAYER = 9  # that bert_score runs of bert-base-uncased

@@ -23,9 +23,9 @@ from typing import Any
 
 import metric_oracle as mo
 from benchmarks import machine
-from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.indexes.index import Index
+from metric_oracle.synthetic.corpus import write_synthetic
 
 METRICS = ("bleu", "rouge-l", "radgraph", "chexbert:labels")
 REPORTS, TESTS, SHARD_ROWS = 240, 8, 80

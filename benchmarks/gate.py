@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import metric_oracle as mo
-from metric_oracle.evaluation.bench import check_answers
+from metric_oracle.bench.search import check_answers
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.radgraph import reference as radgraph

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.evaluation.machine import machine, versions
+from metric_oracle.retrieval.machine import machine, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import metric_oracle as mo
 from benchmarks.data import Data
 from metric_oracle import api
-from metric_oracle.evaluation.bench import after_warm_up, repeated, single_queries, timed
+from metric_oracle.bench.search import after_warm_up, repeated, single_queries, timed
 
 _FILES = (("bleu", None), ("rouge-l", None), ("radgraph", None), ("bleu", "random"), ("bleu", "most-frequent"))
 _PORT, _TOKEN = 8123, "t" * 43
@@ -20,8 +20,8 @@ def _client(cases: Any) -> Iterator[Any]:
     """Yield a client of the explorer that has its token."""
     from starlette.testclient import TestClient
 
+    from metric_oracle.explorer.pages import Explorer
     from metric_oracle.web import server
-    from metric_oracle.web.explorer import Explorer
 
     app = server.guarded(Explorer(cases).routes(), port=_PORT, guests={_TOKEN: "reader"})
     with TestClient(app, base_url=_HOME) as client:
@@ -31,7 +31,7 @@ def _client(cases: Any) -> Iterator[Any]:
 
 def live_query(data: Data) -> list[float]:
     """Return the seconds of live queries under the metrics that are ticked at first, BLEU-2 and ROUGE-L, warmed up."""
-    from metric_oracle.evaluation.cases import read_cases
+    from metric_oracle.explorer.cases import read_cases
 
     with _client(read_cases([], data.index)) as client:
         ticked = {"metric:bleu-2": "1", "metric:rouge-l": "1"}
@@ -45,7 +45,7 @@ def live_query(data: Data) -> list[float]:
 
 def first_page(data: Data, n: int) -> list[float]:
     """Return the seconds of the first page of a study of five files, the very first time and n more."""
-    from metric_oracle.evaluation.cases import read_cases
+    from metric_oracle.explorer.cases import read_cases
 
     files = [
         mo.retrieve(data.index, data.queries, metric)

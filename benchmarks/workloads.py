@@ -26,7 +26,7 @@ from benchmarks.floor import floor_columns, work_of
 from benchmarks.pages import first_page, live_query
 from benchmarks.peers import PEERS, SEARCHES
 from benchmarks.state_peers import STATE_PEERS
-from metric_oracle.evaluation.bench import columns_of, repeated, single_studies, timed
+from metric_oracle.bench.search import columns_of, repeated, single_studies, timed
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 

@@ -43,30 +43,30 @@ if TYPE_CHECKING:
         score,
         verify,
     )
-    from metric_oracle.corpora.grades import read_rated_set
     from metric_oracle.corpora.predictions import read_predictions
-    from metric_oracle.corpora.raters import read_ratings
     from metric_oracle.corpora.reports import Reports, read_reports
     from metric_oracle.errors import MetricOracleError
-    from metric_oracle.evaluation.agreement import agreement
-    from metric_oracle.evaluation.alignment import align
-    from metric_oracle.evaluation.comparison import compare
-    from metric_oracle.evaluation.crg import score_crg
-    from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert, score_f1_srr
-    from metric_oracle.evaluation.failure_modes import failure_modes
-    from metric_oracle.evaluation.fit_composite import fit_composite
-    from metric_oracle.evaluation.foreign import read_foreign
-    from metric_oracle.evaluation.metric_comparison import RatedFiles, compare_metrics
-    from metric_oracle.evaluation.study import Model, compare_study
-    from metric_oracle.evaluation.study import run_study as study
-    from metric_oracle.evaluation.survey import create_survey
-    from metric_oracle.evaluation.survey_export import export_survey, survey_status
-    from metric_oracle.presentation.comparison_layout import write as write_table
-    from metric_oracle.presentation.comparison_plot import write_plot
     from metric_oracle.presentation.expectation_plot import plot_histogram
-    from metric_oracle.presentation.ratings_plots import plot_alignment, plot_failure_modes
-    from metric_oracle.presentation.study_folder import write_study
+    from metric_oracle.raters.agreement import agreement
+    from metric_oracle.raters.alignment import align
+    from metric_oracle.raters.failure_modes import failure_modes
+    from metric_oracle.raters.fit_composite import fit_composite
+    from metric_oracle.raters.metric_comparison import RatedFiles, compare_metrics
+    from metric_oracle.raters.plots import plot_alignment, plot_failure_modes
+    from metric_oracle.raters.rated_sets import read_rated_set
+    from metric_oracle.raters.ratings import read_ratings
     from metric_oracle.statistics import interval
+    from metric_oracle.survey.create import create_survey
+    from metric_oracle.survey.export import export_survey, survey_status
+    from metric_oracle.tables.comparison import compare
+    from metric_oracle.tables.comparison_layout import write as write_table
+    from metric_oracle.tables.comparison_plot import write_plot
+    from metric_oracle.tables.crg import score_crg
+    from metric_oracle.tables.f1_chexbert import score_f1_chexbert, score_f1_srr
+    from metric_oracle.tables.foreign import read_foreign
+    from metric_oracle.tables.study import Model, compare_study
+    from metric_oracle.tables.study import run_study as study
+    from metric_oracle.tables.study_folder import write_study
 
 _HOMES = {
     **dict.fromkeys(
@@ -78,35 +78,35 @@ _HOMES = {
         "metric_oracle.api",
     ),
     "MetricOracleError": "metric_oracle.errors",
-    "Model": "metric_oracle.evaluation.study",
-    "RatedFiles": "metric_oracle.evaluation.metric_comparison",
+    "Model": "metric_oracle.tables.study",
+    "RatedFiles": "metric_oracle.raters.metric_comparison",
     "Reports": "metric_oracle.corpora.reports",
-    "agreement": "metric_oracle.evaluation.agreement",
-    "align": "metric_oracle.evaluation.alignment",
-    "compare": "metric_oracle.evaluation.comparison",
-    "compare_metrics": "metric_oracle.evaluation.metric_comparison",
-    "compare_study": "metric_oracle.evaluation.study",
-    "create_survey": "metric_oracle.evaluation.survey",
-    "export_survey": "metric_oracle.evaluation.survey_export",
-    "failure_modes": "metric_oracle.evaluation.failure_modes",
-    "fit_composite": "metric_oracle.evaluation.fit_composite",
+    "agreement": "metric_oracle.raters.agreement",
+    "align": "metric_oracle.raters.alignment",
+    "compare": "metric_oracle.tables.comparison",
+    "compare_metrics": "metric_oracle.raters.metric_comparison",
+    "compare_study": "metric_oracle.tables.study",
+    "create_survey": "metric_oracle.survey.create",
+    "export_survey": "metric_oracle.survey.export",
+    "failure_modes": "metric_oracle.raters.failure_modes",
+    "fit_composite": "metric_oracle.raters.fit_composite",
     "interval": "metric_oracle.statistics",
-    "plot_alignment": "metric_oracle.presentation.ratings_plots",
-    "plot_failure_modes": "metric_oracle.presentation.ratings_plots",
+    "plot_alignment": "metric_oracle.raters.plots",
+    "plot_failure_modes": "metric_oracle.raters.plots",
     "plot_histogram": "metric_oracle.presentation.expectation_plot",
-    "read_foreign": "metric_oracle.evaluation.foreign",
+    "read_foreign": "metric_oracle.tables.foreign",
     "read_predictions": "metric_oracle.corpora.predictions",
-    "read_rated_set": "metric_oracle.corpora.grades",
-    "read_ratings": "metric_oracle.corpora.raters",
+    "read_rated_set": "metric_oracle.raters.rated_sets",
+    "read_ratings": "metric_oracle.raters.ratings",
     "read_reports": "metric_oracle.corpora.reports",
-    "score_crg": "metric_oracle.evaluation.crg",
-    "score_f1_chexbert": "metric_oracle.evaluation.f1_chexbert",
-    "score_f1_srr": "metric_oracle.evaluation.f1_chexbert",
-    "study": "metric_oracle.evaluation.study:run_study",
-    "survey_status": "metric_oracle.evaluation.survey_export",
-    "write_plot": "metric_oracle.presentation.comparison_plot",
-    "write_study": "metric_oracle.presentation.study_folder",
-    "write_table": "metric_oracle.presentation.comparison_layout:write",
+    "score_crg": "metric_oracle.tables.crg",
+    "score_f1_chexbert": "metric_oracle.tables.f1_chexbert",
+    "score_f1_srr": "metric_oracle.tables.f1_chexbert",
+    "study": "metric_oracle.tables.study:run_study",
+    "survey_status": "metric_oracle.survey.export",
+    "write_plot": "metric_oracle.tables.comparison_plot",
+    "write_study": "metric_oracle.tables.study_folder",
+    "write_table": "metric_oracle.tables.comparison_layout:write",
 }
 __all__ = [
     "MetricOracleError",

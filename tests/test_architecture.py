@@ -1,13 +1,12 @@
 """Imports point one way; what must stay light, stays light.
 
-    cli -> commands -> web -> presentation -> evaluation -> api -> retrieval -> indexes -> kernels -> NumPy, Numba
+    cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables -> presentation -> api -> retrieval
+        -> indexes -> encoders, kernels -> NumPy, Numba
 
-`cluster` hands work on shards to the workers of Ray, whatever the work.
-`statistics` are intervals and tests of numbers by study, for whoever has such numbers; it knows errors alone.
-`public` compares calls of public functions with their signatures; it knows errors alone.
-`api` is the public functions: the demo in `evaluation` calls them as a user would, never the other way round. `corpora`
-feeds `indexes`; `metrics` and `errors` are leaves that everything but the kernels may use. Kernels know no Arrow, no
-files and no command line, and the plain scorers import no fast module.
+The rooms of design.md: each imports only what stands in ``ALLOWED``. `errors`, `files`, `metrics`, `public` and
+`statistics` are leaves. `web` serves and renders pages and knows nothing of what they show. `cluster` hands work to Ray
+and knows nothing of the work. Kernels know no Arrow, no files and no command line, and the plain scorers import no fast
+module.
 """
 
 import ast
@@ -27,26 +26,34 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"errors", "metrics"}
+ENGINE = LEAVES | {"corpora", "indexes", "retrieval"}
 ALLOWED = {
     "errors": set(),
+    "files": {"errors"},
     "metrics": {"errors"},
     "statistics": {"errors"},
     "public": {"errors"},
     "kernels": {"errors"},
-    "corpora": LEAVES,
-    "encoders": LEAVES | {"corpora"},
     "cluster": {"errors"},
-    "indexes": LEAVES | {"cluster", "corpora", "encoders", "kernels"},
-    "retrieval": LEAVES | {"cluster", "corpora", "indexes", "kernels", "statistics"},
-    "evaluation": LEAVES | {"corpora", "indexes", "kernels", "retrieval", "api", "statistics"},
-    "presentation": LEAVES | {"corpora", "indexes", "retrieval", "api", "evaluation", "statistics"},
-    "api": LEAVES | {"cluster", "corpora", "indexes", "retrieval"},
-    "web": LEAVES | {"corpora", "presentation", "evaluation", "api", "indexes", "retrieval"},
-    "commands": LEAVES | {"corpora", "encoders", "web", "presentation", "evaluation", "api", "indexes", "retrieval"},
+    "web": {"errors"},
+    "corpora": LEAVES,
+    "encoders": LEAVES | {"corpora", "files"},
+    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels"},
+    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "statistics"},
+    "api": ENGINE | {"cluster"},
+    "presentation": ENGINE | {"api", "statistics"},
+    "tables": ENGINE | {"api", "files", "kernels", "presentation", "statistics"},
+    "raters": ENGINE | {"files", "presentation", "statistics", "tables"},
+    "survey": ENGINE | {"api", "files", "raters", "tables", "web"},
+    "explorer": ENGINE | {"api", "kernels", "presentation", "raters", "tables", "web"},
+    "synthetic": ENGINE | {"api", "files", "presentation", "raters"},
+    "bench": ENGINE | {"api", "kernels", "presentation", "synthetic"},
+    "commands": ENGINE | {"api", "bench", "encoders", "explorer", "presentation", "raters", "survey", "synthetic",
+                          "tables", "web"},
     "cli": LEAVES | {"commands"},
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
-    "": {"api", "corpora", "errors", "evaluation", "presentation", "public", "statistics"},
-}
+    "": {"api", "corpora", "errors", "presentation", "public", "raters", "statistics", "survey", "tables"},
+}  # fmt: skip
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
 DEVICE_FILES = ("cuda.py", "_device.py", "segment_maxima.py")  # the last one is a kernel in Triton's language
@@ -146,22 +153,22 @@ def test_no_import_points_up():
         ("indexes/__init__.py", "from ..retrieval import search"),
         ("corpora/reports.py", "import metric_oracle.indexes.index"),
         ("retrieval/search.py", "from metric_oracle.api import retrieve"),
-        ("retrieval/search.py", "from metric_oracle.evaluation import study"),
-        ("evaluation/study.py", "from metric_oracle.presentation import comparison_layout"),
+        ("retrieval/search.py", "from metric_oracle.tables import study"),
+        ("tables/study.py", "from metric_oracle.raters import agreement"),
         ("presentation/terminal.py", "from metric_oracle import cli"),
         ("presentation/terminal.py", "from metric_oracle.kernels import topk"),
         ("retrieval/search.py", "import tests.conftest"),
-        ("evaluation/study.py", "if True:\n    from metric_oracle import cli"),
+        ("tables/study.py", "if True:\n    from metric_oracle import cli"),
         ("presentation/terminal.py", "from metric_oracle.commands import output"),
         ("commands/output.py", "from metric_oracle import cli"),
-        ("evaluation/evidence.py", "from metric_oracle.web import server"),
+        ("tables/systems.py", "from metric_oracle.web import server"),
         ("presentation/terminal.py", "from metric_oracle.web import render"),
         ("web/server.py", "from metric_oracle.commands import output"),
         ("web/server.py", "from metric_oracle.kernels import topk"),
         ("commands/search.py", "from metric_oracle.kernels import topk"),
         ("cli.py", "from metric_oracle import api"),
         ("api.py", "from metric_oracle.cli import main"),
-        ("api.py", "from metric_oracle import evaluation"),
+        ("api.py", "from metric_oracle import tables"),
         ("metrics.py", "import numpy"),
         ("statistics.py", "from metric_oracle.retrieval.results import Scores"),
         ("metrics.py", "from metric_oracle.indexes import index"),
@@ -270,7 +277,7 @@ def test_a_search_loads_what_it_needs(tmp_path):
     modules_after(*search)  # the first one compiles, for which Numba imports SciPy's linear algebra
     shown, loaded = modules_after(*search)
     assert json.loads(shown)["text"] == texts[1]
-    assert {*LATER, "pyarrow.compute", "pyarrow.parquet", "rich", "metric_oracle.evaluation"} & loaded == set()
+    assert {*LATER, "pyarrow.compute", "pyarrow.parquet", "rich", "metric_oracle.tables"} & loaded == set()
     others = {name for name in loaded if re.fullmatch(r"metric_oracle\.kernels\.[a-z_]+\.cpu", name)}
     assert others == {"metric_oracle.kernels.rouge_l.cpu", "metric_oracle.kernels.topk.cpu"}
 

@@ -29,9 +29,9 @@ from benchmarks import (
     workloads,
 )
 from benchmarks import data as benchmark_data
+from metric_oracle.bench import search as bench
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder
-from metric_oracle.evaluation import bench
 from metric_oracle.kernels._target import PATHS
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bleu import cpu, reference

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from metric_oracle import api
-from metric_oracle.corpora.unfinished import new_folder
-from metric_oracle.evaluation.study_steps import workplace
+from metric_oracle.files import new_folder
 from metric_oracle.retrieval.results import read_results
+from metric_oracle.tables.study_steps import workplace
 from support import write
 
 ORACLE = f"{shlex.quote(sys.executable)} -m metric_oracle"

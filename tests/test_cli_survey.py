@@ -1,11 +1,11 @@
-"""The commands of a survey; what they call is tested in evaluation/ and web/."""
+"""The commands of a survey; what they call is tested in survey/ and web/."""
 
 import json
 import sys
 
 import pytest
 
-from metric_oracle.evaluation.survey_folder import open_survey
+from metric_oracle.survey.folder import open_survey
 from support import write
 
 

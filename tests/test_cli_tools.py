@@ -18,9 +18,9 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.corpora.synthetic import MODELS
 from metric_oracle.corpora.vectors import read_embeddings, read_labels
-from metric_oracle.evaluation.example import COMMANDS, write_example
+from metric_oracle.synthetic.corpus import MODELS
+from metric_oracle.synthetic.example import COMMANDS, write_example
 from support import write
 
 TESTS = Path(__file__).parent

@@ -22,8 +22,8 @@ import pytest
 
 import metric_oracle
 from metric_oracle import cli
-from metric_oracle.evaluation.example import write_example
 from metric_oracle.metrics import COMPOSITE, METRICS, get_metric
+from metric_oracle.synthetic.example import write_example
 from support import lacking, parse_command
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, find_metric, folded, get_metric
-from metric_oracle.presentation.comparison_layout import LABELS
+from metric_oracle.tables.comparison_layout import LABELS
 
 
 def test_spellings_are_of_one_metric():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from metric_oracle import api
-from metric_oracle.evaluation.fit_composite import fit_composite
+from metric_oracle.raters.fit_composite import fit_composite
 from support import parse_command, write
 
 RECIPES = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ PARSED_ONLY = {
     "--metric radcliq": "an index of token states",
     "--backend cuda": "a GPU",
     "survey serve": "a server, which stays; web/test_survey.py runs it",
-    "survey export": "raters who have finished; evaluation/test_survey.py has such",
+    "survey export": "raters who have finished; survey/test_create.py has such",
     "r2gen_split.csv": "the IU X-ray files; retrieval/test_iu_xray.py reads them",
     "mimic_cxr_sectioned.csv": "files of a study's images; test_cli_score.py has such",
 }

@@ -7,7 +7,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle import api
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.cases import read_cases
+from metric_oracle.explorer.cases import read_cases
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval.rerank import Pool, rerank
 from metric_oracle.retrieval.results import read_results, read_scores

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.evaluation import bench
+from metric_oracle.bench import search as bench
 from metric_oracle.indexes.inputs import ATTACHED
 from support import beside
 

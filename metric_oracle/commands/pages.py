@@ -40,7 +40,7 @@ def explore(
     from metric_oracle.web import server
 
     with server.listen(port, "explore") as at:
-        from metric_oracle.web.explorer import Explorer
+        from metric_oracle.explorer.pages import Explorer
 
         read = [*(results or []), *others]
         explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, "explore"))
@@ -72,7 +72,7 @@ def report(
         msg = "report: results and out must be given; got one of them or none. Name result files, and --out page.html."
         raise InputError(msg)
     check_installed("report", files)
-    from metric_oracle.web.report import write_report
+    from metric_oracle.explorer.report import write_report
 
     others = [scores for _, scores in read_foreign_files(foreign, direction, "report")]
     cases = _cases([*results, *others], index, queries, files, models, reading, rated, "report")
@@ -87,9 +87,9 @@ def _cases(
 ) -> Any:  # fmt: skip
     """Read what the pages show."""
     from metric_oracle import api
-    from metric_oracle.corpora.raters import read_ratings
-    from metric_oracle.evaluation.cases import read_cases, read_result
-    from metric_oracle.evaluation.rated_cases import RatedCases
+    from metric_oracle.explorer.cases import read_cases, read_result
+    from metric_oracle.explorer.rated_cases import RatedCases
+    from metric_oracle.raters.ratings import read_ratings
 
     beside = {**used(files), **used(models), **used(reading, o.Reading())}
     if queries is None and beside:

@@ -33,9 +33,9 @@ def align(
     The scores name their pairs by pair_id, or by study_id (or study_number) and candidate_type; a metric is a column
     of theirs. Without scores, the texts of --samples are scored.
     """
-    from metric_oracle.evaluation import alignment
-    from metric_oracle.presentation.ratings_layout import alignment_tables
-    from metric_oracle.presentation.ratings_plots import plot_alignment
+    from metric_oracle.raters import alignment
+    from metric_oracle.raters.layout import alignment_tables
+    from metric_oracle.raters.plots import plot_alignment
 
     # Columns of other tools have names of their own.
     names = metric_names(metric, "align") if not scores else metric and split_names(metric)
@@ -73,10 +73,10 @@ def compare_metrics(
     With the texts of a set: the same without pairs of equal texts (ReXVal*), and metrics of ours beside the columns of
     the scores, timed. --plot draws bars.
     """
-    from metric_oracle.evaluation import metric_comparison as metrics_of
-    from metric_oracle.presentation import ratings_plots
     from metric_oracle.presentation.matplotlib_io import check_plot
-    from metric_oracle.presentation.metric_comparison_layout import comparison_tables
+    from metric_oracle.raters import metric_comparison as metrics_of
+    from metric_oracle.raters import plots as ratings_plots
+    from metric_oracle.raters.metric_comparison_layout import comparison_tables
 
     function = "compare_metrics"
     ratings = dict(named(sets, "sets", "NAME=FILE", "=", function=function))
@@ -124,9 +124,9 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
 
     A terminal gets the means and the significant differences; with --category, every test.
     """
-    from metric_oracle.evaluation import failure_modes as modes
-    from metric_oracle.presentation.ratings_layout import failure_mode_tables, found_table, mean_tables
-    from metric_oracle.presentation.ratings_plots import plot_failure_modes
+    from metric_oracle.raters import failure_modes as modes
+    from metric_oracle.raters.layout import failure_mode_tables, found_table, mean_tables
+    from metric_oracle.raters.plots import plot_failure_modes
 
     found = modes.failure_modes(ratings, categories=category, rate=rate)
     if to.plot is not None:
@@ -151,8 +151,8 @@ def agreement(
     Intraclass correlations ICC(A,1) and ICC(A,k): two-way, random raters, absolute agreement; also called ICC(2,1) and
     ICC(2,k).
     """
-    from metric_oracle.evaluation import agreement as of_raters
-    from metric_oracle.presentation.ratings_layout import agreement_tables
+    from metric_oracle.raters import agreement as of_raters
+    from metric_oracle.raters.layout import agreement_tables
 
     with progress("agreement"):
         found = of_raters.agreement(ratings, repeated, resamples=resamples, seed=seed)
@@ -195,9 +195,9 @@ def fit_composite(
 
     With --scores or --samples, TABLE is the counted errors, as for align.
     """
-    from metric_oracle.evaluation.fit_composite import fit_composite as fit
     from metric_oracle.presentation.paper_table import plain
-    from metric_oracle.presentation.terminal import composite_table
+    from metric_oracle.raters.fit_composite import fit_composite as fit
+    from metric_oracle.raters.layout import composite_table
 
     names = None if metric is None else split_names(metric)
     with progress("fit"):

@@ -85,8 +85,8 @@ def table(
     A mean is over the studies that every system can score. Tables need equal signatures and the same studies. A name
     that comes twice joins files of different metrics, and --foreign those of other tools.
     """
-    from metric_oracle.evaluation.comparison import compare
-    from metric_oracle.presentation.comparison_layout import write
+    from metric_oracle.tables.comparison import compare
+    from metric_oracle.tables.comparison_layout import write
 
     files: dict[str, list[Any]] = {}
     for name, file in named(systems, "systems", "NAME=FILE", "=", repeatable=True):
@@ -101,7 +101,7 @@ def table(
             progress=step,
         )  # fmt: skip
     if to.plot is not None:
-        from metric_oracle.presentation.comparison_plot import write_plot
+        from metric_oracle.tables.comparison_plot import write_plot
 
         write_plot(compared, to.plot)
         note(f"{to.plot}: {len(compared.columns)} metrics")
@@ -112,7 +112,7 @@ def read_foreign_files(
     foreign: Sequence[str] | None, direction: Sequence[str] | None, function: str
 ) -> list[tuple[str, Any]]:
     """Read the scores of other tools, each with the name of its system."""
-    from metric_oracle.evaluation.foreign import read_foreign
+    from metric_oracle.tables.foreign import read_foreign
 
     directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function=function))
     files = named(foreign, "foreign", "NAME=FILE", "=", repeatable=True, function=function)
@@ -123,7 +123,7 @@ def read_foreign_files(
 
 
 def _deliver_comparison(to: Destination, compared: Any, write: Any, summary: str, brief: Any = None) -> None:
-    from metric_oracle.presentation.comparison_layout import RENDER, layout
+    from metric_oracle.tables.comparison_layout import RENDER, layout
 
     texts = {name: partial(_lines, render, compared) for name, render in RENDER.items()}
     shown = None if brief is None else partial(brief, compared)
@@ -154,8 +154,8 @@ def study(
     which comes last, a quarter of an hour or more. The same command goes on where it was killed.
     """
     from metric_oracle import api
-    from metric_oracle.evaluation import study as studies
-    from metric_oracle.evaluation.study_steps import check_folder
+    from metric_oracle.tables import study as studies
+    from metric_oracle.tables.study_steps import check_folder
 
     if out is not None:
         check_folder(out)
@@ -189,8 +189,8 @@ def study(
         )
         compared = studies.compare_study(systems, step, method=interval, seed=seed)
     to.out = out
-    from metric_oracle.presentation.comparison_layout import brief
-    from metric_oracle.presentation.study_folder import write_study
+    from metric_oracle.tables.comparison_layout import brief
+    from metric_oracle.tables.study_folder import write_study
 
     table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"
     _deliver_comparison(to, compared, partial(write_study, systems, compared), f"{compared.summary()}{table}", brief)
@@ -206,9 +206,9 @@ def crg(
     level: o.Levels = None, id_column: o.IdColumn = None,
 ) -> None:  # fmt: skip
     """Score predicted labels by CRG (Hamamci et al. 2025), of CheXbert or any other names."""
-    from metric_oracle.evaluation.crg import parse_levels, score_crg
-    from metric_oracle.presentation.terminal import crg_table
     from metric_oracle.retrieval.results import Results
+    from metric_oracle.tables.crg import parse_levels, score_crg
+    from metric_oracle.tables.views import crg_table
 
     levels = parse_levels(level) if level else None
     scored = score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column)
@@ -227,7 +227,7 @@ def f1_chexbert(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
 ) -> None:
     """Score predicted CheXbert labels by F1 of 14 and 5 labels, under every policy for uncertain ones."""
-    from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
+    from metric_oracle.tables.f1_chexbert import score_f1_chexbert
 
     _deliver_f1(to, score_f1_chexbert(reference, predicted, id_column=id_column), "f1_chexbert")
 
@@ -239,14 +239,14 @@ def f1_chexbert(
 )  # fmt: skip
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted labels of SRR-BERT, a finding with a status each, by F1."""
-    from metric_oracle.evaluation.f1_chexbert import score_f1_srr
+    from metric_oracle.tables.f1_chexbert import score_f1_srr
 
     _deliver_f1(to, score_f1_srr(reference, predicted), "f1_srr_bert")
 
 
 def _deliver_f1(to: Destination, scored: Any, function: str) -> None:
-    from metric_oracle.presentation.terminal import f1_table
     from metric_oracle.retrieval.results import Results
+    from metric_oracle.tables.views import f1_table
 
     if scored.unused:
         note(f"predictions without a reference, not used: {scored.unused:,}")

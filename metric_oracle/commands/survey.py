@@ -28,7 +28,7 @@ def create(
     stratify: o.Stratify = None, order: o.Order = "shared", seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Draw studies and shuffle their candidates, without names: by default 50, as in the paper."""
-    from metric_oracle.evaluation.survey import create_survey, read_strata
+    from metric_oracle.survey.create import create_survey, read_strata
 
     strata = None if stratify is None else read_strata(stratify, reading.id_column)
     files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "=", function="create_survey"))
@@ -46,8 +46,8 @@ def status(survey: o.SurveyFolder, to: Destination) -> None:
     """Say how far each rater is."""
     import json
 
-    from metric_oracle.evaluation.survey_export import survey_status
-    from metric_oracle.presentation.ratings_layout import status_table
+    from metric_oracle.raters.layout import status_table
+    from metric_oracle.survey.export import survey_status
 
     records = survey_status(survey)
     to.deliver(lambda: [status_table(records)], {"jsonl": lambda: map(json.dumps, records)})
@@ -61,7 +61,7 @@ def status(survey: o.SurveyFolder, to: Destination) -> None:
 )  # fmt: skip
 def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False, leave_out: o.LeaveOut = None) -> None:
     """Write the counts as align, failure-modes, agreement and fit-composite read them; no answer is never a 0."""
-    from metric_oracle.evaluation.survey_export import export_survey
+    from metric_oracle.survey.export import export_survey
 
     reasons = dict(named(leave_out, "leave_out", "NAME=REASON", "=", function="export_survey"))
     found = export_survey(survey, out, partial=partial, leave_out=reasons)
@@ -82,7 +82,7 @@ def serve(survey: o.SurveyFolder, port: o.Port = 0) -> None:
     The next time the addresses are the same: browsers keep counts under them that did not reach the server.
     """
     check_web("survey")
-    from metric_oracle.evaluation.survey_folder import open_survey
-    from metric_oracle.web.survey import serve_survey
+    from metric_oracle.survey.folder import open_survey
+    from metric_oracle.survey.pages import serve_survey
 
     serve_survey(open_survey(survey), port, partial(put, flush=True))

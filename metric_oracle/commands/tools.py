@@ -16,8 +16,8 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
 
     With FOLDER corpus and index stay there.
     """
-    from metric_oracle.evaluation.demo import COMMANDS, run_demo
-    from metric_oracle.presentation.terminal import demo_tables
+    from metric_oracle.synthetic.demo import COMMANDS, run_demo
+    from metric_oracle.synthetic.view import demo_tables
 
     with progress("demo") as step:
         outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step, tell=note)
@@ -30,7 +30,7 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
 @command(app, "example", "oracle example try && cd try")
 def example(folder: o.Folder, seed: o.Seed = 0) -> None:
     """Write a dozen small files of every family, and print the commands to try on them."""
-    from metric_oracle.evaluation.example import write_example
+    from metric_oracle.synthetic.example import write_example
 
     written = write_example(folder, seed=seed)
     put(f"{folder}: {len(written.files)} files. Try, in this folder:\n")
@@ -51,7 +51,7 @@ def synth(
     With --errors also a candidate for every report with zero to six errors put in, and their gold counts: categories 1
     to 6 of ReXVal, A to F of CREPE.
     """
-    from metric_oracle.corpora.synthetic import MODELS, write_synthetic
+    from metric_oracle.synthetic.corpus import MODELS, write_synthetic
 
     n_written = reports + tests * (1 + len(MODELS) * models) + (reports + tests) * errors
     with bar("reports written", n_written) as advance:
@@ -106,8 +106,8 @@ def bench(
 
     Without INDEX and QUERIES a synthetic corpus is made.
     """
-    from metric_oracle.evaluation import bench as timings
-    from metric_oracle.presentation.terminal import bench_tables
+    from metric_oracle.bench import search as timings
+    from metric_oracle.bench.view import bench_tables
 
     loading = {**given(files), **given(models), **given(reading)}
     usual = {**given(o.Files()), **given(o.Models()), **given(o.Reading())}
@@ -118,7 +118,7 @@ def bench(
             **{name: value for name, value in loading.items() if value != usual[name]},
         )  # fmt: skip
     if to.plot is not None:
-        from metric_oracle.presentation.bench_plot import write_plot
+        from metric_oracle.bench.plot import write_plot
 
         write_plot(to.plot, rows)
     to.deliver(

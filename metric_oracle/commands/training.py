@@ -27,7 +27,7 @@ def train_crepe(
     has the published layout, and training.json.
     """
     from metric_oracle.encoders.crepe_training import Settings, train
-    from metric_oracle.evaluation.counted_pairs import read_counted_pairs
+    from metric_oracle.raters.counted_pairs import read_counted_pairs
 
     check_installed("train_crepe", o.Annotators(), base)
     found = read_counted_pairs(references, predictions, ratings, note)

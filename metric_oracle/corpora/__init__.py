@@ -1,1 +1,1 @@
-"""Files that people have -> reports with ids, graphs, embeddings, labels; the synthetic corpus."""
+"""Files that people have -> reports with ids, graphs, embeddings, labels."""

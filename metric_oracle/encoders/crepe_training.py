@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.unfinished import new_folder
 from metric_oracle.encoders import model_files
 from metric_oracle.encoders.crepe import (
     CATEGORIES,
@@ -26,6 +25,7 @@ from metric_oracle.encoders.crepe import (
 )
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
 from metric_oracle.errors import InputError
+from metric_oracle.files import new_folder
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises; then it falls to 0
 _DECAY = 0.01  # of the weights, biases and norms apart

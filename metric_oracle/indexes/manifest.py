@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.corpora.unfinished import sync
 from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError
+from metric_oracle.files import sync
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"

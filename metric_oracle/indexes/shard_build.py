@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.corpora.unfinished import alone, remove_leftovers
 from metric_oracle.errors import InputError, InUseError
+from metric_oracle.files import alone, remove_leftovers
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import BUILDING, LOCK, build_index
 from metric_oracle.indexes.index import open_index as open_one

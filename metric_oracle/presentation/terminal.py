@@ -5,35 +5,30 @@ Every view fits 60 columns and up: numbers and ids are never cut, see `presentat
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from metric_oracle.evaluation.crg import COUNTS, CRG
-from metric_oracle.evaluation.f1_chexbert import F1
-from metric_oracle.evaluation.fit_composite import Composite
-from metric_oracle.presentation.paper_table import Entry, PaperTable, entry, plain
+from metric_oracle.presentation.paper_table import PaperTable, entry, plain
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
-if TYPE_CHECKING:
-    from metric_oracle.evaluation.demo import DemoOutcome
-
 SHOWN_QUERIES = 20
 
 
-def _one_line(text: str) -> Text:
+def one_line(text: str) -> Text:
     """Return a report or an id as it is, made harmless: no markup, line break or control character of a terminal."""
     return Text(plain(text), overflow="fold")
 
 
-def _signed(signature: Mapping[str, Any]) -> str:
+def signed(signature: Mapping[str, Any]) -> str:
+    """Return the line under a table that names its signature."""
     return f"signature: {short_signature(signature)}"
 
 
@@ -59,7 +54,7 @@ def answers_table(results: Results, texts: Mapping[str, str] | None = None, comp
         if record["rank"] == 1:
             shown += [Text(""), Text(plain(record["query_id"]), style="bold cyan", overflow="fold")]
             if texts is not None and record["query_id"] in texts:
-                shown.append(Padding(_one_line(texts[record["query_id"]]), (0, 0, 0, 2)))
+                shown.append(Padding(one_line(texts[record["query_id"]]), (0, 0, 0, 2)))
         shown += _answer(record, len(str(k)), score, results.components if components else ())
     return Group(*shown, Text(""), *(Text(line, style="dim") for line in _of_answers(results)))
 
@@ -79,7 +74,7 @@ def _answer(record: dict[str, Any], rank: int, score: int, components: Sequence[
         parts = "  ".join(f"{name} {_number(record[name])}" for name in components)
         yield Padding(Text(parts, style="dim"), margin)
     if "text" in record:
-        yield Padding(_one_line(record["text"]), margin)
+        yield Padding(one_line(record["text"]), margin)
 
 
 def _of_pool(results: Results) -> list[str]:
@@ -124,7 +119,7 @@ def _of_answers(results: Results) -> list[str]:
         lines += [f"{skipped:.2%} of pairs skipped: a bound proved they cannot win"] if skipped else []
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
-    return ["; ".join(lines), _signed(signature)]
+    return ["; ".join(lines), signed(signature)]
 
 
 def scores_table(scores: Scores) -> Group:
@@ -160,7 +155,7 @@ def scores_table(scores: Scores) -> Group:
     if any(ends.degenerate for ends in intervals.values()):
         lines.append("† all values are equal, or nearly, or fewer than two: the interval says nothing")
     heads = ["pairs", "scored", "mean", "95 % CI", "better"]
-    return Group(PaperTable(signature["system"], heads, rows, [*lines, _signed(signature)], "metric"))
+    return Group(PaperTable(signature["system"], heads, rows, [*lines, signed(signature)], "metric"))
 
 
 def expectation_table(expectation: Expectation) -> Group:
@@ -179,7 +174,7 @@ def expectation_table(expectation: Expectation) -> Group:
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
     title = f"{signature['metric']} of a random report: exact over the corpus"
-    return Group(PaperTable(title, names, rows, ["; ".join(lines), _signed(signature)], "query"))
+    return Group(PaperTable(title, names, rows, ["; ".join(lines), signed(signature)], "query"))
 
 
 def info_table(index: Any) -> Group:
@@ -208,7 +203,7 @@ def _list(lines: Sequence[tuple[str, str]]) -> Any:
     table.add_column(no_wrap=True, style="dim")
     table.add_column(overflow="fold")
     for name, text in lines:
-        table.add_row(Text(plain(name)), _one_line(text))
+        table.add_row(Text(plain(name)), one_line(text))
     return table
 
 
@@ -225,143 +220,3 @@ def _shown(name: str, value: Any) -> str:
 def _number(value: float) -> str:
     """Return a component; counts have no decimals."""
     return f"{value:,}" if isinstance(value, int) else f"{value:z.3f}"
-
-
-def crg_table(scored: CRG) -> Group:
-    """Return the counts of each label, the score of each level and its interval."""
-    rows = []
-    for row in scored.records():
-        counts = [entry("" if row[name] is None else f"{row[name]:,}") for name in COUNTS]
-        ends = "" if row["crg"] is None else f"[{row['low']:.4f} {row['high']:.4f}]"
-        cells = [*counts, entry("" if row["crg"] is None else f"{row['crg']:.4f}"), entry(ends)]
-        rows.append((f"{plain(row['level'])}: {plain(row['label'])}", cells))
-    notes = [
-        f"{scored.reports:,} reports; an uncertain label counts as {scored.signature['uncertain']}; trivial answers "
-        "have 0.3333",
-        "95 % BCa intervals over reports, each resample with its own prevalence",
-        *scored.warnings(),
-        _signed(scored.signature),
-    ]
-    heads = [*(name.upper() for name in COUNTS), "CRG", "95 % CI"]
-    return Group(PaperTable("CRG", heads, rows, notes, "label"))
-
-
-def f1_table(scored: F1) -> Group:
-    """Return F1 of each label set and policy with its intervals."""
-    rows: dict[str, list[Any]] = {}
-    for (labels, uncertain, _), (value, ends) in scored.values.items():
-        cells = rows.setdefault(f"{labels} labels, uncertain {uncertain}", [])
-        cells.append(entry(f"{value:.4f}\n[{ends.low:.4f} {ends.high:.4f}]"))
-    averages = list(dict.fromkeys(average for _, _, average in scored.values))
-    policies = scored.signature["uncertain"]
-    if isinstance(policies, dict):
-        policies = "; ".join(f"{name} ({users})" for name, users in policies.items())
-    notes = [
-        f"{scored.reports:,} reports; an uncertain label counts as {policies}",
-        "95 % BCa intervals over studies",
-        *scored.warnings(),
-        _signed(scored.signature),
-    ]
-    return Group(PaperTable(scored.title, averages, list(rows.items()), notes, "labels"))
-
-
-def composite_table(fitted: Composite) -> Group:
-    """Return the terms of a composite and how well it fits."""
-    content, fit = fitted.content, fitted.content["fit"]
-    names = ("mean", "scale", "weight", "standard_error")
-    rows = [(record["metric"], [entry(f"{record[name]:z.4f}") for name in names]) for record in fitted.records()]
-    inside, outside = (_tau(fit, name) for name in ("tau_b", "tau_b_held_out"))
-    bootstrap = fit["bootstrap"]
-    notes = [
-        f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
-        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better",
-        "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
-        f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they are; "
-        "standard errors of weights: clustered by study",
-        *fitted.warnings(),
-    ]
-    heads = [name.replace("_", " ") for name in names]
-    return Group(PaperTable(content["name"], heads, rows, notes, "metric"))
-
-
-def _tau(fit: Mapping[str, Any], name: str) -> str:
-    """Return a tau with its interval."""
-    value, low, high = (fit[name + end] for end in ("", "_low", "_high"))
-    return "undefined" if value is None else f"{value:.3f} [{low:.3f} {high:.3f}]"
-
-
-def demo_tables(outcome: "DemoOutcome") -> list[Any]:
-    """Return the demo's table of metrics and the example's oracle reports."""
-    from metric_oracle.evaluation.demo import encoder_command
-
-    rows = [
-        (
-            row.metric,
-            [
-                entry(f"{row.reports:,}"),
-                entry(f"{row.oracle:.4f}"),
-                entry(f"{row.random:.4f}"),
-                entry(f"{row.pairs_per_second:,.0f}"),
-            ],
-        )
-        for row in outcome.metrics
-    ]
-    notes = []
-    if any(row.metric == "chexbert" for row in outcome.metrics):
-        notes.append("chexbert: stand-in embeddings made from the gold labels")
-    if any(row.metric == "bertscore" for row in outcome.metrics):
-        notes.append("bertscore, radcliq: a sample, encoded with MiniLM and not rescaled; for RadCliQ lower is better")
-    if outcome.skipped:
-        notes.append(f"not run: {', '.join(outcome.skipped)}, which need a model. To install it: {encoder_command()}")
-    title = f"Oracles of {outcome.tests:,} test reports in {outcome.reports:,} synthetic reports"
-    heads = ["reports", "mean oracle score", "mean random score", "pairs per second"]
-    example: list[Any] = [Text("One test report and its oracle reports", style="bold"), Text("")]
-    example += [Padding(_one_line(outcome.example), (0, 0, 0, 2)), Text("")]
-    for row in outcome.metrics:
-        example.append(Text(f"{row.metric}  {row.top[0]:.4f}"))
-        example.append(Padding(_one_line(row.top[1]), (0, 0, 0, 2)))
-    return [PaperTable(title, heads, rows, notes, "metric"), *example]
-
-
-def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return the timings of `oracle bench`, what is paid once, and what was not measured."""
-    from metric_oracle.evaluation.bench import seconds_text
-
-    measured = [row for row in rows if "skipped" not in row]
-    on_cpu = {row["metric"]: row["seconds"] for row in measured if row["backend"] == "cpu"}
-    has_gpu = any(row["backend"] == "cuda" for row in measured)
-    names = ["batch", "spread", "M pairs/s", "queries/s", "one query", *(("CPU/GPU",) if has_gpu else ())]
-    parts = ["open", "compile", "first use", "encode", "search", "memory", *(("GPU",) if has_gpu else ())]
-    table: list[tuple[str, list[Entry]]] = []
-    apart: list[tuple[str, list[Entry]]] = []
-    sizes: dict[str, list[str]] = {}
-    for row in measured:
-        who = row["metric"], row["backend"]
-        factor = [f"{on_cpu[who[0]] / row['seconds']:.3g}" if who[0] in on_cpu else ""] if has_gpu else []
-        spread = " ".join(f"{row[name] / row['seconds'] - 1:+.0%}" for name in ("p20", "p80"))
-        cells = [
-            seconds_text(row["seconds"]),
-            spread,
-            f"{row['pairs_per_s'] / 1e6:,.4g}",
-            f"{row['queries_per_s']:,.0f}",
-            seconds_text(row["single_ms"] / 1000),
-            *factor,
-        ]
-        table.append((" ".join(who), [entry(cell) for cell in cells]))
-        seconds = (seconds_text(row[f"{name}_s"]) for name in ("load", "compile", "prepare", "encode", "search"))
-        memory = [f"{row[name]:.2f}" if name in row else "" for name in ("peak_gb", "gpu_peak_gb")]
-        apart.append((" ".join(who), [entry(cell) for cell in (*seconds, *memory[: 1 + has_gpu])]))
-        sizes.setdefault(f"{row['tests']:,} test reports x {row['reports']:,} reports", []).append(row["metric"])
-    notes = [f"{size}: {', '.join(dict.fromkeys(metrics))}" for size, metrics in sizes.items()]
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if "skipped" in row:
-            reasons.setdefault(row["skipped"], []).append(f"{row['metric']} on {row['backend']}")
-    notes.append("spread: 20th and 80th percentile beside the median")
-    notes += [f"not measured: {', '.join(what)}: {reason}" for reason, what in reasons.items()]
-    notes.append("answers equal to the reference's on a sample, and to one another's, before any timing")
-    title = "Once an index or process; parts of a batch; peak memory in GB"
-    return [
-        PaperTable("Oracles on this machine: medians", names, table, first="metric"),
-        PaperTable(title, parts, apart, notes, "metric"),
-    ]

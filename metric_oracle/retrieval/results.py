@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.shown import html_table
-from metric_oracle.corpora.unfinished import held, remove_leftovers
 from metric_oracle.errors import InputError
+from metric_oracle.files import held, remove_leftovers
 from metric_oracle.indexes.manifest import check_outside, sha256, sync
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import sealed

@@ -1,10 +1,13 @@
 """Templates -> pages. Everything is escaped; what has no sign of its own is shown as one."""
 
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
+
+STATIC = Path(__file__).parent / "static"
 
 # Browsers drop NUL or show U+FFFD, and show nothing for the other control characters. Line ends and tabs stay.
 _SIGNS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"} | {127: "\u2421"}

@@ -31,7 +31,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from metric_oracle.errors import InputError, MetricOracleError
-from metric_oracle.web.render import page
+from metric_oracle.web.render import STATIC, page
 
 HOST = "127.0.0.1"
 LARGEST_POST = 1 << 20  # bytes
@@ -68,7 +68,7 @@ def guarded(routes: Sequence[BaseRoute], *, port: int, guests: Mapping[str, str]
     guests : mapping of str to str
         Token -> name of who has it. The address ``/?token=...`` turns it into a cookie.
     """
-    static = Mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
+    static = Mount("/static", StaticFiles(directory=STATIC))
     return Starlette(
         routes=[*routes, static],
         middleware=[Middleware(_Guard, port=port, guests=dict(guests))],

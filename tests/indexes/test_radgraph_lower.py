@@ -8,7 +8,7 @@ import pytest
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.synthetic import synthesize
+from metric_oracle.synthetic.corpus import synthesize
 
 VARIANTS = ("rg_e", "rg_er", "rg_er-bar")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.corpora.unfinished import alone
 from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.files import alone
 from metric_oracle.indexes import build, manifest, shard_build, shards
 from metric_oracle.indexes.build import LOCK
 from metric_oracle.indexes.manifest import checksum

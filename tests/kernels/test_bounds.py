@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.corpora.radgraph_json import GraphTable
-from metric_oracle.corpora.synthetic import synthesize
 from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.cider import WeightedIndex
 from metric_oracle.indexes.inputs import Attachment, Inputs
@@ -43,6 +42,7 @@ from metric_oracle.kernels.topk.cpu import expand, insert, new_best, reset, thre
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.synthetic.corpus import synthesize
 from support import as_opened, examples
 
 BLEUS = [(order, coco) for order in (1, 2, 3, 4) for coco in (False, True)]

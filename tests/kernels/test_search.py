@@ -25,7 +25,6 @@ from numba import config
 
 from metric_oracle.api import build_index, load_queries, retrieve
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.synthetic import synthesize
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
@@ -37,6 +36,7 @@ from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
+from metric_oracle.synthetic.corpus import synthesize
 from support import write_entities, write_srr
 
 COLUMNS = ("row", "score", "n_ties", "fallback")

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from metric_oracle import api
-from metric_oracle.evaluation.comparison import compare
-from metric_oracle.presentation.comparison_layout import latex, markdown
 from metric_oracle.presentation.short_signature import short_signature
+from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.comparison_layout import latex, markdown
 
 
 @pytest.mark.parametrize(

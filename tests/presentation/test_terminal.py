@@ -9,40 +9,34 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import api
+from metric_oracle.bench.view import bench_tables
 from metric_oracle.commands.search import metric_record
-from metric_oracle.evaluation.agreement import agreement
-from metric_oracle.evaluation.alignment import align
-from metric_oracle.evaluation.comparison import compare
-from metric_oracle.evaluation.crg import score_crg
-from metric_oracle.evaluation.demo import DemoOutcome, MetricOutcome
-from metric_oracle.evaluation.f1_chexbert import score_f1_chexbert
-from metric_oracle.evaluation.failure_modes import failure_modes
-from metric_oracle.evaluation.fit_composite import fit_composite
 from metric_oracle.metrics import METRICS
-from metric_oracle.presentation.comparison_layout import layout
 from metric_oracle.presentation.metrics_view import metrics_view
-from metric_oracle.presentation.ratings_layout import (
+from metric_oracle.presentation.terminal import answers_table, expectation_table, info_table, scores_table
+from metric_oracle.raters.agreement import agreement
+from metric_oracle.raters.alignment import align
+from metric_oracle.raters.failure_modes import failure_modes
+from metric_oracle.raters.fit_composite import fit_composite
+from metric_oracle.raters.layout import (
     agreement_entry,
     agreement_tables,
     alignment_tables,
+    composite_table,
     failure_mode_tables,
     found_table,
     mean_tables,
     scientific,
     status_table,
 )
-from metric_oracle.presentation.terminal import (
-    answers_table,
-    bench_tables,
-    composite_table,
-    crg_table,
-    demo_tables,
-    expectation_table,
-    f1_table,
-    info_table,
-    scores_table,
-)
 from metric_oracle.retrieval.results import Scores
+from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
+from metric_oracle.synthetic.view import demo_tables
+from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.comparison_layout import layout
+from metric_oracle.tables.crg import score_crg
+from metric_oracle.tables.f1_chexbert import score_f1_chexbert
+from metric_oracle.tables.views import crg_table, f1_table
 
 WIDTHS = pytest.mark.parametrize("width", [60, 80, 100, 120])
 

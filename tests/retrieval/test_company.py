@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from metric_oracle import api
-from metric_oracle.corpora.synthetic import synthesize
+from metric_oracle.synthetic.corpus import synthesize
 from support import published
 
 COLUMNS = ["query_id", "rank", "candidate_id", "row", "score", "n_ties"]

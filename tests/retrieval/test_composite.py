@@ -224,7 +224,7 @@ def test_other_weights_in_the_signature(index, queries, tmp_path):
 
 
 def test_a_fitted_composite_is_searched(index, queries, tmp_path):
-    from metric_oracle.evaluation.fit_composite import fit_composite
+    from metric_oracle.raters.fit_composite import fit_composite
 
     answers = api.retrieve(index, queries, "radcliq:v0", k=20).table
     rng = np.random.default_rng(0)

@@ -8,10 +8,10 @@ import pytest
 
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.evaluation.comparison import compare
-from metric_oracle.presentation.comparison_layout import layout
 from metric_oracle.retrieval.corpus_bleu import corpus_bleu, counts_in, of_scores
 from metric_oracle.statistics import LEGACY
+from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.comparison_layout import layout
 from support import published
 
 GOLDEN = Path(__file__).parents[1] / "golden"

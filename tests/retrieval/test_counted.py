@@ -7,9 +7,9 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.comparison import compare
-from metric_oracle.evaluation.rated_scores import score_texts
 from metric_oracle.presentation.short_signature import short_signature
+from metric_oracle.raters.rated_scores import score_texts
+from metric_oracle.tables.comparison import compare
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 COUNTING = [("cider-d:corpus", {}), ("bertscore", {"idf": "corpus"})]

@@ -12,7 +12,7 @@ from fractions import Fraction
 import pytest
 
 from metric_oracle.api import build_index, retrieve
-from metric_oracle.corpora.synthetic import write_synthetic
+from metric_oracle.synthetic.corpus import write_synthetic
 
 N_TRAIN, N_TEST = 900, 60
 

@@ -17,8 +17,8 @@ from hypothesis import settings
 
 from metric_oracle import cli
 from metric_oracle.corpora.entities import TYPES
-from metric_oracle.corpora.synthetic import write_synthetic
 from metric_oracle.corpora.vectors import LABELS, read_labels
+from metric_oracle.synthetic.corpus import write_synthetic
 
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 PROFILES = {

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from starlette.testclient import TestClient
 
-from metric_oracle.evaluation.cases import Cases
+from metric_oracle.explorer.cases import Cases
+from metric_oracle.explorer.pages import Explorer
 from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.web import server
-from metric_oracle.web.explorer import Explorer
 
 PORT, TOKEN = 8123, "t" * 43
 OWN = f"http://127.0.0.1:{PORT}"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from metric_oracle.evaluation.survey import create_survey
-from metric_oracle.evaluation.survey_folder import Survey
+from metric_oracle.survey.create import create_survey
+from metric_oracle.survey.folder import Survey
 
 NASTY = "<script>alert(\"1\")</script> & \u2028 \u202e \0 'quoted' {{ 7*7 }}"
 N = 3

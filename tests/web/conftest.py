@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from metric_oracle import api
-from metric_oracle.evaluation.cases import Cases, read_cases
+from metric_oracle.explorer.cases import Cases, read_cases
 from support.pages import NASTY, made_up, written
 
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 import pytest
 
 from metric_oracle import api
-from metric_oracle.evaluation.cases import read_cases
-from metric_oracle.evaluation.exhibits import kinds_of
+from metric_oracle.explorer.cases import read_cases
+from metric_oracle.explorer.exhibits import kinds_of
+from metric_oracle.explorer.pages import Explorer
+from metric_oracle.explorer.report import write_report
 from metric_oracle.retrieval.results import Results
 from metric_oracle.web import server
-from metric_oracle.web.explorer import Explorer
 from metric_oracle.web.render import visible
-from metric_oracle.web.report import write_report
 from support.browser import asked, browser, look, problems, said
 from support.pages import NASTY
 

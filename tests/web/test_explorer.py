@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from metric_oracle.corpora.vectors import LABELS, read_labels
-from metric_oracle.evaluation.cases import read_cases
+from metric_oracle.explorer.cases import read_cases
 from metric_oracle.web.render import visible
 from support.pages import NASTY, OWN, POST, bare, client_of, made_up
 

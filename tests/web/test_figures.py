@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from metric_oracle import api
-from metric_oracle.corpora.raters import CATEGORIES, Ratings
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation.cases import read_cases
-from metric_oracle.evaluation.comparison import compare
-from metric_oracle.evaluation.rated_cases import RatedCases
+from metric_oracle.explorer.cases import read_cases
+from metric_oracle.explorer.figures import compared, sections
+from metric_oracle.explorer.rated_cases import RatedCases
+from metric_oracle.explorer.report import write_report
+from metric_oracle.raters.ratings import CATEGORIES, Ratings
 from metric_oracle.retrieval.expectation import read_expectation
-from metric_oracle.web.figures import compared, sections
+from metric_oracle.tables.comparison import compare
 from metric_oracle.web.render import visible
-from metric_oracle.web.report import write_report
 from support.pages import NASTY, bare, client_of, made_up, written
 
 TYPES = ("bleu", "radgraph")

@@ -9,8 +9,8 @@ import stat
 import pytest
 
 from metric_oracle.errors import InputError
+from metric_oracle.explorer.report import write_report
 from metric_oracle.web.render import visible
-from metric_oracle.web.report import write_report
 from support.pages import bare
 
 

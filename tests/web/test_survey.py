@@ -8,12 +8,12 @@ import pytest
 from pyarrow import csv
 from starlette.testclient import TestClient
 
-from metric_oracle.corpora.raters import read_ratings
 from metric_oracle.errors import InputError
-from metric_oracle.evaluation import survey_log
-from metric_oracle.evaluation.survey_export import export_survey, survey_status
-from metric_oracle.evaluation.survey_folder import open_survey
-from metric_oracle.web.survey import Pages, serve_survey
+from metric_oracle.raters.ratings import read_ratings
+from metric_oracle.survey import log as survey_log
+from metric_oracle.survey.export import export_survey, survey_status
+from metric_oracle.survey.folder import open_survey
+from metric_oracle.survey.pages import Pages, serve_survey
 from support.browser import asked as addresses
 from support.browser import browser, problems, said
 from support.survey import N, cells, headed, made, saved, served, wait
@@ -179,14 +179,14 @@ def test_serving_says_what_was_torn_and_keeps_its_port(survey, monkeypatch):
     with (survey.folder / "ratings/ben.jsonl").open("ab") as file:
         file.write(b"{")
     said = []
-    monkeypatch.setattr("metric_oracle.web.survey.serve", lambda app, at: None)
+    monkeypatch.setattr("metric_oracle.survey.pages.serve", lambda app, at: None)
     serve_survey(survey, 0, said.append)
     assert said[0] == "ben: a torn line of 1 bytes was cut off; it had not been saved"
     assert re.fullmatch(r"anna: http://127\.0\.0\.1:\d+/\?token=\S+", said[1])
     again = []
     serve_survey(survey, 0, again.append)
     assert again == said[1:]
-    monkeypatch.setattr("metric_oracle.web.survey.serve", lambda app, at: serve_survey(survey, 0, said.append))
+    monkeypatch.setattr("metric_oracle.survey.pages.serve", lambda app, at: serve_survey(survey, 0, said.append))
     with pytest.raises(InputError, match=r"^survey: port must be free"):
         serve_survey(survey, 0, said.append)
 

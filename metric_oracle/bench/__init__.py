@@ -1,0 +1,1 @@
+"""The benchmark of searches on this machine."""

@@ -1,0 +1,43 @@
+"""A picture of the timings of `oracle bench`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from metric_oracle.bench.search import BACKENDS, Row, seconds_text
+from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
+from metric_oracle.retrieval.machine import machine
+from metric_oracle.retrieval.pool import n_threads
+
+
+def write_plot(path: Path, rows: Sequence[Row]) -> None:
+    """Draw pairs per second of each metric and backend, medians with the 20th to 80th percentile."""
+    measured = [row for row in rows if "skipped" not in row]
+    metrics = list(dict.fromkeys(row["metric"] for row in measured))
+    backends = [name for name in BACKENDS if any(row["backend"] == name for row in measured)]
+    figure = new_figure("bench", 7.0, 1.6 + 0.42 * len(metrics) * len(backends))
+    axes = figure.add_subplot()
+    for place, backend in enumerate(backends):
+        some = [row for row in measured if row["backend"] == backend]
+        pairs = [row["reports"] * row["tests"] for row in some]
+        rates = [row["pairs_per_s"] for row in some]
+        low = [rate - n / row["p80"] for rate, n, row in zip(rates, pairs, some, strict=True)]
+        high = [n / row["p20"] - rate for rate, n, row in zip(rates, pairs, some, strict=True)]
+        where = [metrics.index(row["metric"]) + 0.4 * (place - (len(backends) - 1) / 2) for row in some]
+        axes.errorbar(rates, where, xerr=(low, high), fmt="o", color=f"C{place}", capsize=3, label=backend.upper())
+        for x, y, row in zip(rates, where, some, strict=True):
+            text = f"{x / 1e6:,.3g} M/s, {seconds_text(row['single_ms'] / 1000)}"
+            axes.annotate(text, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_xscale("log")
+    rates = [row["pairs_per_s"] for row in measured]
+    axes.set_xlim(10 ** np.floor(np.log10(min(rates) / 2)), 10 ** np.ceil(np.log10(max(rates) * 4)))
+    axes.set_ylim(-0.8, len(metrics) - 0.4)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_yticks(range(len(metrics)), metrics)
+    axes.invert_yaxis()
+    axes.set_xlabel("pairs per second of a batch, 20th to 80th percentile; time of one query")
+    axes.set_title(f"{machine()['cpu']}, {n_threads()} cores", fontsize=9)
+    if len(backends) > 1:
+        axes.legend()
+    write_figure(path, figure, "bench")

@@ -1,0 +1,471 @@
+"""Timings of the oracles on this machine, CPU beside GPU, after their answers were compared: ``oracle bench``.
+
+The repository's ``benchmarks/`` measures with the functions of this module.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from metric_oracle import api
+from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.metrics import Metric, get_metric, shown_in
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.machine import machine, versions
+from metric_oracle.retrieval.results import replacing
+from metric_oracle.synthetic.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
+
+METRICS = shown_in("bench")
+BACKENDS = ("cpu", "cuda")
+DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
+SINGLES, SINGLE_WARM_UP = 50, 10
+_COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
+_ANSWERS = 5  # a query, that are compared
+# Of the plain scorers: queries that are searched by brute force, and pairs at most, fewer of token states.
+_SAMPLE, _PAIRS, _STATE_PAIRS = 3, 600_000, 2_000
+Row = dict[str, Any]
+T = TypeVar("T")
+
+
+# ---- what is shared with benchmarks/ ---------------------------------------------------------------------------------
+
+
+def timed(function: Callable[[], Any]) -> float:
+    """Return the seconds of one call."""
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def repeated(function: Callable[[], Any], n: int) -> list[float]:
+    """Return the seconds of n calls."""
+    return [timed(function) for _ in range(n)]
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 20th and the 80th percentile."""
+    if len(values) == 1:
+        return values[0], values[0]
+    fifths = quantiles(values, n=5, method="inclusive")
+    return fifths[0], fifths[-1]
+
+
+def seconds_text(value: float) -> str:
+    """Return seconds or milliseconds, three digits of them at least."""
+    number, unit = (value, "s") if value >= 1 else (1000 * value, "ms")
+    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
+
+
+def check_answers(
+    index: Index, queries: Inputs, metric: str, backends: Sequence[str] = ("cpu",), *, k: int = _ANSWERS,
+    sample: int = _SAMPLE,
+) -> None:  # fmt: skip
+    """Raise unless all backends give one answer, and that the reference's; nothing should be timed before.
+
+    Parameters
+    ----------
+    index, queries, metric : what will be timed
+    backends : sequence of str
+        Compared with one another on all queries.
+    k : int
+        Answers a query, as far as there are reports.
+    sample : int
+        Queries that the reference searches by brute force. It scores every listed pair again in any case.
+
+    Raises
+    ------
+    ExactnessError
+        On the first difference.
+    """
+    first, *others = backends
+    k = min(k, len(representation_of(index, get_metric(metric)).row_id))
+    found = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
+    api.verify(index, found, queries, sample=sample)
+    for backend in others:
+        table = api.retrieve(index, queries, metric, k=k, backend=backend, text=False).table
+        for column in _COMPARED:
+            if not table[column].equals(found.table[column]):
+                msg = (
+                    f"bench: {column} of {metric} must be the same with backends {first} and {backend}; got others. "
+                    "This is a defect: please report it with the index fingerprint."
+                )
+                raise ExactnessError(msg)
+
+
+class Study(NamedTuple):
+    """One run of a whole oracle: its seconds, those of encoding the queries, and what the signature says of stages.
+
+    `distinct` is the number of distinct queries that were searched.
+    """
+
+    total: float
+    encode: float
+    stages: dict[str, float]
+    distinct: int
+
+    @property
+    def search(self) -> float:
+        """Seconds without encoding."""
+        return self.total - self.encode
+
+
+def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
+    """Time a whole oracle, from reports in memory to the table of answers, and in the same call the encoding."""
+    kind: Any = type(representation_of(index, get_metric(metric)))
+    encode, seconds, found = kind.encode, [], []
+    which: list[np.ndarray] = []
+
+    def clocked(*arguments: Any, **options: Any) -> Any:
+        begin = time.perf_counter()
+        encoded = encode(*arguments, **options)
+        seconds.append(time.perf_counter() - begin)
+        which.append(encoded.which)
+        return encoded
+
+    kind.encode = clocked  # the only way to tell two parts of one call apart
+    try:
+        total = timed(lambda: found.append(api.retrieve(index, queries, metric, backend=backend)))
+    finally:
+        kind.encode = encode
+    return Study(total, sum(seconds), found[0].signature.get("stages", {}), len(np.unique(which[-1])))
+
+
+def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: str) -> Row:
+    """Return what a row says of whole oracles: medians, rates, and where the search has stages, what each dropped.
+
+    `pairs_per_s` counts queries times reports of the corpus, `distinct_pairs` distinct queries times distinct
+    documents, which alone are compared.
+    """
+    seconds = [s.total for s in studies]
+    total, (p20, p80) = median(seconds), spread(seconds)
+    n_units = len(representation_of(index, get_metric(metric)).row_ptr) - 1
+    distinct, stages = studies[-1].distinct * n_units, studies[-1].stages
+    return {
+        **{"seconds": total, "p20": p20, "p80": p80, "repetitions": len(studies)},
+        "encode_s": median([s.encode for s in studies]),
+        "search_s": median([s.search for s in studies]),
+        "queries_per_s": len(queries.ids) / total,
+        "pairs_per_s": len(queries.ids) * index.n_reports / total,
+        "distinct_pairs": distinct,
+        "distinct_pairs_per_s": distinct / total,
+        **({"stages": stages} if stages else {}),
+    }
+
+
+def single_studies(index: Index, queries: Inputs, metric: str, backend: str = "cpu", n: int = SINGLES) -> list[Study]:
+    """Time queries alone, each another report, after others that warm up."""
+    return after_warm_up([study(index, query, metric, backend) for query in single_queries(queries, n)])
+
+
+def single_queries(queries: Inputs, n: int = SINGLES, seed: int = 0) -> list[Inputs]:
+    """Return batches of one report each, all with other texts, `SINGLE_WARM_UP` of them to warm up with."""
+    distinct = np.unique(queries.texts, return_index=True)[1]
+    chosen = np.random.default_rng(seed).permutation(distinct)[: n + SINGLE_WARM_UP]
+    return [alone(queries, i) for i in np.sort(chosen).tolist()]
+
+
+def after_warm_up(values: Sequence[T]) -> list[T]:
+    """Leave out what the first of :func:`single_queries` took, and keep one at least."""
+    return list(values[min(SINGLE_WARM_UP, len(values) - 1) :])
+
+
+def alone(queries: Inputs, i: int) -> Inputs:
+    """Return one query with nothing of the others, as somebody gives it who asks for one report."""
+    one = queries.take(np.array([i]))
+    return replace(one, attached={kind: attachment.used() for kind, attachment in one.attached.items()})
+
+
+def run_alone(
+    index: str | Path, queries: str | Path, metric: str, backend: str = "cpu", **loading: Any
+) -> dict[str, float]:
+    """Run a whole oracle in a process of its own: what is paid once, each apart, and the peak of memory.
+
+    Parameters
+    ----------
+    index, queries : path
+        Folder and file.
+    metric, backend : str
+    **loading
+        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+
+    Returns
+    -------
+    dict
+        load_s : opening the index and what the metric reads of it.
+        compile_s : what a process's first opening and first search take longer than those of the index opened again:
+            importing, and compiling or loading code compiled earlier.
+        prepare_s : what the first search with an opened index takes longer than the second: tables of words, the
+            encoder, on a GPU the transfer.
+        peak_gb, and gpu_peak_gb with backend "cuda" : memory.
+
+    Raises
+    ------
+    BackendError
+        If the process fails.
+    """
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in loading.items()}
+    task = json.dumps([str(index), str(queries), metric, backend, given])
+    command = [sys.executable, "-P", "-c", "from metric_oracle.bench.search import _process; _process()", task]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        msg = (
+            f"bench: {metric} must run in a process of its own with backend {backend}; got code {done.returncode} "
+            f"({last}). Check the memory of this machine."
+        )
+        raise BackendError(msg)
+    return json.loads(done.stdout)
+
+
+def _process() -> None:
+    """Do what :func:`run_alone` asks of its process; one query serves to tell apart what is paid once."""
+    folder, file, metric, backend, loading = json.loads(sys.argv[1])
+    held: list[Index] = []
+
+    def load() -> None:
+        held[:] = []  # on a GPU, room for the next one
+        held.append(api.open_index(folder))
+        assert held[0].reports is not None
+        representation_of(held[0], get_metric(metric))
+
+    def search(queries: Inputs) -> float:
+        return timed(lambda: api.retrieve(held[0], queries, metric, backend=backend))
+
+    queries = api.load_queries(file, **loading)
+    one = alone(queries, 0)
+    first = timed(load) + search(one)
+    load_s = timed(load)
+    second, third = search(one), search(one)
+    search(queries)
+    out = {
+        "load_s": load_s,
+        "compile_s": max(first - load_s - second, 0.0),
+        "prepare_s": max(second - third, 0.0),
+        "peak_gb": peak() / 1e9,
+    }
+    torch = sys.modules.get("torch")
+    if backend == "cuda" and torch is not None:
+        out["gpu_peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
+    print(json.dumps(out))
+
+
+def peak() -> int:
+    """Return the peak memory of this process in bytes, mapped files included."""
+    # VmHWM is ru_maxrss without what a forked process takes over from its parent.
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
+    peaks = [1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+    return (
+        peaks[0]
+        if peaks
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    )
+
+
+# ---- oracle bench ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An index with its test reports: opened, and as files for other processes."""
+
+    index: Index
+    queries: Inputs
+    file: Path
+    loading: dict[str, Any]
+    metrics: list[str]
+
+
+def run_bench(
+    index: str | Path | None = None,
+    queries: str | Path | None = None,
+    *,
+    metrics: Sequence[str] | None = None,
+    backends: Sequence[str] = BACKENDS,
+    reports: int | None = None,
+    tests: int | None = None,
+    repetitions: int = 5,
+    progress: Callable[[str], None] | None = None,
+    **loading: Any,
+) -> list[Row]:
+    """Compare the answers of the backends, then time them.
+
+    Parameters
+    ----------
+    index, queries : path
+        An index and a file of test reports; without them a synthetic corpus is made and indexed.
+    metrics : sequence of str
+        By default those of `METRICS` that the index holds and the queries have the data for.
+    backends : sequence of {"cpu", "cuda"}
+    reports, tests : int
+        Size of the synthetic corpus, by default `DEFAULT_SIZE`; fewer reports are encoded for metrics over token
+        states.
+    repetitions : int
+    progress : function
+        Called with the name of each step.
+    **loading
+        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+
+    Returns
+    -------
+    list of dict
+        One for each metric and backend; `skipped` says why nothing was measured.
+
+    Raises
+    ------
+    InputError, BackendError
+        If an argument is wrong, or nothing can be measured.
+    ExactnessError
+        If answers differ; nothing is timed then.
+    """
+    step = progress or (lambda name: None)
+    records = [get_metric(name, "bench") for name in metrics or METRICS]
+    _check(index, queries, backends, (reports, tests), repetitions, loading)
+    with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
+        rows: list[Row] = []
+        if index is not None and queries is not None:
+            step("reading the test reports")
+            opened = api.open_index(index)
+            names = [record.name for record in records]
+            if metrics is None:
+                names = [name for name in names if name in opened.metrics] or opened.metrics
+            parts = [_Part(opened, api.load_queries(queries, **loading), Path(queries), loading, names)]
+        else:
+            size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
+            parts, rows = _synthetic(Path(scratch), records, size, step)
+        planned, problems = _compare(parts, backends, step, rows)
+        if not planned:
+            raise problems[0] if problems else BackendError(f"bench: nothing can be measured: {rows[0]['skipped']}")
+        return rows + [
+            _measure(part, metric, backend, repetitions, Path(scratch), step) for part, metric, backend in planned
+        ]
+
+
+def _check(
+    index: str | Path | None, queries: str | Path | None, backends: Sequence[str], size: tuple[int | None, int | None],
+    repetitions: int, loading: dict[str, Any],
+) -> None:  # fmt: skip
+    if (index is None) != (queries is None):
+        got = "an index alone" if queries is None else "queries alone"
+        msg = f"bench: index and queries must be given together; got {got}. Add the other, or leave both out."
+        raise InputError(msg)
+    unknown = [name for name in backends if name not in BACKENDS]
+    if unknown or not backends:
+        msg = f"bench: backends must be of {', '.join(BACKENDS)}; got {', '.join(unknown) or 'none'}. Choose one."
+        raise InputError(msg)
+    for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            msg = f"bench: {name} must be an int of at least 1; got {value!r}. Choose one."
+            raise InputError(msg)
+    if index is not None and size != (None, None):
+        msg = "bench: reports and tests must be left out with an index; got a size. They are for a synthetic corpus."
+        raise InputError(msg)
+    given = [name for name, value in loading.items() if value is not None]
+    if index is None and given:
+        msg = f"bench: {', '.join(given)} must be left out without an index; got a value. Name INDEX and QUERIES."
+        raise InputError(msg)
+
+
+def _synthetic(
+    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Callable[[str], None]
+) -> tuple[list[_Part], list[Row]]:
+    """Return a synthetic corpus, a smaller one for metrics over token states, and rows for what is not installed."""
+    encoder = find_encoder()
+    parts, rows = [], []
+    plain = [record.name for record in records if "bertscore" not in record.representations]
+    encoded = [record.name for record in records if "bertscore" in record.representations]
+    smaller = min(size[0], MOST_ENCODED), min(size[1], MOST_QUERIES)
+    for name, wanted, (n_reports, n_tests) in (("plain", plain, size), ("encoded", encoded, smaller)):
+        if name == "encoded" and encoder is None:
+            rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {encoder_command()}"} for m in wanted]
+            continue
+        if not wanted:
+            continue
+        step(f"making a synthetic corpus of {n_reports:,} reports")
+        paths, files = write_files(scratch / name, n_reports, n_tests)
+        step("building the index" if name == "plain" else "encoding reports with MiniLM")
+        of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
+        index = api.build_index(
+            paths["train"], scratch / name / "INDEX", metrics=wanted, **files["train"], **of_encoder
+        )
+        parts.append(
+            _Part(index, api.load_queries(paths["test"], **files["test"]), paths["test"], files["test"], wanted)
+        )
+    return parts, rows
+
+
+def _compare(
+    parts: Sequence[_Part], backends: Sequence[str], step: Callable[[str], None], rows: list[Row]
+) -> tuple[list[tuple[_Part, str, str]], list[Exception]]:
+    """Return what can be timed, its answers compared, and the reasons why the rest cannot; `rows` gets a row of each.
+
+    Nothing is timed before all answers are compared.
+    """
+    planned: list[tuple[_Part, str, str]] = []
+    problems: list[Exception] = []
+    for part in parts:
+        for metric in part.metrics:
+            usable = []
+            for backend in backends:
+                try:
+                    api.retrieve(part.index, alone(part.queries, 0), metric, backend=backend, text=False)
+                    usable.append(backend)
+                except (BackendError, InputError) as reason:
+                    problems.append(reason)
+                    rows.append({"metric": metric, "backend": backend, "skipped": str(reason)})
+            if usable:
+                record = get_metric(metric)
+                units = len(part.index.representation(record).row_ptr) - 1
+                pairs = _STATE_PAIRS if "bertscore" in record.representations else _PAIRS
+                step(f"comparing the answers under {metric} with the reference's")
+                check_answers(part.index, part.queries, metric, usable, sample=max(1, min(_SAMPLE, pairs // units)))
+            planned += [(part, metric, backend) for backend in usable]
+    return planned, problems
+
+
+def _measure(
+    part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Callable[[str], None]
+) -> Row:
+    step(f"timing {metric} on {backend}")
+    api.retrieve(part.index, part.queries, metric, backend=backend)
+    studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
+    singles = [1000 * s.total for s in single_studies(part.index, part.queries, metric, backend)]
+    single_p20, single_p80 = spread(singles)
+    step(f"measuring the memory of {metric} on {backend}")
+    return {
+        "metric": metric,
+        "backend": backend,
+        "reports": part.index.n_reports,
+        "tests": len(part.queries.ids),
+        **columns_of(studies, part.index, part.queries, metric),
+        "single_ms": median(singles),
+        "single_p20_ms": single_p20,
+        "single_p80_ms": single_p80,
+        **run_alone(part.index.folder, part.file, metric, backend, **part.loading),
+        "index": part.index.fingerprint,
+    }
+
+
+def json_lines(rows: Sequence[Row]) -> list[str]:
+    """Return each row with the machine, the versions and the time."""
+    facts = {"machine": machine(), "versions": versions(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
+    return [json.dumps(row | facts) for row in rows]
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write JSON Lines."""
+    with replacing("bench", path) as (beside,):
+        beside.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")

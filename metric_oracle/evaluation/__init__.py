@@ -1,1 +1,0 @@
-"""Answers -> tables; the demonstration."""

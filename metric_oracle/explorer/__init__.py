@@ -1,0 +1,1 @@
+"""Pages that show single cases: results, evidence of a score, ratings."""

@@ -1,0 +1,444 @@
+"""The explorer: test reports, one report with its oracles and their evidence, systems, live queries.
+
+Addresses hold positions and numbers. Words to search for and reports to query come as forms; the words are kept here
+under a number while the server runs.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from metric_oracle import api
+from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.errors import InputError
+from metric_oracle.explorer.case import groups
+from metric_oracle.explorer.cases import Cases, Chosen
+from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
+from metric_oracle.explorer.figures import Section, sections
+from metric_oracle.metrics import METRICS, REPRESENTATIONS
+from metric_oracle.presentation.short_signature import short_signature
+from metric_oracle.web.render import page, templates
+from metric_oracle.web.server import posted
+
+ROWS = 50  # of a page
+BARS = 20  # of a histogram
+_FLAGS = {
+    "disagree": "is_disagreement", "turn": "is_reversed", "fallback": "only_fallback", "inexact": "only_inexact",
+    "rated": "only_rated",
+}  # fmt: skip
+_COUNTS = {"ties": "ties_over"}
+_PLACES = {"sort": "sort", "minus": "minus", "column": "column"}
+_NUMBERS = {"low": "low", "high": "high"}
+FILTERS = (*_FLAGS, *_COUNTS, *_PLACES, *_NUMBERS, "words", "label")
+
+
+def _integer(text: str, name: str, most: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= most:
+        return int(text)
+    msg = f"explore: {name} must be an int from 0 to {most}; got something else. Follow a link of the pages."
+    raise InputError(msg)
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not np.isfinite(found):
+        msg = f"explore: {name} must be a finite number; got something else. Correct it."
+        raise InputError(msg)
+    return found
+
+
+@dataclass
+class Explorer:
+    """Pages over test reports and what files say of them.
+
+    Attributes
+    ----------
+    cases : Cases
+        Without files only live queries, which need its index.
+    searched : list of str
+        Words that were searched for; an address has their place.
+    """
+
+    cases: Cases
+    searched: list[str] = field(default_factory=list)
+    _working: threading.Lock = field(default_factory=threading.Lock)  # kernels use every core already
+
+    def routes(self) -> list[BaseRoute]:
+        """Return what the server serves, with what the first page needs made already."""
+        for name in templates.list_templates(["html"]):
+            templates.get_template(name)
+        self.cases.prepare()
+        if not self.cases.columns:
+            return [Route("/", self.live), *self._live_routes()]
+        found: list[BaseRoute] = [
+            Route("/", self.overview),
+            Route("/rows.csv", self.rows_csv),
+            Route("/words", self.words_post, methods=["POST"]),
+            Route("/case/{q:int}", self.case),
+            Route("/case/{q:int}.json", self.case_json),
+            Route("/systems", self.systems),
+            Route("/systems.csv", self.systems_csv),
+            Route("/figures", self.figures),
+            Route("/figures/{key}.svg", self.figure),
+        ]
+        if self.cases.index is not None:
+            found += [Route("/live", self.live), *self._live_routes()]
+        return found
+
+    def _live_routes(self) -> list[BaseRoute]:
+        return [Route(path, self.live_post, methods=["POST"]) for path in ("/live", "/live.json")]
+
+    @cached_property
+    def _frame(self) -> dict[str, Any]:
+        """What every page shows: its tabs and the signatures."""
+        tabs = [("Test reports", "/"), ("Systems", "/systems"), ("Figures", "/figures")] if self.cases.columns else []
+        index = self.cases.index
+        if index is not None:
+            tabs.append(("Live query", "/live" if tabs else "/"))
+        line = "" if index is None else f"index {index.fingerprint[:12]}, {index.n_reports:,} reports"
+        return {"tabs": tabs, "signatures": list(map(short_signature, self.cases.signatures)), "index_line": line}
+
+    def _page(self, name: str, tab: str, **values: Any) -> Response:
+        return page(name, tab=tab, **self._frame, **values)
+
+    # Which test reports
+
+    def _chosen(self, given: dict[str, str]) -> Chosen:
+        """Return the filters of an address."""
+        last = len(self.cases.columns) - 1
+        found: dict[str, Any] = {name: given.get(key) == "1" for key, name in _FLAGS.items()}
+        found |= {name: _integer(given[key], key, last) for key, name in _PLACES.items() if given.get(key)}
+        found |= {name: _integer(given[key], key, 1 << 60) for key, name in _COUNTS.items() if given.get(key)}
+        found |= {name: _number(given[key], key) for key, name in _NUMBERS.items() if given.get(key)}
+        if given.get("label"):
+            found["label"] = _integer(given["label"], "label", len(LABELS) - 1)
+        if given.get("words"):
+            found["words"] = self.searched[_integer(given["words"], "words", len(self.searched) - 1)]
+        return Chosen(**found)
+
+    def _asked(self, request: Request) -> tuple[dict[str, str], Chosen]:
+        given = {key: value for key, value in request.query_params.items() if value}
+        return given, self._chosen(given)
+
+    def overview(self, request: Request) -> Response:
+        """Show the rows of one page, in the order and with the filters of the address."""
+        given, chosen = self._asked(request)
+        order = self.cases.choose(chosen)
+        pages = max(1, -(-len(order) // ROWS))
+        number = min(_integer(given.get("page", "1"), "page", 1 << 60), pages) or 1
+        shown = order[(number - 1) * ROWS : number * ROWS]
+        filters = {key: given[key] for key in FILTERS if key in given}
+        hidden = [
+            (key, value) for key, value in filters.items() if key in ("sort", "minus", "disagree", "turn", "words")
+        ]
+        return self._page(
+            "overview.html",
+            "Test reports",
+            total=len(order),
+            n_all=len(self.cases.ids),
+            message="",
+            is_filtered=bool(set(filters) - {"sort", "minus", "disagree", "turn"}),
+            kept=hidden,
+            all_kept=list(filters.items()),
+            chosen=chosen,
+            has_ratings=self.cases.rated is not None,
+            labels=[] if self.cases.positive is None else LABELS,
+            columns=[self._heading(i, chosen, filters) for i in range(len(self.cases.columns))],
+            histograms=[self._histogram(i, order, filters) for i in range(len(self.cases.columns))],
+            rows=[self._row(int(q), filters) for q in shown],
+            page=number,
+            pages=pages,
+            previous=_link("/", filters, page=number - 1) if number > 1 else "",
+            next=_link("/", filters, page=number + 1) if number < pages else "",
+            csv_link=_link("/rows.csv", filters),
+            disagree_link=_link("/", filters, sort=None, minus=None, turn=None, disagree=1),
+        )
+
+    def _heading(self, i: int, chosen: Chosen, filters: dict[str, str]) -> dict[str, Any]:
+        column = self.cases.columns[i]
+        is_here = chosen.sort == i and chosen.minus is None and not chosen.is_disagreement
+        rises = column.is_higher_better == chosen.is_reversed
+        turn = 1 if is_here and not chosen.is_reversed else None
+        link = _link("/", filters, sort=i, minus=None, disagree=None, turn=turn)
+        return {
+            "name": column.name,
+            "sorted": ("ascending" if rises else "descending") if is_here else "",
+            "link": link,
+        }
+
+    def _row(self, q: int, filters: dict[str, str]) -> dict[str, Any]:
+        cases = self.cases
+        notes = ["fallback"] * bool(cases.is_fallback[:, q].any()) + ["not proven"] * bool(cases.is_inexact[:, q].any())
+        most = int(cases.ties[:, q].max(initial=0))
+        notes += [f"{most:,} ties"] * (most > 1) + ["rated"] * bool(cases.is_rated[q])
+        return {
+            "place": q + 1,
+            "id": cases.ids[q],
+            "scores": [float(column.values[q]) for column in cases.columns],
+            "differ": int(cases.disagreement[q]) or "",
+            "notes": ", ".join(notes),
+            "link": _link(f"/case/{q}", filters),
+        }
+
+    def _histogram(self, i: int, order: np.ndarray, filters: dict[str, str]) -> dict[str, Any]:
+        column = self.cases.columns[i]
+        known = column.values[order]
+        known = known[np.isfinite(known)]
+        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+        counts, edges = np.histogram(known, BARS, (low, high if high > low else low + 1e-9))
+        most = max(int(counts.max()), 1)
+        bars = [
+            {
+                "x": round(5 * b + 0.3, 2),
+                "height": round(38 * int(n) / most, 2),
+                "n": int(n),
+                "low": float(edges[b]),
+                "high": float(edges[b + 1]),
+                "link": _link("/", filters, column=i, low=repr(float(edges[b])), high=repr(float(edges[b + 1]))),
+            }
+            for b, n in enumerate(counts)
+        ]
+        mean = float(known.mean()) if len(known) else None
+        return {"name": column.name, "n": len(known), "mean": mean, "low": low, "high": high, "bars": bars}
+
+    def rows_csv(self, request: Request) -> Response:
+        """Give the rows of the address as CSV, all pages."""
+        _, chosen = self._asked(request)
+        rows: list[list[Any]] = [["position", "query_id", *(c.name for c in self.cases.columns), "oracles_differ"]]
+        for q in self.cases.choose(chosen).tolist():
+            values = [_or_none(float(column.values[q])) for column in self.cases.columns]
+            rows.append([q + 1, self.cases.ids[q], *values, int(self.cases.disagreement[q])])
+        return _csv(rows, "rows.csv")
+
+    async def words_post(self, request: Request) -> Response:
+        """Keep words that are searched for, and lead to the rows with them."""
+        given = {key: str(value) for key, value in (await posted(request)).items()}
+        filters = {key: given[key] for key in FILTERS if given.get(key)}
+        words = given.get("text", "").strip()
+        if words and words not in self.searched:
+            self.searched.append(words)
+        place = self.searched.index(words) if words else None
+        return RedirectResponse(_link("/", filters, words=place), 303)
+
+    # One test report
+
+    def case(self, request: Request) -> Response:
+        """Show a test report beside what the files give for it."""
+        cases, q = self.cases, request.path_params["q"]
+        if q >= len(cases.ids):
+            return PlainTextResponse("404\n", 404)
+        given, chosen = self._asked(request)
+        filters = {key: given[key] for key in FILTERS if key in given}
+        kinds = kinds_of(cases)
+        kind = kinds[_integer(given.get("show", "0"), "show", len(kinds) - 1)]
+        rank = self._rank(given.get("rank", ""))
+        beside = {key: given[key] for key in (*FILTERS, "show", "rank") if key in given}
+        order = cases.choose(chosen)
+        found = np.flatnonzero(order == q)
+        at = int(found[0]) if len(found) else None
+        with self._working:
+            found_groups = groups(cases, q, rank, kind)
+        keys = [DIFF[0] if name == DIFF else str(i + 1) for i, name in enumerate(kinds)]
+        titles = ["plain words" if name == DIFF else name for name in kinds]
+        return self._page(
+            "case.html",
+            "",
+            place=q + 1,
+            id=cases.ids[q],
+            reference=cases.reference(q),
+            groups=found_groups,
+            kinds=[
+                {"title": title, "key": key, "link": _link(f"/case/{q}", beside, show=i), "is_shown": name == kind}
+                for i, (name, title, key) in enumerate(zip(kinds, titles, keys, strict=True))
+            ],
+            rank=rank,
+            ranks=[
+                {"rank": r, "link": _link(f"/case/{q}", beside, rank=r)} for r in range(1, min(cases.ranks(q), 20) + 1)
+            ],
+            at="" if at is None else f"{at + 1:,} of {len(order):,}",
+            previous=_link(f"/case/{order[at - 1]}", beside) if at else "",
+            next=_link(f"/case/{order[at + 1]}", beside) if at is not None and at + 1 < len(order) else "",
+            back=_link("/", filters, page=None if at is None else at // ROWS + 1),
+            json_link=_link(f"/case/{q}.json", {"rank": str(rank)}),
+        )
+
+    def _rank(self, text: str) -> int:
+        return max(1, _integer(text or "1", "rank", 1 << 60))
+
+    def case_json(self, request: Request) -> Response:
+        """Give what the page of a test report shows, as JSON."""
+        cases, q = self.cases, request.path_params["q"]
+        if q >= len(cases.ids):
+            return PlainTextResponse("404\n", 404)
+        rank = self._rank(request.query_params.get("rank", ""))
+        with self._working:
+            found = groups(cases, q, rank)
+        record = {"position": q + 1, "query_id": cases.ids[q], "rank": rank, "reference": cases.reference(q)}
+        return _download({**record, "candidates": [_plain(group) for group in found]}, f"report-{q + 1}.json")
+
+    # Systems
+
+    def systems(self, request: Request) -> Response:
+        """Show the mean of every file, and where each is furthest from the oracle of its metric."""
+        return self._page("systems.html", "Systems", systems=self._systems())
+
+    def systems_csv(self, request: Request) -> Response:
+        """Give the same as CSV."""
+        rows: list[list[Any]] = [["system", "metric", "better", "reports", "mean", "mean_distance", "furthest"]]
+        for row in self._systems():
+            better = "higher" if row["is_higher_better"] else "lower"
+            furthest = " ".join(str(place) for place, _ in row["worst"])
+            rows.append([row["system"], row["metric"], better, row["n"], row["mean"], row["gap"], furthest])
+        return _csv(rows, "systems.csv")
+
+    def _systems(self) -> list[dict[str, Any]]:
+        rows = []
+        for i, oracle in self.cases.systems():
+            column = self.cases.columns[i]
+            known = column.values[np.isfinite(column.values)]
+            row = {
+                "system": column.system, "metric": column.metric, "is_higher_better": column.is_higher_better,
+                "n": len(known), "mean": float(known.mean()) if len(known) else None, "link": "", "gap": None,
+                "worst": [],
+            }  # fmt: skip
+            if oracle is not None:
+                gap = np.abs(self.cases.columns[oracle].values - column.values)
+                filters = {"sort": str(oracle), "minus": str(i)}
+                worst = self.cases.choose(Chosen(sort=oracle, minus=i))[:5].tolist()
+                row |= {"link": _link("/", filters), "gap": float(np.nanmean(gap)) if np.isfinite(gap).any() else None}
+                row["worst"] = [(q + 1, _link(f"/case/{q}", filters)) for q in worst]
+            rows.append(row)
+        return rows
+
+    # Figures
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        return sections(self.cases)
+
+    def figures(self, request: Request) -> Response:
+        """Show the figures of systems, of chance and of radiologists, each with its numbers; made once."""
+        with self._working:
+            found = self._sections
+        return self._page("figures.html", "Figures", sections=found)
+
+    def figure(self, request: Request) -> Response:
+        """Give one of them as SVG."""
+        with self._working:
+            found = {section.key: section.svg for section in self._sections if section.svg}
+        svg = found.get(request.path_params["key"])
+        return PlainTextResponse("404\n", 404) if svg is None else Response(svg, media_type="image/svg+xml")
+
+    # Live queries
+
+    @cached_property
+    def _live_metrics(self) -> list[str]:
+        """Metrics of the index that read nothing but the text of a pair; weights of one reference alone are all 0."""
+        kinds = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
+        held = self.cases.index.metrics if self.cases.index is not None else []
+        return [name for name in held if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
+
+    def _live_page(self, text: str, asked: Sequence[str], groups: list[dict[str, Any]] | None, took: str) -> Response:
+        index = self.cases.index
+        return self._page(
+            "live.html", "Live query", text=text, asked=asked, groups=groups, took=took, metrics=self._live_metrics,
+            n_reports=0 if index is None else index.n_reports,
+        )  # fmt: skip
+
+    def live(self, request: Request) -> Response:
+        """Show the form of a live query."""
+        return self._live_page("", [name for name in ("bleu-2", "rouge-l") if name in self._live_metrics], None, "")
+
+    async def live_post(self, request: Request) -> Response:
+        """Search the oracles of a report that was typed."""
+        given = await posted(request)
+        is_page = request.url.path == "/live"
+        return await run_in_threadpool(self._search, given, is_page)
+
+    def _search(self, given: dict[str, Any], is_page: bool) -> Response:
+        index = self.cases.index
+        asked = [name for name in self._live_metrics if given.get(f"metric:{name}")]
+        text = str(given.get("text", "")).replace("\r\n", "\n")
+        if index is None or not asked:
+            msg = "explore: metrics must be at least one of those shown; got none. Tick one."
+            raise InputError(msg)
+        begun = perf_counter()
+        with self._working:
+            batch = api.load_queries([text])
+            found = [self._answer(batch, name, text) for name in asked]
+        if not is_page:
+            return _download({"query": text, "candidates": [_plain(group) for group in found]}, "live.json")
+        took = f"{len(asked)} searches of {index.n_reports:,} reports in {1000 * (perf_counter() - begun):.0f} ms"
+        return self._live_page(text, asked, found, took)
+
+    def _answer(self, batch: Any, name: str, text: str) -> dict[str, Any]:
+        best = api.retrieve(self.cases.index, batch, name).table.to_pylist()[0]  # type: ignore[arg-type]
+        ties = [f"{best['n_ties']:,} rows tie"] if best["n_ties"] > 1 else []
+        return {
+            "names": [name],
+            "row": best["row"],
+            "candidate_id": best["candidate_id"],
+            "text": best["text"],
+            "ties": ties,
+            "is_fallback": best["fallback"],
+            "is_exact": best["exact"],
+            "scores": [(name, best["score"], True)],
+            "rated": [],
+            "evidence": [(name, exhibit_texts(text, best["text"], METRICS[name]))],
+        }
+
+
+def _link(path: str, filters: dict[str, str], **changes: Any) -> str:
+    """Return an address with some of its numbers changed; None takes one away."""
+    found = {**filters, **changes}
+    query = urlencode({key: value for key, value in found.items() if value is not None})
+    return f"{path}?{query}" if query else path
+
+
+# What is taken home
+
+
+def _or_none(value: float | None) -> float | None:
+    return None if value is None or value != value else value
+
+
+def _csv(rows: Iterable[Sequence[Any]], name: str) -> Response:
+    held = io.StringIO()
+    csv.writer(held, lineterminator="\n").writerows(rows)
+    return _attachment(held.getvalue(), name, "text/csv")
+
+
+def _download(record: dict[str, Any], name: str) -> Response:
+    return _attachment(
+        json.dumps(record, ensure_ascii=False, indent=2, default=np.generic.item), name, "application/json"
+    )
+
+
+def _attachment(text: str, name: str, kind: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(text.encode("utf-8", "replace"), 200, headers, f"{kind}; charset=utf-8")
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a candidate of a page as a record; a score that is not known is null."""
+    scores = {name: _or_none(value) for name, value, _ in group["scores"]}
+    evidence = {kind: one if isinstance(one, str) else dataclasses.asdict(one) for kind, one in group["evidence"]}
+    kept = {name: group[name] for name in ("names", "row", "candidate_id", "text", "ties")}
+    return {**kept, "scores": scores, "evidence": evidence, "rated": group["rated"]}

@@ -1,0 +1,274 @@
+"""Failure modes of metrics: which errors radiologists find in the reports that a metric calls best.
+
+Yu et al., Patterns 2023, tables S3 and S4 and figure 4. For each error category, every metric-oracle's counts are
+compared with every other's by a one-sided two-sample t test with pooled variance; one point is one radiologist and one
+study, so 6 x 50 = 300 against 300. Points of one study are not independent, which that test does not know: under equal
+candidates it rejects up to four times too often where raters agree, and too seldom where studies differ. Beside it
+stands a paired t test of the studies' means, and the ratio of the two rates of errors with an interval over studies.
+A family of the Benjamini-Hochberg procedure is of one category and one kind of errors. The paper's holds both
+directions of each difference, 12 tests of four oracles, with p and 1 - p. The one by study holds each difference once,
+6 two-sided tests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import combinations, permutations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import InputError
+from metric_oracle.files import identify
+from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
+from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
+
+DIRECTIONS = {"more": ">", "less": "<"}
+
+
+@dataclass(frozen=True, repr=False)
+class FailureModes(OneLine):
+    """Errors by candidate type and category, and the tests between candidate types.
+
+    Attributes
+    ----------
+    candidates : list of str
+        Candidate types, A of them, in the order of table S3 where they are ReXVal's.
+    categories : list of str
+        C error categories.
+    means : dict of float64[A, C]
+        For each kind of errors ("total", "significant"), errors of a report, mean over raters and studies.
+    tests : pyarrow.Table
+        One row for each kind, category and directed pair: t statistic, p-value, Benjamini-Hochberg critical value,
+        decision, means and numbers of points of the paper's test; then those of the studies' means (``study_``), with
+        the ratio of the rates a / b and its 95 % interval. That test is two-sided and one for both rows of a pair, and
+        ``study_significant`` true in the row to which the difference points. A t statistic is null where it is infinite
+        (no variation), a ratio where a rate is 0.
+    signature : dict
+        What is needed to compute the same numbers again.
+    """
+
+    candidates: list[str]
+    categories: list[str]
+    means: dict[str, npt.NDArray[np.float64]]
+    tests: pa.Table
+    signature: dict[str, Any]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of the tests."""
+        return self.tests.to_pylist()
+
+    def summary(self) -> str:
+        """Return one line: what was compared on what."""
+        found = sum(self.tests["significant"].to_pylist()), sum(self.tests["study_significant"].to_pylist())
+        return (
+            f"{self.tests.num_rows} tests between {len(self.candidates)} candidate types on "
+            f"{self.signature['studies']:,} studies: {found[0]} significant by the paper's test, {found[1]} by study"
+        )
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the tests with care."""
+        if self.signature["studies"] >= FEW:
+            return []
+        return [f"Fewer than {FEW} studies ({self.signature['studies']}): intervals and tests say little."]
+
+
+def failure_modes(
+    ratings: str | Path | Ratings,
+    *,
+    categories: Sequence[str] | None = None,
+    direction: str = "more",
+    rate: float = 0.01,
+) -> FailureModes:
+    """Compare the errors that radiologists found in the reports of several metric-oracles.
+
+    Parameters
+    ----------
+    ratings : path or Ratings
+        See :func:`metric_oracle.raters.ratings.read_ratings`; its pairs must have candidate types.
+    categories : sequence of str
+        Error categories to test; by default all.
+    direction : {"more", "less"}
+        Way in which a test is written: "A > B" (A has more errors) or "A < B". The directed pairs are the same tests.
+    rate : float
+        False discovery rate within one category and one kind of errors.
+
+    Returns
+    -------
+    FailureModes
+    """
+    if direction not in DIRECTIONS:
+        msg = f"failure_modes: direction must be one of {', '.join(DIRECTIONS)}; got {direction!r}. Choose one."
+        raise InputError(msg)
+    if not 0 < rate < 1:
+        msg = f"failure_modes: rate must be between 0 and 1; got {rate}. The paper takes 0.01."
+        raise InputError(msg)
+    rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
+    candidates = list(dict.fromkeys(rated.candidates or ()))
+    if len(candidates) < 2:
+        msg = (
+            f"failure_modes: ratings must hold at least 2 candidate types to compare; got {len(candidates)}. "
+            "Add a column candidate_type."
+        )
+        raise InputError(msg)
+    wanted = list(dict.fromkeys(rated.categories if categories is None else categories))
+    unknown = [category for category in wanted if category not in rated.categories]
+    if unknown or not wanted:
+        msg = (
+            f"failure_modes: categories must be among {shown_names(rated.categories)}; got "
+            f"{shown_names(unknown) or 'none'}. Correct --category."
+        )
+        raise InputError(msg)
+    points = {}  # one for each rater and study: float64[n, C]
+    for kind, candidate in product(KINDS, candidates):
+        of_candidate = rated.errors(kind)[[name == candidate for name in rated.candidates or ()]]
+        points[kind, candidate] = of_candidate.reshape(-1, len(rated.categories)).astype(np.float64)
+    few = min(len(values) for values in points.values())
+    if few < 2:
+        msg = (
+            f"failure_modes: ratings must hold at least 2 points (rater x study) of each candidate type; got {few}. "
+            "Rate more studies."
+        )
+        raise InputError(msg)
+
+    means_of = _study_means(rated, candidates)
+    pairs = list(permutations(candidates, 2))
+    records: list[dict[str, Any]] = []
+    for category, kind in product(wanted, KINDS):
+        place = rated.categories.index(category)
+        sides = [[points[kind, name][:, place] for name in side] for side in zip(*pairs, strict=True)]
+        t, p_values = pooled_t_tests(sides[0], sides[1], direction)
+        critical, decisions = benjamini_hochberg(p_values, rate)
+        by_study = {pair: study_test(*(means_of[kind, name][:, place] for name in pair)) for pair in pairs}
+        differences = [*combinations(candidates, 2)]
+        given = [p for pair in differences if (p := by_study[pair]["study_p_value"]) is not None]
+        study_p = dict(zip(map(frozenset, differences), adjusted(given), strict=True)) if given else {}
+        for i, (a, b) in enumerate(pairs):
+            by_both = study_p.get(frozenset((a, b)))
+            more, fewer = (means_of[kind, name][:, place].sum() for name in ((a, b) if direction == "more" else (b, a)))
+            records.append(
+                {
+                    "errors": kind,
+                    "category": category,
+                    "a": a,
+                    "direction": DIRECTIONS[direction],
+                    "b": b,
+                    "t": float(t[i]) if np.isfinite(t[i]) else None,
+                    "p_value": float(p_values[i]),
+                    "critical_value": float(critical[i]),
+                    "significant": bool(decisions[i]),
+                    "mean_a": float(sides[0][i].mean()),
+                    "mean_b": float(sides[1][i].mean()),
+                    "n_a": len(sides[0][i]),
+                    "n_b": len(sides[1][i]),
+                    **by_study[a, b],
+                    "study_p_adjusted": by_both,
+                    "study_significant": by_both is not None and by_both <= rate and bool(more > fewer),
+                }
+            )
+    means = {kind: np.array([points[kind, name].mean(axis=0) for name in candidates]) for kind in KINDS}
+    signature: dict[str, Any] = {
+        "command": "failure-modes",
+        "ratings": identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
+        "test": "two-sample t, pooled variance, one-sided",
+        "test_by_study": "paired t of the means of studies, two-sided",
+        "procedure": "Benjamini-Hochberg within one category and one kind of errors",
+        "families": 2 * len(wanted),
+        "tests_in_family": {"paper": len(pairs), "by_study": len(pairs) // 2},
+        "rate": rate,
+        "direction": direction,
+        "categories": wanted,
+        "pairs": len(rated.pairs),
+        "studies": len(set(rated.studies)),
+        "raters": len(rated.raters),
+        "version": version("metric-oracle"),
+    }
+    return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(records, _SCHEMA), signature)
+
+
+def pooled_t_tests(
+    a: Sequence[npt.NDArray[np.float64]], b: Sequence[npt.NDArray[np.float64]], direction: str
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return t and p of one-sided tests of equal means, pooled variance, one for each pair of samples.
+
+    Two samples without any variation and with one mean give no reason to reject: t = 0, p = 1.
+    """
+    from scipy.stats import ttest_ind_from_stats
+
+    summaries = [np.array([[sample.mean(), sample.std(ddof=1), len(sample)] for sample in side]).T for side in (a, b)]
+    alternative = "greater" if direction == "more" else "less"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t, p_values = ttest_ind_from_stats(*summaries[0], *summaries[1], equal_var=True, alternative=alternative)
+    undefined = np.isnan(t)
+    return np.where(undefined, 0.0, t), np.where(undefined, 1.0, p_values)
+
+
+def study_test(a: Array, b: Array) -> dict[str, float | None]:
+    """Compare two candidate types by the means of studies.
+
+    Parameters
+    ----------
+    a, b : float64[S]
+        Mean errors of each study's report, over raters.
+
+    Returns
+    -------
+    dict
+        The paired t statistic, its two-sided p-value, and the ratio of the means with its interval: that of the
+        logarithm, linear in the studies (what a Poisson model with errors clustered by study has, up to its factor for
+        few clusters), with Student's t. All None of fewer than two studies.
+    """
+    from scipy.stats import t as student
+
+    found: dict[str, float | None] = dict.fromkeys(_BY_STUDY)
+    if len(a) < 2:
+        return found
+    n, difference = len(a), a - b
+    mean, spread = float(difference.mean()), float(difference.std(ddof=1))
+    if spread > 1e-12 * (np.abs(a).max() + np.abs(b).max()):
+        t = mean / (spread / np.sqrt(n))
+        p_value = float(2 * student.sf(abs(t), n - 1))
+    else:
+        t, p_value = (None, 0.0) if mean else (0.0, 1.0)
+    found |= {"study_t": t, "study_p_value": p_value}
+    if a.any() and b.any():
+        ratio = a.mean() / b.mean()
+        influence = a / a.mean() - b / b.mean()
+        half = student.ppf((1 + LEVEL) / 2, n - 1) * np.sqrt((influence**2).sum() / (n * (n - 1)))
+        ends = ratio * np.exp([-half, half])
+        found |= {"rate_ratio": float(ratio), "ratio_low": float(ends[0]), "ratio_high": float(ends[1])}
+    return found
+
+
+def _study_means(rated: Ratings, candidates: Sequence[str]) -> dict[tuple[str, str], Array]:
+    """Return each candidate's mean errors by study, float64[S, C], on the studies that have all candidates."""
+    of_pair = list(zip(rated.studies, rated.candidates or (), strict=True))
+    have = [{study for study, name in of_pair if name == candidate} for candidate in candidates]
+    shared = [study for study in dict.fromkeys(rated.studies) if all(study in some for some in have)]
+    found = {}
+    for kind in KINDS:
+        errors = rated.errors(kind).mean(axis=1)
+        for candidate in candidates:
+            rows = [[i for i, pair in enumerate(of_pair) if pair == (study, candidate)] for study in shared]
+            found[kind, candidate] = np.array([errors[some].mean(axis=0) for some in rows])
+    return found
+
+
+_BY_STUDY = ("study_t", "study_p_value", "rate_ratio", "ratio_low", "ratio_high")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("errors", "category", "a", "direction", "b")),
+        *((name, pa.float64()) for name in ("t", "p_value", "critical_value")),
+        ("significant", pa.bool_()),
+        *((name, pa.float64()) for name in ("mean_a", "mean_b")),
+        *((name, pa.int64()) for name in ("n_a", "n_b")),
+        *((name, pa.float64()) for name in _BY_STUDY),
+        ("study_p_adjusted", pa.float64()),
+        ("study_significant", pa.bool_()),
+    ]
+)

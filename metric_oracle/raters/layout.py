@@ -1,0 +1,355 @@
+"""The tables of a comparison with radiologists: agreement (tables S2 of Yu et al.), failure modes (S3 and S4)."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+from rich.console import Group
+
+from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry
+from metric_oracle.raters.agreement import BETWEEN, Agreement
+from metric_oracle.raters.alignment import MEAN, Alignment
+from metric_oracle.raters.failure_modes import FailureModes
+from metric_oracle.raters.fit_composite import Composite
+from metric_oracle.raters.rank_agreement import ACCURACY, SPEARMAN, TAU, WITHIN
+from metric_oracle.raters.rated_sets import AVERAGE, LINES, MAXIMUM
+from metric_oracle.raters.ratings import CATEGORIES, KINDS, ORACLES
+
+KIND_NAMES = {
+    "total": "sig. and\ninsig. errors",
+    "significant": "sig. errors",
+    **{kind: kind for kind in (LINES, MAXIMUM, AVERAGE, "errors", "quality")},
+}
+_KIND_TITLES = {"total": "total number of errors", "significant": "number of clinically significant errors"}
+_TITLES = {
+    TAU: "Kendall tau-b",
+    SPEARMAN: "Spearman rank correlation",
+    WITHIN: "Kendall tau-b within studies",
+    ACCURACY: "Pairwise accuracy within studies",
+}
+
+
+# Agreement
+
+
+def alignment_tables(found: Alignment) -> list[PaperTable]:
+    """Return the tables of an alignment: by rater, within studies, raters among themselves, differences of metrics."""
+    notes = _alignment_notes(found)
+    records = {(r["statistic"], r["metric"], r["errors"], r["rater"]): r for r in found.table.to_pylist()}
+    raters = list(dict.fromkeys(rater for *_, rater in records))
+    heads = ["Mean of raters" if r == MEAN else rater_name(r) for r in raters]
+    keys = list(product(found.scores, found.errors))
+    tables = []
+    for statistic in (TAU, SPEARMAN):
+        rows = [
+            (f"{metric}\n{KIND_NAMES[kind]}", [agreement_entry(records[statistic, metric, kind, r]) for r in raters])
+            for metric, kind in keys
+        ]
+        title = f"{_TITLES[statistic]} of metric scores and counted errors, by radiologist"
+        tables.append(PaperTable(title, heads, rows))
+    if any(records[WITHIN, metric, kind, MEAN]["value"] is not None for metric, kind in keys):
+        rows = [
+            (
+                f"{metric}\n{KIND_NAMES[kind]}",
+                [agreement_entry(records[name, metric, kind, MEAN]) for name in (WITHIN, ACCURACY)],
+            )
+            for metric, kind in keys
+        ]
+        note = (
+            "Within studies: between candidates for one reference alone, where a metric cannot gain by telling easy "
+            "studies from hard ones. Accuracy: of the candidates that the radiologists tell apart, how many the metric "
+            "orders alike, a tie being half; 0.5 is chance."
+        )
+        title = "Agreement within studies, with the mean of raters"
+        tables.append(PaperTable(title, [_TITLES[WITHIN], _TITLES[ACCURACY]], rows, [note]))
+    if found.raters.num_rows:
+        tables.append(_raters_table(found))
+    if found.differences.num_rows:
+        tables.append(_differences_table(found))
+    tables[0].notes.extend(notes)
+    return tables
+
+
+def agreement_entry(record: dict[str, Any]) -> Entry:
+    """Return a value with its percentile interval."""
+    if record["value"] is None:
+        return entry("undefined\n(all equal)")
+    return Entry((f"{record['value']:z.3f}", *_ends(record)))
+
+
+def _ends(record: dict[str, Any]) -> list[str]:
+    return [] if record["low"] is None else [f"[{record['low']:z.3f} {record['high']:z.3f}]"]
+
+
+def _alignment_notes(found: Alignment) -> list[str]:
+    signature, bootstrap = found.signature, found.signature["bootstrap"]
+    left_out = f" ({signature['left_out']:,} identical pairs left out)" if signature["left_out"] else ""
+    notes = [
+        f"{signature['pairs']:,} pairs of {signature['studies']:,} studies{left_out}; 95 % percentile intervals from "
+        f"{bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the raters fixed; positive: a "
+        "better score goes with fewer errors.",
+        *found.warnings(),
+    ]
+    if signature["lower_is_better"]:
+        notes.append(f"Lower is better: {', '.join(signature['lower_is_better'])}.")
+    degenerate = sum(found.table["degenerate"].to_pylist())
+    if degenerate:
+        notes.append(
+            f"Degenerate resamples, in which all scores or all counts are equal: {degenerate:,} over all cells, left "
+            "out of their intervals; --out FILE.csv has them by cell."
+        )
+    return notes
+
+
+def _raters_table(found: Alignment) -> PaperTable:
+    records = {(r["statistic"], r["errors"]): r for r in found.raters.to_pylist()}
+    names = list(dict.fromkeys(name for name, _ in records))
+    rows = [(name, [agreement_entry(records[name, kind]) for kind in found.errors]) for name in names]
+    note = (
+        "ICC(A,1), ICC(A,k): absolute agreement of one rater and of the mean of all. Leave-one-rater-out: a rater "
+        "against the mean of the others, averaged over raters: about the most that a metric can reach with one rater."
+    )
+    heads = [KIND_NAMES[kind].replace("\n", " ") for kind in found.errors]
+    return PaperTable("Agreement of the radiologists with one another", heads, rows, [note])
+
+
+def _differences_table(found: Alignment) -> PaperTable:
+    records = [r for r in found.differences.to_pylist() if r["statistic"] == TAU]
+    rows = [
+        (
+            f"{r['a']} − {r['b']}\n{KIND_NAMES[r['errors']]}",
+            [
+                Entry((f"{r['difference']:+z.3f}", *_ends(r))),
+                entry(p_text(r["p_value"])),
+                entry(p_text(r["p_adjusted"])),
+            ],
+        )
+        for r in records
+    ]
+    note = (
+        f"Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
+        f"adjusted by Benjamini and Hochberg over one family, these {len(rows)} tests: each pair of metrics once, for "
+        "each count of errors. So it depends on how many metrics are compared. --out FILE.csv has the other "
+        "statistics, a family each."
+    )
+    return PaperTable("Difference of two metrics in Kendall tau-b", ["Difference", "p", "p adjusted"], rows, [note])
+
+
+def p_text(value: float) -> str:
+    """Return a p-value as papers print it."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def agreement_tables(found: Agreement) -> list[PaperTable]:
+    """Return the tables of the raters' agreement: with one another by candidate type, and with themselves."""
+    records = found.records()
+    sides = [[r for r in records if (r["rater"] == BETWEEN) == is_between] for is_between in (True, False)]
+    titles = ("Agreement of the radiologists with one another", "Agreement of the radiologists with themselves")
+    tables = []
+    for title, key, name_of, some in zip(
+        titles, ("candidate", "rater"), (candidate_name, rater_name), sides, strict=True
+    ):
+        if some:
+            heads = list(dict.fromkeys(r["statistic"] for r in some))
+            rows = [
+                (
+                    f"{name_of(one)}\n{KIND_NAMES[kind]}",
+                    [agreement_entry(r) for r in some if (r[key], r["errors"]) == (one, kind)],
+                )
+                for one, kind in product(dict.fromkeys(r[key] for r in some), KINDS)
+            ]
+            tables.append(PaperTable(title, heads, rows))
+    bootstrap = found.signature["bootstrap"]
+    tables[0].notes.extend(
+        [
+            "ICC(A,1), ICC(A,k): intraclass correlations of one rater and of the mean of all, two-way model, random "
+            "raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout and Fleiss. Exact "
+            "agreement: how often two raters count the same number of errors.",
+            f"{found.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, seed "
+            f"{bootstrap['seed']}, the raters fixed.",
+            *found.warnings(),
+        ]
+    )
+    return tables
+
+
+def status_table(records: list[dict[str, Any]]) -> PaperTable:
+    """Return the table of how far the raters of a survey are."""
+    heads = ["finished studies", "open cells", "saves", "last save (UTC)"]
+    rows = [
+        (
+            rater_name(r["rater"]),
+            [
+                entry(f"{r['studies']} of {r['of_studies']}"),
+                entry(f"{r['open_cells']:,}"),
+                entry(f"{r['saves']:,}"),
+                entry(r["last_save"][:16].replace("T", " ") if r["last_save"] else NOTHING),
+            ],
+        )
+        for r in records
+    ]
+    torn = [f"{r['rater']}: a torn line of {r['torn_bytes']} bytes, never saved." for r in records if r["torn_bytes"]]
+    return PaperTable("Survey", heads, rows, torn, "rater")
+
+
+def rater_name(rater: str) -> str:
+    """Return how a rater is called."""
+    return f"Rater {rater}" if rater.isdecimal() else rater
+
+
+# Failure modes
+
+
+def failure_mode_tables(found: FailureModes) -> list[PaperTable]:
+    """Return the tables of means in the layout of table S3 of Yu et al., then a table a test family, as in S4."""
+    return [*mean_tables(found), *family_tables(found)]
+
+
+def mean_tables(found: FailureModes) -> list[PaperTable]:
+    """Return the two tables of means."""
+    heads = [*map(error_name, found.categories), "Total"]
+    note = f"Mean over {found.signature['raters']} radiologists and {found.signature['studies']:,} studies."
+    legend = "; ".join(f"{error_name(c)}: {CATEGORIES[c]}" for c in found.categories if c in CATEGORIES)
+    notes = [note, f"{legend}."] if legend else [note]
+    return [
+        PaperTable(
+            f"Radiologist evaluation in terms of {_KIND_TITLES[kind]}",
+            heads,
+            [
+                (candidate_name(candidate), [entry(f"{value:.3f}") for value in (*row, row.sum())])
+                for candidate, row in zip(found.candidates, found.means[kind], strict=True)
+            ],
+            [*notes, *found.warnings()],
+        )
+        for kind in KINDS
+    ]
+
+
+_BY_STUDY = (
+    "By study: paired t tests of the studies' means, two-sided, so that both rows of a pair have one p and Y stands in "
+    "the row that it speaks for; rate ratio: errors of the first by those of the second, 95 % interval over studies. "
+    "The paper's test takes each rater's count for independent, and errs in either direction where raters agree or "
+    "studies differ."
+)
+
+
+def family_tables(found: FailureModes) -> list[PaperTable]:
+    """Return one table for each category and kind that was asked for."""
+    heads = [
+        "p-value", f"critical value, FDR {found.signature['rate']:g}", "significant", "rate ratio", "p by study",
+        "significant by study",
+    ]  # fmt: skip
+    tables = []
+    for category, kind in product(found.signature["categories"], KINDS):
+        family = [r for r in found.records() if (r["category"], r["errors"]) == (category, kind)]
+        rows = [(_comparison(r), [*_paper(r), *_by_study(r)]) for r in family]
+        note = f"One-sided two-sample t tests, pooled variance. {_families(found)}"
+        title = f"{category_title(category)}: {_KIND_TITLES[kind]}"
+        tables.append(PaperTable(title, heads, rows, [note, _BY_STUDY]))
+    return tables
+
+
+def _families(found: FailureModes) -> str:
+    """Say over what p-values are adjusted."""
+    n, size = found.signature["families"], found.signature["tests_in_family"]
+    return (
+        f"Benjamini-Hochberg within {n} families, one for each category and kind of errors: of the paper's tests "
+        f"{size['paper']} in each, both directions of a difference with p and 1 - p; by study {size['by_study']}, each "
+        "difference once."
+    )
+
+
+def found_table(found: FailureModes) -> PaperTable:
+    """Return the differences that either test calls significant."""
+    records = [r for r in found.records() if r["significant"] or r["study_significant"]]
+    rows = [
+        (
+            _comparison(r),
+            [
+                entry(r["category"]),
+                entry("all" if r["errors"] == "total" else "sig."),
+                entry(f"{r['mean_a']:.3f}"),
+                entry(f"{r['mean_b']:.3f}"),
+                *_paper(r),
+                *_by_study(r),
+            ],
+        )
+        for r in records
+    ]
+    by_paper, by_study = (sum(r[name] for r in records) for name in ("significant", "study_significant"))
+    note = (
+        f"First, second: mean errors of a report. {by_paper} of {found.tests.num_rows} one-sided t tests, by study "
+        f"{by_study} of {found.tests.num_rows // 2}, at a false discovery rate of {found.signature['rate']:g} in each "
+        f"family. {_families(found)} --category or --out shows all tests."
+    )
+    heads = [
+        "error", "counted", "first", "second", "p-value", "critical", "significant", "rate ratio", "p by study",
+        "significant by study",
+    ]  # fmt: skip
+    return PaperTable("Significant differences", heads, rows, [note, _BY_STUDY])
+
+
+def _paper(record: dict[str, Any]) -> list[Entry]:
+    numbers = [entry(scientific(record[name])) for name in ("p_value", "critical_value")]
+    return [*numbers, entry("Y" if record["significant"] else "N")]
+
+
+def _by_study(record: dict[str, Any]) -> list[Entry]:
+    if record["study_p_value"] is None:
+        return [entry(NOTHING)] * 3
+    ratio, low, high = (record[name] for name in ("rate_ratio", "ratio_low", "ratio_high"))
+    return [
+        entry(NOTHING if ratio is None else f"{ratio:.2f} [{low:.2f} {high:.2f}]"),
+        entry(scientific(record["study_p_value"])),
+        entry("Y" if record["study_significant"] else "N"),
+    ]
+
+
+def candidate_name(candidate: str) -> str:
+    """Return how the paper calls a candidate type."""
+    return ORACLES.get(candidate, candidate)
+
+
+def error_name(category: str) -> str:
+    """Return the short name of an error category."""
+    return f"Error {category}" if category.isdecimal() else category
+
+
+def category_title(category: str) -> str:
+    """Return the name of an error category with its meaning."""
+    return f"{error_name(category)} ({CATEGORIES[category]})" if category in CATEGORIES else error_name(category)
+
+
+def _comparison(record: dict[str, Any]) -> str:
+    return f"{candidate_name(record['a'])} {record['direction']} {candidate_name(record['b'])}"
+
+
+def scientific(value: float) -> str:
+    """Write a number as the paper does: 3.79e-3."""
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{digits}e{int(exponent)}"
+
+
+def composite_table(fitted: Composite) -> Group:
+    """Return the terms of a composite and how well it fits."""
+    content, fit = fitted.content, fitted.content["fit"]
+    names = ("mean", "scale", "weight", "standard_error")
+    rows = [(record["metric"], [entry(f"{record[name]:z.4f}") for name in names]) for record in fitted.records()]
+    inside, outside = (_tau(fit, name) for name in ("tau_b", "tau_b_held_out"))
+    bootstrap = fit["bootstrap"]
+    notes = [
+        f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
+        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better",
+        "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
+        f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they are; "
+        "standard errors of weights: clustered by study",
+        *fitted.warnings(),
+    ]
+    heads = [name.replace("_", " ") for name in names]
+    return Group(PaperTable(content["name"], heads, rows, notes, "metric"))
+
+
+def _tau(fit: Mapping[str, Any], name: str) -> str:
+    """Return a tau with its interval."""
+    value, low, high = (fit[name + end] for end in ("", "_low", "_high"))
+    return "undefined" if value is None else f"{value:.3f} [{low:.3f} {high:.3f}]"

@@ -1,0 +1,159 @@
+"""Pictures of a comparison with radiologists: errors against scores (figure 3 of Yu et al.), by category (figure 4)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.presentation.matplotlib_io import literal, new_figure, write_figure
+from metric_oracle.presentation.paper_table import plain
+from metric_oracle.raters.alignment import MEAN, Alignment, fit
+from metric_oracle.raters.failure_modes import FailureModes
+from metric_oracle.raters.layout import KIND_NAMES, agreement_entry, candidate_name, category_title
+from metric_oracle.raters.metric_comparison import AGREEMENT, CEILING, RADIOLOGISTS, MetricComparison
+from metric_oracle.raters.rank_agreement import TAU
+from metric_oracle.raters.ratings import KINDS
+from metric_oracle.statistics import Array
+
+_KIND_LABELS = {"total": "all errors", "significant": "clinically significant errors"}
+
+
+def draw_alignment(alignment: Alignment) -> Any:
+    """Return a Matplotlib figure: mean errors against scores with the least-squares line, figure 3 of Yu et al."""
+    records = {
+        (r["metric"], r["errors"]): r
+        for r in alignment.table.to_pylist()
+        if (r["rater"], r["statistic"]) == (MEAN, TAU)
+    }
+    lower = alignment.signature["lower_is_better"]
+    return _scatter(alignment.scores, alignment.errors, records, lower, "align")
+
+
+def plot_scatter(found: MetricComparison, path: str | Path) -> None:
+    """Draw mean errors against scores, as :func:`plot_alignment`, of the first set of a comparison of metrics."""
+    view = found.views[0]
+    records = {(r["metric"], r["errors"]): r for r in found.select(AGREEMENT, set=view.name, statistic=TAU)}
+    figure = _scatter(view.scores, view.errors, records, found.signature["lower_is_better"], "compare_metrics")
+    write_figure(Path(path), figure, "compare_metrics")
+
+
+def _scatter(
+    scores: Mapping[str, Array],
+    errors: Mapping[str, Array],
+    records: Mapping[tuple[str, str], Mapping[str, Any]],
+    lower: Sequence[str],
+    function: str,
+) -> Any:
+    names = list(scores)
+    figure = new_figure(function, max(3.0 * len(names), 4.5), 6)
+    panels = figure.subplots(len(errors), len(names), squeeze=False, sharex="col", sharey="row")
+    for (row, kind), (column, name) in product(enumerate(errors), enumerate(names)):
+        panel, x, y = panels[row, column], scores[name], errors[kind]
+        slope, intercept, r_squared = fit(x, y)
+        ends = np.array([x.min(), x.max()])
+        panel.scatter(x, y, s=14, alpha=0.45, linewidths=0)
+        panel.plot(ends, slope * ends + intercept, color="black", linewidth=1.2)
+        shown = "\n".join(agreement_entry(dict(records[name, kind])).lines)
+        label = f"tau-b {shown}\nR² {'undefined' if r_squared is None else f'{r_squared:.3f}'}"
+        corner = 0.03 if name in lower else 0.97
+        panel.text(
+            corner, 0.97, label, transform=panel.transAxes, va="top", ha="left" if corner < 0.5 else "right", fontsize=8
+        )
+        # Room for the label above the points.
+        least = min(y.min(), 0)
+        room = max(y.max() - least, 1)
+        panel.set_ylim(bottom=least - 0.03 * room, top=least + 1.25 * room)
+        if row == 0:
+            panel.set_title(literal(name), fontsize=10)
+        if row == len(errors) - 1:
+            panel.set_xlabel("score (lower is better)" if corner < 0.5 else "score", fontsize=9)
+        if column == 0:
+            panel.set_ylabel(f"{KIND_NAMES[kind].replace(chr(10), ' ')}, mean of raters", fontsize=9)
+    return figure
+
+
+def plot_metric_bars(found: MetricComparison, path: str | Path) -> None:
+    """Draw tau-b of each metric on each set as bars with their intervals, best first; a dashed line is the raters'.
+
+    Parameters
+    ----------
+    found : MetricComparison
+    path : path
+        Ends with .png, .svg or .pdf.
+    """
+    most = max(len(view.kinds) for view in found.views)
+    high = max(len(view.scores) for view in found.views)
+    figure = new_figure("compare_metrics", 4.2 * most, len(found.views) * (0.9 + 0.28 * high))
+    panels = figure.subplots(len(found.views), most, squeeze=False)
+    for row, view in enumerate(found.views):
+        records = found.select(AGREEMENT, set=view.name, statistic=TAU)
+        ceiling = {r["errors"]: r["value"] for r in found.select(CEILING, set=view.name, metric=RADIOLOGISTS)}
+        for place, panel in enumerate(panels[row]):
+            if place >= len(view.kinds):
+                panel.set_visible(False)
+                continue
+            kind = view.kinds[place]
+            shown = [r for r in records if r["errors"] == kind and r["value"] is not None]
+            shown.sort(key=lambda r: -r["value"])
+            values = np.array([r["value"] for r in shown])
+            ends = np.array([[r["low"], r["high"]] for r in shown], np.float64).reshape(-1, 2)
+            panel.barh(range(len(shown)), values, height=0.62, color="#2f6ea5")
+            for y, (low, end) in enumerate(ends):
+                panel.plot([low, end], [y, y], color="black", linewidth=1)
+            if ceiling.get(kind) is not None:
+                panel.axvline(ceiling[kind], color="#9aa0a6", linestyle="--", linewidth=1)
+            panel.set_yticks(range(len(shown)), [plain(r["metric"]) for r in shown], fontsize=8, parse_math=False)
+            panel.invert_yaxis()
+            panel.tick_params(labelsize=8, length=2)
+            panel.spines[["top", "right"]].set_visible(False)
+            title = f"{plain(view.name)}: {KIND_NAMES.get(kind, kind)}".replace("\n", " ")
+            panel.set_title(title, fontsize=9, parse_math=False)
+            if row == len(found.views) - 1:
+                panel.set_xlabel("Kendall tau-b, 95 % interval; dashed: one radiologist", fontsize=8)
+    write_figure(Path(path), figure, "compare_metrics")
+
+
+def plot_alignment(alignment: Alignment, path: str | Path) -> None:
+    """Write the figure of an alignment as PNG, SVG or PDF by the ending of `path`."""
+    write_figure(Path(path), draw_alignment(alignment), "align")
+
+
+def draw_failure_modes(found: FailureModes) -> Any:
+    """Return a Matplotlib figure: mean errors by category and candidate type, a star over significant differences.
+
+    Figure 4 of Yu et al.
+    """
+    n = len(found.candidates)
+    width = 0.8 / n
+    figure = new_figure("failure_modes", max(1.6 * len(found.categories), 6), 7)
+    panels = figure.subplots(len(KINDS), 1, sharex=True)
+    tests = [r for r in found.tests.to_pylist() if r["significant"]]
+    for panel, kind in zip(panels, KINDS, strict=True):
+        means = found.means[kind]
+        places = np.arange(len(found.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
+        for candidate, x, heights in zip(found.candidates, places, means, strict=True):
+            panel.bar(x, heights, width * 0.92, label=literal(candidate_name(candidate)))
+        step = 0.06 * max(means.max(), 1e-9)
+        for place, category in enumerate(found.categories):
+            top = means[:, place].max()
+            for record in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
+                top += step
+                ends = [places[found.candidates.index(record[side]), place] for side in ("a", "b")]
+                panel.plot(ends, [top, top], color="black", linewidth=0.9)
+                panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=10)
+        panel.margins(y=0.08)
+        panel.set_ylabel(f"{_KIND_LABELS[kind]} of a report, mean", fontsize=9)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=n, fontsize=9)
+    labels = [fill(literal(category_title(category)), 22) for category in found.categories]
+    panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
+    panels[-1].set_xlabel(f"* significant difference, Benjamini-Hochberg at {found.signature['rate']:g}", fontsize=8)
+    return figure
+
+
+def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
+    """Write the figure of failure modes as PNG, SVG or PDF by the ending of `path`."""
+    write_figure(Path(path), draw_failure_modes(found), "failure_modes")

@@ -1,0 +1,1 @@
+"""The survey of radiologists: its data, pages, logs and export."""

@@ -1,0 +1,390 @@
+"""A survey of radiologists: who counts which errors in which reports, in the protocol of Yu et al. (Patterns 2023).
+
+By default as the paper has it (methods; supplement figures S1 and S2): 50 studies drawn at random, each with the
+metric-oracles of several metrics in an order shuffled by study and without their names, six categories of errors, each
+counted as clinically significant or insignificant. What the paper leaves open the instructions say.
+
+A survey is a folder. ``survey.json`` has what raters see, and neither ids nor origins; ``key.json`` says which
+candidate is whose, and is opened by the export alone, so that a server cannot show what it never reads.
+``ratings/<rater>.jsonl`` are the logs (:mod:`metric_oracle.survey.log`), ``links.json`` the secrets of the
+raters' addresses.
+"""
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from metric_oracle.api.given import Given, Reading, reports_of, section_of
+from metric_oracle.corpora.predictions import as_predictions
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.sections import check_sections
+from metric_oracle.corpora.tables import (
+    canonical_ids,
+    check_unique,
+    existing_file,
+    file_ending,
+    is_missing,
+    read_table,
+    shown_names,
+)
+from metric_oracle.corpora.text_files import read_text
+from metric_oracle.corpora.vectors import LABELS, labels_of_table
+from metric_oracle.errors import InputError
+from metric_oracle.files import identify, new_folder
+from metric_oracle.indexes.manifest import checksum, write_json
+from metric_oracle.raters.ratings import CATEGORIES
+from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results, read_scores
+from metric_oracle.retrieval.search import digest
+from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
+from metric_oracle.tables.study_steps import check_folder
+
+STUDIES = 50  # as in the paper
+IDENTICAL = ("once", "show")
+ORDERS = ("shared", "per-rater")
+# RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
+SETS = {
+    "rexval": CATEGORIES,
+    "radevalx": {
+        **CATEGORIES,
+        "7": "mention of uncertainty that is not in the reference",
+        "8": "omission of uncertainty that is in the reference",
+    },
+}
+INSTRUCTIONS = """\
+Goal: judge how accurate candidate reports are, against a reference report of the same study.
+
+Each study has one reference and several candidates, written by hypothetical models. For each candidate, count the \
+errors of every category, the clinically significant ones and the insignificant ones.
+
+An error is clinically significant if it could change what is done for the patient.
+Count a fault in one category only, the one that describes it best.
+An empty cell is no answer. Where there is no error, enter 0.
+Candidates of the same meaning get the same counts; some are the same word for word.
+"""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,39}")
+_RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+POSITIVE = 1  # class of a CheXbert label
+_FUNCTION = "create_survey"
+
+
+def create_survey(
+    references: Given,
+    candidates: Mapping[str, Given],
+    out: str | Path,
+    *,
+    raters: Sequence[str],
+    studies: int = STUDIES,
+    seed: int = 0,
+    identical: str = "once",
+    categories: str | Path = "rexval",
+    repeats: int = 0,
+    instructions: str | Path | None = None,
+    unequal: bool = False,
+    stratify: Mapping[str, str] | None = None,
+    order: str = "shared",
+    **reading: Unpack[Reading],
+) -> Survey:
+    """Draw studies and make the folder of a survey.
+
+    Parameters
+    ----------
+    references : path or container
+        Test reports, as for :func:`metric_oracle.load_queries`.
+    candidates : mapping
+        Candidate type -> results of a search, whose best report of each study is taken, or what a model wrote.
+    out : path
+        New folder; it holds report text, and is for its owner only.
+    raters : sequence of str
+        Names in letters, digits, ``-`` and ``_``.
+    studies : int
+        How many to draw.
+    seed : int
+        Same seed, same survey.
+    identical : {"once", "show"}
+        Candidates of a study with equal texts, up to white space: rated once and counted for each; or shown each, as
+        the paper does, which asks raters to give them the same counts.
+    categories : {"rexval", "radevalx"} or path
+        Error categories: those of ReXVal, those of RadEvalX, or a text file with one a line.
+    repeats : int
+        So many of the studies are shown again at the end, their candidates shuffled anew: for the agreement of a rater
+        with himself.
+    instructions : path
+        Text file, in place of :data:`INSTRUCTIONS`.
+    unequal : bool
+        Whether a study may lack candidates of some types.
+    stratify : mapping
+        Reference -> stratum, see :func:`read_strata`: as many studies of each as their sizes allow, so that rare ones
+        are there. Without it every study is as likely as any other, as in the paper.
+    order : {"shared", "per-rater"}
+        Whether all raters see the studies, and the candidates of a study, in one random order, or each rater in
+        another one, so that fatigue and learning do not fall on the same studies. The paper does not say which it had.
+        Repeated studies are at the end in both.
+    **reading
+        How the references are read, see :func:`metric_oracle.read_reports`.
+
+    Returns
+    -------
+    Survey
+
+    Raises
+    ------
+    InputError
+        If a study lacks a candidate, a file cannot be read, or an option breaks its rule.
+    """
+    out = Path(out)
+    check_folder(out, _FUNCTION)
+    _check_options(list(candidates), list(raters), studies, seed, identical, repeats, order)
+    named = _categories(categories)
+    text = INSTRUCTIONS if instructions is None else read_text(Path(instructions), _FUNCTION)[0]
+    given = {name: _read_results(one) for name, one in candidates.items()}
+    own, _ = reports_of(references, _FUNCTION, reading, like=section_of(*given.values()))
+    found = {name: _candidate(name, one, own) for name, one in given.items()}
+    read = {name: texts for name, (texts, _) in found.items()}
+    reference_of = dict(zip(own.ids, own.texts, strict=True))
+    pool = [study for study in own.ids if not unequal or any(study in texts for texts in read.values())]
+    if len(pool) < studies:
+        msg = (
+            f"{_FUNCTION}: studies must be at most the references that have a candidate, {len(pool):,}; got {studies}. "
+            "Draw fewer, give more references, or check the ids."
+        )
+        raise InputError(msg)
+
+    rng = np.random.default_rng(seed)
+    shuffled = [pool[place] for place in rng.permutation(len(pool))]
+    drawn = shuffled[:studies] if stratify is None else _evenly(shuffled, studies, stratify)
+    if not unequal:
+        _check_complete(drawn, read)
+    again = [drawn[place] for place in rng.permutation(studies)[:repeats]]
+    shown, keys = [], []
+    for place, study in enumerate([*drawn, *again]):
+        of_study = {name: texts[study] for name, texts in read.items() if study in texts}
+        names = [[*of_study][i] for i in rng.permutation(len(of_study))]
+        texts, positions = _arranged(names, of_study, identical)
+        shown.append({"reference": reference_of[study], "candidates": texts})
+        strata = {} if stratify is None else {"stratum": stratify[study]}
+        keys.append({"study_id": study, "positions": positions, "is_repeat": place >= studies, **strata})
+
+    own_orders = {rater: _own_order(shown, studies, rng) for rater in raters} if order == "per-rater" else {}
+    content = {
+        "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
+        "categories": named, "instructions": text, "raters": list(raters), "studies": shown,
+        **({"orders": own_orders} if own_orders else {}),
+    }  # fmt: skip
+    key = {
+        "seed": seed, "identical": identical, "order": order, "unequal": unequal,
+        "candidates": list(candidates), "studies": keys,
+        "references": own.source,
+        "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
+        "scores": {
+            name: {metric: [scores.get(study) for study in drawn] for metric, scores in by_metric.items()}
+            for name, (_, by_metric) in found.items()
+        },
+        "sources": {name: identify(Path(g)) for name, g in candidates.items() if isinstance(g, str | Path)},
+    }  # fmt: skip
+    _write(out, content, key)
+    return open_survey(out)
+
+
+def _check_options(
+    names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int, order: str
+) -> None:  # fmt: skip
+    """Raise unless the options follow their rules, before a file is read."""
+    bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
+    if not names or bad:
+        msg = (
+            f"{_FUNCTION}: candidates must have names of letters, digits and _ . : + -, one at least; got "
+            f"{shown_names(bad) or 'none'}. Add --candidates NAME=FILE."
+        )
+        raise InputError(msg)
+    bad = [name for name in raters if not _RATER.fullmatch(name)]
+    if not raters or bad or len({name.lower() for name in raters}) < len(raters):
+        msg = (
+            f"{_FUNCTION}: raters must have names of letters, digits, - and _, each its own; got "
+            f"{shown_names(bad) or 'one twice, or none'}. Rename them."
+        )
+        raise InputError(msg)
+    for name, value, least in (("studies", studies, 1), ("seed", seed, 0), ("repeats", repeats, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            msg = f"{_FUNCTION}: {name} must be an int of at least {least}; got {value!r}. Choose another number."
+            raise InputError(msg)
+    if repeats > studies:
+        msg = f"{_FUNCTION}: repeats must be at most the studies, {studies}; got {repeats}. Repeat fewer."
+        raise InputError(msg)
+    for name, choice, choices in (("identical", identical, IDENTICAL), ("order", order, ORDERS)):
+        if choice not in choices:
+            msg = f"{_FUNCTION}: {name} must be one of {', '.join(choices)}; got {choice!r}. Choose one."
+            raise InputError(msg)
+
+
+def _categories(given: str | Path) -> dict[str, str]:
+    """Return the error categories by label; those of a file are labels themselves."""
+    if str(given) in SETS:
+        return dict(SETS[str(given)])
+    lines = [line.strip() for line in read_text(Path(given), _FUNCTION)[0].splitlines() if line.strip()]
+    if len(set(lines)) < len(lines) or any(line.isdecimal() for line in lines):
+        msg = (
+            f"{_FUNCTION}: categories must be a text file with one in each line, none twice and none a bare number; "
+            f"got {given}. Correct it."
+        )
+        raise InputError(msg)
+    return {line: line for line in lines}
+
+
+def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str]:
+    """Return the stratum of each study of a table.
+
+    Parameters
+    ----------
+    path : path
+        CheXbert labels, of which a study's stratum is the finding that is positive in it and in the fewest others, or
+        "none"; or a table of ids and one column more, whose values are the strata.
+    id_column : str
+        Column of the ids, if not found.
+    """
+    table = read_table(existing_file(Path(path), _FUNCTION, "stratify"), _FUNCTION)
+    if set(LABELS) <= set(table.names) and table.id_cells(_FUNCTION, id_column) is not None:
+        labels = labels_of_table(table, id_column=id_column)
+        is_positive = labels.values[:, : len(LABELS) - 1] == POSITIVE  # the last one is No Finding
+        rarity = np.where(is_positive, is_positive.sum(axis=0), len(is_positive) + 1)
+        rarest = np.where(is_positive.any(axis=1), rarity.argmin(axis=1), -1)
+        return dict(zip(labels.ids or (), (LABELS[i] if i >= 0 else "none" for i in rarest.tolist()), strict=True))
+    found = table.id_cells(_FUNCTION, id_column)
+    others = [name for name in table.names if found is None or name != found[1]]
+    if found is None or len(others) != 1:
+        msg = (
+            f"{_FUNCTION}: stratify must be CheXbert labels, or a table with a column of ids and one more; got columns "
+            f"{table.header} in {path}. Keep two columns, and name that of the ids with --id-column."
+        )
+        raise InputError(msg)
+    studies = canonical_ids(found[0], _FUNCTION, f"the ids of {path}")
+    check_unique(studies, _FUNCTION, f"the ids of {path}")
+    cells = table.column(others[0], _FUNCTION, "stratify")
+    return {study: str(cell) for study, cell in zip(studies, cells, strict=True) if not is_missing(cell)}
+
+
+def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str]:
+    """Return n studies in their order: of each stratum the first ones, as many of each as their sizes allow."""
+    lacking = [study for study in order if study not in strata]
+    if lacking:
+        msg = (
+            f"{_FUNCTION}: stratify must have a value for every reference; got none for {len(lacking)}, such as "
+            f"{shown_names(lacking[:3])}. Complete the file, or leave these references out."
+        )
+        raise InputError(msg)
+    queues: dict[str, list[str]] = {}
+    for study in order:
+        queues.setdefault(strata[study], []).append(study)
+    turns = [queue[turn] for turn in range(len(order)) for queue in queues.values() if turn < len(queue)]
+    drawn = set(turns[:n])
+    return [study for study in order if study in drawn]
+
+
+def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Return the report of each study, of one candidate type; and the scores of a file that has them, by metric."""
+    if not isinstance(given, Results):
+        written = as_predictions(given, function=_FUNCTION)
+        _check_section(references, written.said)
+        return dict(zip(written.ids, written.texts, strict=True)), _scores(given)
+    _check_section(references, (given.signature.get("section"), "its signature"))
+    table = given.table
+    if "text" not in table.column_names:
+        msg = (
+            f"{_FUNCTION}: candidates must be results with their reports; got {name} without the column text. Search "
+            "again without --no-text."
+        )
+        raise InputError(msg)
+    rows = table.filter(np.array(table["rank"].to_numpy() == 1))
+    found = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
+    said = given.signature.get("references")
+    if said is not None and found.keys() == set(references.ids) and said != digest(references):  # type: ignore[arg-type]
+        msg = (
+            f"{_FUNCTION}: candidates must be results for these references; got {name}, of other texts with the same "
+            "ids. Read the same section of the same file."
+        )
+        raise InputError(msg)
+    return found, {}
+
+
+def _read_results(given: Given) -> Given:
+    """Return the results of a search that a file holds; anything else as it is."""
+    return read_results(given) if isinstance(given, str | Path) and _is_results(Path(given)) else given
+
+
+def _check_section(references: Reports, said: tuple[str | None, str]) -> None:
+    """Raise where candidates are known to be of another section than the references."""
+    check_sections(_FUNCTION, references.said, said, ("references", "candidates"))
+
+
+def _scores(given: Given) -> dict[str, dict[str, Any]]:
+    """Return the scores of a file that ``oracle score`` wrote, by metric and study."""
+    scored = None
+    if isinstance(given, str | Path) and file_ending(Path(given)) in ENDINGS:
+        with suppress(InputError):
+            scored = read_scores(given, _FUNCTION)
+    if scored is None:
+        return {}
+    ids = canonical_ids(scored.table["query_id"].to_pylist(), _FUNCTION, f"the ids of {given}")
+    return {name: dict(zip(ids, scored.table[name].to_pylist(), strict=True)) for name in scored.metrics}
+
+
+def _is_results(path: Path) -> bool:
+    """Tell whether a file is of a search, by its columns."""
+    if file_ending(path) not in ENDINGS:
+        return False
+    with suppress(InputError):
+        names = read_table(path, _FUNCTION).names
+        return set(FIXED) <= set(names)
+    return False
+
+
+def _check_complete(drawn: Sequence[str], read: Mapping[str, Mapping[str, str]]) -> None:
+    for name, texts in read.items():
+        lacking = [study for study in drawn if study not in texts]
+        if lacking:
+            msg = (
+                f"{_FUNCTION}: candidates must have a report for every drawn study; got none of {name} for "
+                f"{len(lacking)}, such as {shown_names(lacking[:3])}. Complete the file, or allow it with --unequal."
+            )
+            raise InputError(msg)
+
+
+def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) -> tuple[list[str], dict[str, int]]:
+    """Return the texts in their order, and the position of each candidate type."""
+    shown: list[str] = []
+    place_of: dict[str, int] = {}
+    positions = {}
+    for name in names:
+        said = " ".join(texts[name].split()) if identical == "once" else name
+        if said not in place_of:
+            place_of[said] = len(shown)
+            shown.append(texts[name])
+        positions[name] = place_of[said]
+    return shown, positions
+
+
+def _own_order(shown: Sequence[Mapping[str, Any]], studies: int, rng: np.random.Generator) -> list[Any]:
+    """Return a rater's order: the studies, then the repeated ones, each with an order of its candidates."""
+    places = [*rng.permutation(studies), *(studies + rng.permutation(len(shown) - studies))]
+    return [[int(place), rng.permutation(len(shown[place]["candidates"])).tolist()] for place in places]
+
+
+def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
+    """Write the folder of a survey beside its place, for its owner only, and rename it once it is on the disk."""
+    identity = checksum(content)
+    with new_folder(out, 0o700) as folder:
+        ratings = folder / "ratings"
+        ratings.mkdir(mode=0o700)
+        write_json(folder / "survey.json", {**content, "fingerprint": identity})
+        write_json(folder / "key.json", {"survey": identity, **key})
+        write_json(folder / "links.json", {rater: secrets.token_urlsafe(24) for rater in content["raters"]})
+        for rater in content["raters"]:
+            (ratings / f"{rater}.jsonl").touch()
+        for path in folder.rglob("*.json*"):
+            path.chmod(0o600)

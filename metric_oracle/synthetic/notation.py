@@ -1,0 +1,190 @@
+"""Sentences in the notation of `synthetic_grammar.py` -> their words, RadGraph entities and CheXbert labels."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.synthetic.grammar import LABEL_CODES, NUMBER_TABLES, TABLES
+
+# CheXbert's classes.
+BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
+PRIORITY = (0, 3, 1, 2)  # positive > uncertain > negative > blank
+SUPPORT_DEVICES = LABEL_CODES.index("SD")
+
+_GRAPH_LABELS = {"A": "ANAT-DP", "O": "OBS-DP", "U": "OBS-U", "N": "OBS-DA"}
+# A certainty mark turns the present findings of a table into uncertain or absent ones.
+_MARKED_KINDS = {"": "Oo", "?": "Uu", "!": "Nn"}
+_MARKED_CLASSES = {"": POSITIVE, "?": UNCERTAIN, "!": NEGATIVE}
+
+_TABLE_EXPONENT = 0.75
+_TABLE_SLOTS = 2048
+
+
+class _Word(NamedTuple):
+    """One word of the notation, resolved: its text, its RadGraph tokens and its role."""
+
+    text: str
+    tokens: str
+    n_tokens: int
+    kind: str  # one of "OoUuNnAa", or "" for a word that is no entity
+    entity: str  # start of the entity's JSON, up to the number of its first token
+
+
+class Sentence(NamedTuple):
+    """One compiled sentence, without its full stop; entity keys and token numbers count from 0."""
+
+    notation: str
+    text: str
+    tokens: str
+    n_tokens: int
+    n_entities: int
+    entities: str  # JSON with one %d for each number
+    numbers: tuple[tuple[int, bool], ...]  # the numbers, and whether each is a key (else a token number)
+    labels: tuple[int, ...]
+    topics: frozenset[int]  # labels spoken of; devices may be spoken of twice
+
+
+Part = str | list  # a word of the notation, or the table to draw the next words from
+
+
+@cache
+def table_of(name: str, mark: str) -> list[tuple[Part, ...]]:
+    """Return the alternatives of a table, each repeated in proportion to its frequency."""
+    if name in NUMBER_TABLES:
+        return [_parse(text, mark) for text in NUMBER_TABLES[name]]
+    alternatives = [_parse(text, mark) for text in alternatives_of(TABLES[name])]
+    weights = [(rank + 1) ** -_TABLE_EXPONENT for rank in range(len(alternatives))]
+    unit = _TABLE_SLOTS / math.fsum(weights)
+    return [a for a, weight in zip(alternatives, weights, strict=True) for _ in range(max(1, round(weight * unit)))]
+
+
+def alternatives_of(text: str) -> list[str]:
+    """Divide the text of a table."""
+    return " ".join(text.split()).split(" ; ")
+
+
+def _parse(text: str, mark: str) -> tuple[Part, ...]:
+    """Split an alternative into words and tables, and apply the certainty mark of the table that it stands in."""
+    parts: list[Part] = []
+    for word in text.split():
+        slot = re.fullmatch(r"\{(\w+)([?!]?)\}", word)
+        if slot:
+            parts.append(table_of(slot[1], slot[2] or mark))
+        elif word.startswith("#") and word[-1] not in "?!":
+            parts.append(word + mark)
+        elif word.endswith((":O", ":o")):
+            parts.append(word[:-1] + _MARKED_KINDS[mark][word[-1] == "o"])
+        elif word != "-":
+            parts.append(word)
+    return tuple(parts)
+
+
+def expand(parts: tuple[Part, ...], draw: Callable[[], float], words: list[str]) -> None:
+    """Append the words of an alternative, drawing from each table on the way."""
+    for part in parts:
+        if isinstance(part, str):
+            words.append(part)
+        else:
+            expand(part[int(draw() * len(part))], draw, words)
+
+
+@lru_cache(1 << 14)
+def _word(raw: str) -> _Word:
+    text, kind = (raw[:-2], raw[-1]) if raw[-2:-1] == ":" and raw[-1] in "OoUuNnAa" else (raw, "")
+    text = text.replace("+", " ")
+    tokens = _tokenize(text)
+    label = _GRAPH_LABELS[kind.upper()] if kind else ""
+    entity = f'{{"tokens": {json.dumps(" ".join(tokens))}, "label": "{label}", "start_ix": '.replace("%", "%%")
+    return _Word(text, " ".join(tokens), len(tokens), kind, entity)
+
+
+def _tokenize(text: str) -> list[str]:
+    return re.sub(r"([/,:.!?()])", r" \1 ", text).split()
+
+
+@lru_cache(1 << 14)
+def compile_sentence(notation: str) -> Sentence:
+    """Turn a row of words into a sentence with its entities, relations and labels."""
+    labels = [BLANK] * len(LABELS)
+    entities: list[tuple[_Word, int]] = []  # word and its first token
+    relations: list[list[tuple[str, int]]] = []  # of each entity: kind and target
+    group: list[tuple[int, str]] = []  # entities since the last divider, with their kinds
+    cause_of: int | None = None  # the observation before "=>"
+    text: list[str] = []
+    tokens: list[str] = []
+    n_tokens = 0
+    for raw in [*notation.split(" "), "|"]:
+        if raw in ("|", "=>"):
+            head = _link(group, relations)
+            if cause_of is not None and head is not None:
+                relations[cause_of].append(("suggestive_of", head))
+            cause_of = head if raw == "=>" else None
+            group = []
+            continue
+        if raw[0] == "#":
+            label, state = LABEL_CODES.index(raw[1:3]), _MARKED_CLASSES[raw[3:]]
+            labels[label] = max(labels[label], state, key=PRIORITY.__getitem__)
+            continue
+        word = _word(raw if text else _capitalize(raw))
+        if word.kind:
+            group.append((len(entities), word.kind))
+            entities.append((word, n_tokens))
+            relations.append([])
+        text.append(word.text if word.text == "," or not text else " " + word.text)
+        tokens.append(word.tokens)
+        n_tokens += word.n_tokens
+
+    items: list[str] = []
+    numbers: list[tuple[int, bool]] = []
+    for e, ((word, start), links) in enumerate(zip(entities, relations, strict=True)):
+        pairs = ", ".join(f'["{kind}", "%d"]' for kind, _ in links)
+        items.append(f'"%d": {word.entity}%d, "end_ix": %d, "relations": [{pairs}]}}')
+        numbers += [(e, True), (start, False), (start + word.n_tokens - 1, False)]
+        numbers += [(target, True) for _, target in links]
+    topics = frozenset(label for label, state in enumerate(labels) if state and label != SUPPORT_DEVICES)
+    return Sentence(
+        notation,
+        "".join(text),
+        " ".join(tokens),
+        n_tokens,
+        len(entities),
+        ", ".join(items),
+        tuple(numbers),
+        tuple(labels),
+        topics,
+    )
+
+
+def _capitalize(raw: str) -> str:
+    return raw[0].upper() + raw[1:]
+
+
+def _link(group: list[tuple[int, str]], relations: list[list[tuple[str, int]]]) -> int | None:
+    """Relate the entities of one group as RadGraph does, and return its first observation.
+
+    Modifiers go to the next observation or anatomy of their sort (else to the last one), observations to every anatomy.
+    """
+    anatomies = [e for e, kind in group if kind == "A"]
+    observations = [e for e, kind in group if kind in "OUN"]
+    # "left pneumothorax" has no anatomy but its modifier, which then is the place.
+    places = anatomies or [e for e, kind in group if kind == "a"]
+    for e, kind in group:
+        if kind in "OUN":
+            relations[e] += [("located_at", place) for place in places]
+        elif kind == "a":
+            _modify(e, anatomies, relations)
+        elif kind != "A":
+            _modify(e, observations or anatomies, relations)
+    return observations[0] if observations else None
+
+
+def _modify(entity: int, targets: list[int], relations: list[list[tuple[str, int]]]) -> None:
+    if targets:
+        target = next((target for target in targets if target > entity), targets[-1])
+        relations[entity].append(("modify", target))

@@ -1,0 +1,1 @@
+"""Scores of systems -> tables, comparisons and studies."""

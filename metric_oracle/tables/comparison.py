@@ -1,0 +1,419 @@
+"""Systems x metrics: means over the same studies with intervals, against random retrieval and the metric-oracles."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.errors import InputError, called
+from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.results import Scores
+from metric_oracle.statistics import (
+    FEW,
+    LEGACY,
+    LEGACY_SAMPLE,
+    LEVEL,
+    Interval,
+    adjusted,
+    check_method,
+    checked_resamples,
+    effective_studies,
+    overlap,
+)
+from metric_oracle.tables.systems import (
+    Given,
+    aligned,
+    aligned_counts,
+    check_signatures,
+    common_metrics,
+    is_yardstick,
+    read_system,
+)
+from metric_oracle.tables.table_cells import (
+    CORPUS,
+    CRG,
+    Cell,
+    Column,
+    MetricCells,
+    corpus_means,
+    means_of,
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Paired comparison of two systems under one metric.
+
+    Attributes
+    ----------
+    a, b, metric : str
+    difference : float
+        Mean of a - b over the column's studies.
+    interval : Interval
+        The differences that the test does not reject: it holds 0 exactly where the p-value is above 0.05.
+    p_value, p_adjusted : float
+        Of the permutation test, of CRG and corpus BLEU of the bootstrap; adjusted over all differences of the table
+        (Benjamini and Hochberg).
+    effective : float
+        Studies that the test rests on, see :func:`metric_oracle.statistics.effective_studies`.
+    overlap : bool
+        Whether the two systems' intervals overlap: the rule of Yu et al. calls them different where they do not.
+    """
+
+    a: str
+    b: str
+    metric: str
+    difference: float
+    interval: Interval
+    p_value: float
+    p_adjusted: float
+    overlap: bool
+    effective: float
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(OneLine):
+    """A table of systems and metrics.
+
+    Attributes
+    ----------
+    systems : list of str
+        Rows, in the order given.
+    columns : list of Column
+        Metrics that all systems have, in the order of the first system.
+    cells : dict
+        (system, metric) -> Cell.
+    differences : list of Difference
+    studies : int
+        Studies of every system, those with unscorable values included.
+    distinct_texts : dict
+        System -> number of distinct texts, where its file says it.
+    left_out : dict
+        System -> metrics that not all systems have.
+    too_few : dict
+        Metric that is not in the table -> studies that every system can score, 0 or 1.
+    averaged : dict
+        System -> over what a score of it is a mean, such as "10 random reports".
+    competing : list of str
+        Systems of which the best mean is marked: those that are no oracle, no baseline and no perfect answers.
+    fixed_weights : list of str
+        Systems whose file has no counts of labels: their CRG keeps the prevalence of the test set in each resample.
+    signature : dict
+        What is needed to compute the same table again.
+    """
+
+    systems: list[str]
+    columns: list[Column]
+    cells: dict[tuple[str, str], Cell]
+    differences: list[Difference]
+    studies: int
+    distinct_texts: dict[str, int]
+    left_out: dict[str, list[str]]
+    too_few: dict[str, int]
+    averaged: dict[str, str]
+    competing: list[str]
+    fixed_weights: list[str]
+    signature: dict[str, Any]
+
+    def summary(self) -> str:
+        """Return one line: what was compared on what."""
+        names = ", ".join(column.metric for column in self.columns)
+        return f"{len(self.systems)} systems, {self.studies:,} studies: {names}"
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        found = []
+        few = [f"{column.metric} {column.n}" for column in self.columns if column.n < FEW]
+        if few:
+            found.append(f"Fewer than {FEW} studies ({', '.join(few)}): the intervals are too short.")
+        cells = [(metric, system, cell.effective) for (system, metric), cell in self.cells.items()]
+        return [*found, *self._short(cells, "score"), *self.short_differences()]
+
+    def short_differences(self) -> list[str]:
+        """Return the warning of paired differences that rest on few studies, if there is one."""
+        return self._short([(d.metric, f"{d.a} − {d.b}", d.effective) for d in self.differences], "difference")
+
+    def _short(self, intervals: Sequence[tuple[str, str, float]], what: str) -> list[str]:
+        enough = [column.metric for column in self.columns if column.n >= FEW]
+        few = {
+            metric: [f"{name} {n:.0f}" for of, name, n in intervals if of == metric and 0 < n < FEW]
+            for metric in enough
+        }
+        shown = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in few.items() if names)
+        line = f"Fewer than {FEW} effective studies, those whose {what} is not 0, or n / skewness² if fewer ({shown}):"
+        return [f"{line} these intervals are too short."] if shown else []
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat record for each system and metric, then one for each difference, at full precision.
+
+        In the record of a difference `versus` names the second system and `mean` is the mean difference.
+        """
+        records = []
+        for column in self.columns:
+            direction = "higher" if column.higher_is_better else "lower"
+            for system in self.systems:
+                cell = self.cells[system, column.metric]
+                records.append(
+                    _record(system, None, column.metric, direction, column.n, cell.mean, cell.interval)
+                    | {
+                        "minimum": cell.minimum,
+                        "maximum": cell.maximum,
+                        "unscorable": cell.unscorable,
+                        "best": cell.best,
+                        "nonzero": cell.nonzero,
+                        "effective": cell.effective,
+                        "percent_change_from_random": cell.percent_change,
+                        **_ends("percent_change", cell.change_interval),
+                        "share_of_way_to_oracle": cell.share,
+                        **_ends("share", cell.share_interval),
+                    }
+                )
+        columns = {column.metric: column for column in self.columns}
+        for d in self.differences:
+            direction = "higher" if columns[d.metric].higher_is_better else "lower"
+            records.append(
+                _record(d.a, d.b, d.metric, direction, columns[d.metric].n, d.difference, d.interval)
+                | {
+                    "effective": d.effective,
+                    "p_value": d.p_value,
+                    "p_adjusted": d.p_adjusted,
+                    "intervals_overlap": d.overlap,
+                }
+            )
+        return records
+
+
+def _ends(name: str, ends: Interval | None) -> dict[str, float | None]:
+    return {f"{name}_low": ends and ends.low, f"{name}_high": ends and ends.high}
+
+
+def _record(
+    system: str, versus: str | None, metric: str, direction: str, n: int, mean: float, ends: Interval
+) -> dict[str, Any]:
+    return {
+        "system": system,
+        "versus": versus,
+        "metric": metric,
+        "direction": direction,
+        "n": n,
+        "mean": mean,
+        "interval_low": ends.low,
+        "interval_high": ends.high,
+        "degenerate": ends.degenerate,
+        "minimum": None,
+        "maximum": None,
+        "unscorable": None,
+        "best": None,
+        "nonzero": None,
+        "effective": None,
+        "percent_change_from_random": None,
+        **_ends("percent_change", None),
+        "share_of_way_to_oracle": None,
+        **_ends("share", None),
+        "p_value": None,
+        "p_adjusted": None,
+        "intervals_overlap": None,
+    }
+
+
+@called("compare")
+def compare(
+    systems: Mapping[str, Given | Sequence[Given]],
+    *,
+    random: str | None = None,
+    oracles: Mapping[str, str] | None = None,
+    perfect: str | None = None,
+    paired: Sequence[tuple[str, str]] = (),
+    method: str = "bca",
+    resamples: int | None = None,
+    seed: int = 0,
+    progress: Callable[[str, int, int], object] | None = None,
+) -> Comparison:
+    """Put the scores of several systems into one table.
+
+    A mean is over the studies that ALL systems can score under that metric, so that every number of a column speaks of
+    the same studies; the column's `n` and each system's unscorable studies are part of the table.
+
+    Parameters
+    ----------
+    systems : mapping
+        Name of the row -> scores, or a file of them: of ``score``, ``retrieve`` (its best answers) or ``baseline``
+        (several random draws: their mean by study); or a sequence of these, each of other metrics.
+    random : str
+        Row of random retrieval, from which percentage changes count.
+    oracles : mapping
+        Metric -> row of its metric-oracle: with `random`, gives the share of the way.
+    perfect : str
+        Row of perfect answers, which does not compete for the best mean. Nor do `random`, the oracles, and rows whose
+        file says that an oracle or a baseline made it.
+    paired : sequence of (str, str)
+        Pairs of rows to test on the same studies.
+    method, resamples, seed
+        See :func:`metric_oracle.statistics.interval`; the level is 0.95. With ``legacy-yu2023`` the
+        resamples are those of the paired tests.
+    progress : function
+        Called with a name, and how many of how many steps are done.
+
+    Raises
+    ------
+    InputError
+        If the systems have different signatures, references, studies or no common metric; an id occurs twice; or fewer
+        than two studies are left under every metric.
+    """
+    if not systems:
+        msg = "compare: systems must be at least one name with its scores; got none. Write files with oracle score."
+        raise InputError(msg)
+    check_method(method, None if paired else resamples)
+    n_resamples = checked_resamples(resamples, "interval")
+    scores = {name: read_system(name, given) for name, given in systems.items()}
+    names = list(scores)
+    given = oracles or {}
+    oracles = {get_metric(metric, "compare").name: row for metric, row in given.items()}
+    if len(oracles) < len(given):
+        msg = f"compare: oracles must name each metric once; got {', '.join(given)}. Keep one row for each."
+        raise InputError(msg)
+    _check_rows(names, random, oracles, paired)
+    metrics, left_out = common_metrics(scores, oracles)
+    check_signatures(scores, metrics)
+    values, counts = aligned(scores, metrics)
+    too_few = _too_few(names, values)
+    apart = {random, perfect, *oracles.values()}
+    competing = [name for name, one in scores.items() if name not in apart and not is_yardstick(one)]
+
+    used = [metric for metric in metrics if metric not in too_few]
+    total = len(used) * (1 + len(paired))
+    done = 0
+
+    def step(what: str) -> None:
+        nonlocal done
+        if progress is not None:
+            progress(what, done, total)
+        done += 1
+
+    columns: list[Column] = []
+    cells: dict[tuple[str, str], Cell] = {}
+    tests: list[tuple[str, str, str, float, Interval, float, bool, float]] = []
+    averaged = {name: one.signature["averaged"] for name, one in scores.items() if "averaged" in one.signature}
+    for metric in used:
+        step(metric)
+        matrix = values[metric]
+        complete = ~np.isnan(matrix).any(axis=0)
+        row = dict(zip(names, matrix[:, complete], strict=True))
+        how = scores[names[0]].signature["metrics"][metric]
+        is_higher = how["direction"] == "higher" if "direction" in how else get_metric(metric).higher_is_better
+        columns.append(Column(metric, is_higher, int(complete.sum())))
+        means = means_of(metric, scores, row, counts, complete, n_resamples, seed)
+        ranges = {name: one["ranges"].get(metric) for name, one in averaged.items()}
+        unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
+        of_metric = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
+        for name, cell in of_metric.cells(random, oracles, competing).items():
+            cells[name, metric] = cell
+        for a, b in paired:
+            step(f"{a} against {b}, {metric}")
+            ends = [cells[name, metric].interval for name in (a, b)]
+            found = of_metric.difference(a, b, n_resamples)
+            tests.append((a, b, metric, *found, overlap(*ends), effective_studies(row[a] - row[b])))
+        of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
+        if of_reports is not None:  # beside the mean of sentence scores what pycocoevalcap prints
+            columns.append(Column(f"{metric}{CORPUS}", is_higher, columns[-1].n))
+            means = corpus_means([*of_reports.values()], n_resamples, seed)
+            of_corpus = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
+            corpus_cells = of_corpus.cells(random, {}, competing)
+            cells |= {(name, columns[-1].metric): cell for name, cell in corpus_cells.items()}
+            for a, b in paired:
+                ends = [corpus_cells[name].interval for name in (a, b)]
+                found = of_corpus.difference(a, b, n_resamples)
+                tests.append((a, b, columns[-1].metric, *found, overlap(*ends), effective_studies(row[a] - row[b])))
+    p_adjusted = adjusted([test[5] for test in tests]) if tests else []
+    first = scores[names[0]]
+    whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
+    sections = [one.signature["section"] for one in scores.values() if "section" in one.signature]
+    foreign = {name: one.signature["foreign"] for name, one in scores.items() if "foreign" in one.signature}
+    return Comparison(
+        names,
+        columns,
+        cells,
+        [Difference(*test[:6], p, *test[6:]) for test, p in zip(tests, p_adjusted, strict=True)],
+        first.table.num_rows,
+        {
+            name: int(one.signature["distinct_texts"])
+            for name, one in scores.items()
+            if one.signature.get("distinct_texts") is not None
+        },
+        left_out,
+        too_few,
+        {name: one["over"] for name, one in averaged.items()},
+        competing,
+        [name for name in names if counts[name] is None] if CRG in used else [],
+        {
+            "kind": "table",
+            "systems": {name: one.signature.get("system") for name, one in scores.items()},
+            "metrics": {metric: first.signature["metrics"][metric] for metric in used},
+            "references": first.signature.get("references"),
+            **({"section": sections[0]} if sections else {}),
+            **({"of_whole_sets": whole} if whole else {}),
+            "scores_version": first.signature.get("version"),
+            "interval": {
+                "method": method,
+                "level": LEVEL,
+                "resamples": LEGACY_SAMPLE if method == LEGACY else n_resamples,
+                "seed": seed,
+            },
+            "random": random,
+            "oracles": oracles,
+            "paired": [list(pair) for pair in paired],
+            **({"foreign": foreign} if foreign else {}),
+            **({"test": {"name": "permutation", "resamples": n_resamples, "seed": seed}} if paired else {}),
+            **({"adjusted_over": len(tests)} if paired else {}),
+            "version": version("metric-oracle"),
+        },
+    )
+
+
+def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray) -> dict[str, float]:
+    """Return what a program gave for all reports of a system together, where all of them are in the table."""
+    if np.isnan(values).any():
+        return {}
+    noted = {name: one.signature.get("noted", {}).get(metric, {}).get("corpus") for name, one in scores.items()}
+    return {name: value for name, value in noted.items() if value is not None}
+
+
+def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the metrics that fewer than two studies have of every system, or raise where there is no other."""
+    n = {metric: int((~np.isnan(matrix).any(axis=0)).sum()) for metric, matrix in values.items()}
+    if max(n.values()) < 2:
+        metric, matrix = next(iter(values.items()))
+        unscorable = np.isnan(matrix).sum(axis=1)
+        shown = ", ".join(f"{name} {count}" for name, count in zip(names, unscorable, strict=True) if count)
+        msg = (
+            f"compare: {metric} must have at least 2 studies that every system can score; got {n[metric]} of "
+            f"{matrix.shape[1]} (unscorable: {shown}). Score without this metric, or leave a system out."
+        )
+        raise InputError(msg)
+    return {metric: count for metric, count in n.items() if count < 2}
+
+
+def _check_rows(
+    names: list[str], random: str | None, oracles: Mapping[str, str], paired: Sequence[tuple[str, str]]
+) -> None:
+    """Raise unless every row that an option names is there."""
+    named = {"random": [random] if random is not None else [], "oracles": [*oracles.values()]}
+    named["paired"] = [name for pair in paired for name in pair]
+    for argument, rows in named.items():
+        for row in rows:
+            if row not in names:
+                msg = f"compare: {argument} must name systems of the table, {', '.join(names)}; got {row!r}. Add it."
+                raise InputError(msg)
+    for a, b in paired:
+        if a == b:
+            msg = f"compare: paired must name two systems; got {a!r} twice. Name another one."
+            raise InputError(msg)
+    if len({frozenset(pair) for pair in paired}) < len(paired):
+        msg = "compare: paired must name each pair once; got one twice. A repeated test changes the adjusted p-values."
+        raise InputError(msg)
+    if oracles and random is None:
+        msg = "compare: oracles must be given with random, where the way begins; got no random. Name the random row."
+        raise InputError(msg)

@@ -1,0 +1,273 @@
+"""CRG of a test set: reference labels and predicted labels -> counts and the score of Hamamci et al. (MIDL 2025).
+
+How the equations read here, and what happens where they divide by zero, stands in ``kernels/crg``.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.attached import LabelSets
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
+from metric_oracle.errors import InputError, called
+from metric_oracle.indexes.manifest import sha256
+from metric_oracle.kernels.crg.score import crg
+from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
+from metric_oracle.tables.table_cells import crg_of_means
+
+COUNTS = ("tp", "fn", "fp", "tn")
+# Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.
+IS_POSITIVE = {
+    "positive": (False, True, False, True),
+    "negative": (False, True, False, False),
+    "blank": (False, True, False, False),
+}
+
+
+@dataclass(frozen=True)
+class Level:
+    """CRG of one set of labels, such as abnormality classes, or types and places of one of them.
+
+    Attributes
+    ----------
+    name : str
+    labels : list of str
+    counts : int64[L, 4]
+        True positives, false negatives, false positives and true negatives of each label.
+    interval : Interval
+        Of the score: BCa bootstrap over reports, the prevalence that of each resample.
+    """
+
+    name: str
+    labels: list[str]
+    counts: np.ndarray
+    interval: Interval
+
+    @property
+    def score(self) -> float:
+        """CRG of the level."""
+        matched, missed, invented, _ = self.counts.sum(axis=0).tolist()
+        return crg(missed, invented, matched + missed, int(self.counts.sum()))
+
+
+@dataclass(frozen=True, repr=False)
+class CRG(OneLine):
+    """CRG of a test set.
+
+    Attributes
+    ----------
+    levels : list of Level
+    reports : int
+        Reference reports, each with a prediction.
+    unused : int
+        Predictions without a reference.
+    interval : Interval
+        Of the score, as that of a level.
+    signature : dict
+        What is needed to compute the same numbers again.
+    """
+
+    levels: list[Level]
+    reports: int
+    unused: int
+    interval: Interval
+    signature: dict[str, Any]
+
+    @property
+    def score(self) -> float:
+        """The mean of the levels' scores, as the paper joins binary and structured labels."""
+        return math.fsum(level.score for level in self.levels) / len(self.levels)
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        return (
+            [f"Fewer than {FEW} reports ({self.reports}): the intervals are too short."] if self.reports < FEW else []
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of the table."""
+        return self.table.to_pylist()
+
+    def summary(self) -> str:
+        """Return one line: the score, its interval, the reports."""
+        ends = "" if self.interval.degenerate else f" [{self.interval.low:.4f} {self.interval.high:.4f}]"
+        return f"CRG {self.score:.4f}{ends}, {self.reports:,} reports"
+
+    @property
+    def table(self) -> pa.Table:
+        """Columns level, label, counts, crg and its interval: a row a label, one "all" a level, then their mean."""
+        rows = []
+        for level in self.levels:
+            rows += [
+                (level.name, name, *counts, None, None, None)
+                for name, counts in zip(level.labels, level.counts.tolist(), strict=True)
+            ]
+            rows.append((level.name, "all", *level.counts.sum(axis=0).tolist(), level.score, *level.interval[:2]))
+        if len(self.levels) > 1:
+            rows.append(("mean", "all", *[None] * len(COUNTS), self.score, *self.interval[:2]))
+        kinds = (pa.string(), pa.string(), *[pa.int64()] * len(COUNTS), *[pa.float64()] * 3)
+        names = ("level", "label", *COUNTS, "crg", "low", "high")
+        columns = zip(*rows, strict=True)
+        return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
+
+
+@called("score_crg")
+def score_crg(
+    reference: str | Path,
+    predicted: str | Path,
+    *,
+    uncertain: str | None,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    id_column: str | None = None,
+    resamples: int | None = None,
+    seed: int = 0,
+) -> CRG:
+    """Score predicted labels against reference labels.
+
+    Parameters
+    ----------
+    reference, predicted : path
+        Tables with an id and a column for each label, 1, 0, -1 (uncertain) or empty; CheXbert's files as they are. They
+        are joined on the ids, and every reference report must have a prediction. "No Finding", the absence of
+        abnormalities, is left out.
+    uncertain : {"positive", "negative", "blank"}
+        What an uncertain label counts as, on both sides; negative and blank are one here.
+    levels : mapping of str to sequence of str
+        Name of a level -> its labels. The score is the mean of the levels' CRG: Hamamci et al. score general classes as
+        one and structured labels (such as consolidation in the left lung) as another. By default all labels are one.
+    id_column : str
+        Column of the ids, if its name is not one that is known.
+    resamples, seed : int
+        Number of bootstrap resamples of the reports, 10,000 by default, and their seed.
+
+    Raises
+    ------
+    InputError
+        If the files, their labels or their ids do not fit.
+    """
+    if uncertain not in IS_POSITIVE:
+        msg = (
+            f"crg: uncertain must be positive, negative or blank; got {uncertain!r}. "
+            "Say what an uncertain label counts as: it changes the score and is recorded."
+        )
+        raise InputError(msg)
+    n_resamples = checked_resamples(resamples, "crg")
+    truth = read_label_table(reference, id_column=id_column)
+    given = read_label_table(predicted, id_column=id_column)
+    rows = join_labels(truth, given, predicted, "crg")
+    chosen = _levels(truth, levels, reference)
+    is_positive = np.array(IS_POSITIVE[uncertain])
+    found: list[Level] = []
+    by_report: list[np.ndarray] = []
+    for name, labels in chosen.items():
+        lacking = [label for label in labels if label not in given.names]
+        if lacking:
+            msg = (
+                f"crg: predictions must have the labels of the reference; got {len(lacking)} of {len(labels)} that are "
+                f"not in {predicted} ({shown_names(lacking[:3])}). Rename its columns, or drop them from the reference."
+            )
+            raise InputError(msg)
+        wanted = is_positive[truth.values[:, [truth.names.index(label) for label in labels]]]
+        got = is_positive[given.values[rows][:, [given.names.index(label) for label in labels]]]
+        cells = [wanted & got, wanted & ~got, ~wanted & got, ~wanted & ~got]
+        counts = np.stack([cell.sum(axis=0) for cell in cells], axis=1)
+        by_report += [wanted.sum(axis=1), cells[1].sum(axis=1), cells[2].sum(axis=1)]
+        found.append(Level(name, labels, counts, Interval(np.nan, np.nan, degenerate=True)))
+    scores = _resampled(np.array(by_report, np.float64), [len(level.labels) for level in found], n_resamples, seed)
+    ends = [ends_of(scores.map(partial(np.take, indices=place, axis=-1))) for place in range(len(found))]
+    found = [replace(level, interval=interval) for level, interval in zip(found, ends, strict=True)]
+    signature = {
+        "metric": "crg",
+        "source": "Hamamci et al., MIDL 2025",
+        "direction": "higher",
+        "uncertain": uncertain,
+        "levels": chosen,
+        "reference": {"file": Path(reference).name, "sha256": sha256(Path(reference)), "reports": len(truth.ids)},
+        "predicted": {"file": Path(predicted).name, "sha256": sha256(Path(predicted)), "reports": len(given.ids)},
+        "bootstrap": {"unit": "report", "resamples": n_resamples, "seed": seed, "level": LEVEL},
+        "version": version("metric-oracle"),
+    }
+    mean = ends_of(scores.map(lambda values: values.mean(axis=-1)))
+    return CRG(found, len(truth.ids), len(given.ids) - len(truth.ids), mean, signature)
+
+
+def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed: int) -> Resampled:
+    """Return each level's CRG over all reports, resampled reports, and without each; of one report nothing varies.
+
+    Parameters
+    ----------
+    columns : float64[3 L, n]
+        Positive labels, false negatives and false positives of each report, level after level.
+    labels : sequence of int
+        Labels of a report in each level.
+    """
+
+    def scores(means: np.ndarray) -> np.ndarray:
+        parts = [means[..., 3 * place : 3 * place + 3] for place in range(len(labels))]
+        return np.stack([crg_of_means(part, n) for part, n in zip(parts, labels, strict=True)], axis=-1)
+
+    if columns.shape[1] < 2:
+        columns = np.repeat(columns, 2, axis=1)
+    return resample_means(columns, resamples, seed).map(scores)
+
+
+def ends_of(score: Resampled) -> Interval:
+    """Return the interval of a score of a test set, its value where nothing varies."""
+    if np.ptp(score.resampled) == 0:
+        return Interval(float(score.value), float(score.value), degenerate=True)
+    return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
+
+
+def join_labels(
+    truth: LabelTable | LabelSets, given: LabelTable | LabelSets, predicted: str | Path, function: str
+) -> list[int]:
+    """Return the row of each reference report among the predictions."""
+    place = {key: row for row, key in enumerate(given.ids)}
+    lacking = [key for key in truth.ids if key not in place]
+    if lacking:
+        msg = (
+            f"{function}: every reference report must have predicted labels; got none for {len(lacking)} of "
+            f"{len(truth.ids)} in {predicted} ({shown_names(lacking[:3])}). Add them, or leave these reports out of "
+            "the reference."
+        )
+        raise InputError(msg)
+    return [place[key] for key in truth.ids]
+
+
+def _levels(
+    truth: LabelTable, levels: Mapping[str, Sequence[str]] | None, reference: str | Path
+) -> dict[str, list[str]]:
+    """Return the labels of each level."""
+    if levels is None:
+        levels = {"labels": [name for name in truth.names if is_abnormality(name)]}
+    for name, labels in levels.items():
+        unknown = [label for label in labels if label not in truth.names or not is_abnormality(label)]
+        if not labels or unknown or len(set(labels)) < len(labels):
+            msg = (
+                f"crg: a level must have labels of the reference, each once and No Finding left out; got "
+                f"{len(labels)} for {name!r}, of which {len(unknown)} are no such label. Labels in {reference}: "
+                f"{shown_names(truth.names)}."
+            )
+            raise InputError(msg)
+    return {name: list(labels) for name, labels in levels.items()}
+
+
+def parse_levels(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Read levels written as "NAME=LABEL,LABEL"."""
+    levels: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, labels = text.partition("=")
+        if not equals or not name.strip() or name.strip() in levels:
+            msg = f'crg: level must be "NAME=LABEL,LABEL", each name once; got {text!r}. Write it so.'
+            raise InputError(msg)
+        levels[name.strip()] = [label.strip() for label in labels.split(",") if label.strip()]
+    return levels

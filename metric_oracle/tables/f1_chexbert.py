@@ -1,0 +1,280 @@
+"""F1 of the labels of a test set: reference labels and predicted labels -> F1 by label set, average, uncertain policy.
+
+CheXbert's labels, and SRR-BERT's, where a finding with a status is a label.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.attached import LabelSets, as_label_sets
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.manifest import sha256
+from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
+from metric_oracle.tables.crg import IS_POSITIVE, ends_of, join_labels
+
+# The five of Irvin et al. (AAAI 2019) that papers print beside all fourteen, "No Finding" among these.
+LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
+AVERAGES = ("micro", "macro", "samples")
+# What an uncertain label counts as, and who has it so. Negative and blank labels are both 0, so the last two are equal.
+POLICIES = {
+    "positive": "f1chexbert, RadEval; F1+ of LLaVA-Rad",
+    "negative": "F1 of LLaVA-Rad",
+    "blank": "R2Gen's compute_ce",
+}
+# Of SRR-BERT, whose published number (RadEval) is the weighted one.
+SRR_AVERAGES = ("weighted", *AVERAGES)
+OWN_LABEL = "a label"
+# Reference reports with a label: with fewer the F1 of the label, and so the macro average, is too low on average.
+FEW_POSITIVE = 10
+HEADS = ("labels", "uncertain", "average", "f1", "low", "high")
+TITLES = {"f1-chexbert": "F1-CheXbert", "f1-srr-bert": "F1-SRR-BERT"}
+
+
+@dataclass(frozen=True, repr=False)
+class F1(OneLine):
+    """F1 of the labels of a test set.
+
+    Attributes
+    ----------
+    values : dict of (labels, uncertain, average) to (float, Interval)
+        F1 and its interval: BCa bootstrap over studies. First the set of labels, then what an uncertain label counts
+        as: "a label" where a status makes a label.
+    reports : int
+        Reference reports, each with a prediction.
+    rare : dict of str to int
+        Set of labels -> how many of them fewer than 10 reference reports have.
+    unused : int
+        Predictions without a reference.
+    signature : dict
+        What is needed to compute the same numbers again.
+    """
+
+    values: dict[tuple[str, str, str], tuple[float, Interval]]
+    reports: int
+    rare: dict[str, int]
+    unused: int
+    signature: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """Name of the metric, as papers print it."""
+        return TITLES[self.signature["metric"]]
+
+    @property
+    def table(self) -> pa.Table:
+        """Columns labels, uncertain, average, f1, low, high: a row for each number."""
+        rows = [(*key, value, *interval[:2]) for key, (value, interval) in self.values.items()]
+        kinds = (*[pa.string()] * 3, *[pa.float64()] * 3)
+        columns = zip(*rows, strict=True)
+        return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=HEADS)
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        lines = (
+            [f"Fewer than {FEW} reports ({self.reports}): the intervals are too short."] if self.reports < FEW else []
+        )
+        rare = ", ".join(f"{n} of {labels} labels" for labels, n in self.rare.items() if n)
+        if rare:
+            lines.append(
+                f"Fewer than {FEW_POSITIVE} reference reports have {rare}: the intervals of the macro average are too "
+                "short."
+            )
+        return lines
+
+    def summary(self) -> str:
+        """Return one line: the averages over all labels under each policy, and the reports."""
+        every = next(iter(self.values))[0]
+        found: dict[str, list[str]] = {}
+        for (labels, uncertain, average), (value, _) in self.values.items():
+            if labels == every:
+                found.setdefault(uncertain, []).append(f"{average} {value:.4f}")
+        policies = "; ".join(" ".join([uncertain, *averages]) for uncertain, averages in found.items())
+        return f"{self.title}-{every}, uncertain as {policies}; {self.reports:,} reports"
+
+
+def score_f1_chexbert(
+    reference: str | Path,
+    predicted: str | Path,
+    *,
+    id_column: str | None = None,
+    resamples: int | None = None,
+    seed: int = 0,
+) -> F1:
+    """Score predicted CheXbert labels against those of the references, as scikit-learn's classification_report does.
+
+    Parameters
+    ----------
+    reference, predicted : path
+        CheXbert's files: an id and its 14 columns. Every reference report must have a prediction.
+    id_column : str
+        Column of the ids, if its name is not one that is known.
+    resamples, seed : int
+        Number of bootstrap resamples of the studies, 10,000 by default, and their seed.
+
+    Returns
+    -------
+    F1
+        Of 14 and 5 labels, micro, macro and samples averages, under the three policies for uncertain labels. An F1
+        without any label on either side is 0, and a label without any is one of those that macro averages.
+
+    Raises
+    ------
+    InputError
+        If the files, their labels or their ids do not fit.
+    """
+    n_resamples = checked_resamples(resamples, "f1_chexbert")
+    truth, given = (_read(path, id_column) for path in (reference, predicted))
+    rows = join_labels(truth, given, predicted, "f1_chexbert")
+    values: dict[tuple[str, str, str], tuple[float, Interval]] = {}
+    for uncertain in POLICIES:
+        is_positive = np.array(IS_POSITIVE[uncertain])
+        sides = is_positive[truth.values], is_positive[given.values[rows]]
+        found = f1_scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed)
+        for key, one in found.items():
+            values[key[0], uncertain, key[1]] = one
+    in_order = {key: values[key] for key in product(LABEL_SETS, POLICIES, AVERAGES)}
+    signature = {
+        "metric": "f1-chexbert",
+        "source": "scikit-learn's F1 over the labels of Smit et al., EMNLP 2020",
+        "direction": "higher",
+        "uncertain": dict(POLICIES),
+        "labels": {name: [LABELS[place] for place in places] for name, places in LABEL_SETS.items()},
+        **_files_of(reference, truth, predicted, given),
+        **_bootstrap_of(n_resamples, seed),
+    }
+    positive = truth.values == IS_POSITIVE["negative"].index(True)
+    rare = {name: _rare(positive[:, list(places)]) for name, places in LABEL_SETS.items()}
+    return F1(in_order, len(truth.ids), rare, len(given.ids) - len(truth.ids), signature)
+
+
+def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int | None = None, seed: int = 0) -> F1:
+    """Score predicted labels of SRR-BERT against those of the references, as scikit-learn's classification_report does.
+
+    Parameters
+    ----------
+    reference, predicted : path
+        Tables with an id and a column for each label, a finding with a status, 1 or 0. Every reference report must
+        have a prediction.
+    resamples, seed : int
+        As in :func:`score_f1_chexbert`.
+
+    Returns
+    -------
+    F1
+        Weighted by the reports that have a label among the references, as RadEval prints it; micro, macro, samples.
+
+    Raises
+    ------
+    InputError
+        If the files, their labels or their ids do not fit.
+    """
+    n_resamples = checked_resamples(resamples, "f1_srr_bert")
+    truth, given = (as_label_sets(path, "f1_srr_bert") for path in (reference, predicted))
+    if truth.schema != given.schema:
+        msg = (
+            f"f1_srr_bert: both files must have the same labels; got {truth.schema} in {reference} and {given.schema} "
+            f"in {predicted}. Make both with one model."
+        )
+        raise InputError(msg)
+    rows = join_labels(truth, given, predicted, "f1_srr_bert")
+    n_labels = truth.values.shape[1]
+    every = {str(n_labels): tuple(range(n_labels))}
+    found = f1_scores(truth.values == 1, given.values[rows] == 1, every, SRR_AVERAGES, n_resamples, seed)
+    signature = {
+        "metric": "f1-srr-bert",
+        "source": "scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
+        "direction": "higher",
+        "uncertain": OWN_LABEL,
+        "labels": truth.schema,
+        **_files_of(reference, truth, predicted, given),
+        **_bootstrap_of(n_resamples, seed),
+    }
+    values = {(labels, OWN_LABEL, average): one for (labels, average), one in found.items()}
+    rare = {str(n_labels): _rare(truth.values == 1)}
+    return F1(values, len(truth.ids), rare, len(given.ids) - len(truth.ids), signature)
+
+
+def _rare(positive: np.ndarray) -> int:
+    """Return how many labels fewer than `FEW_POSITIVE` reports have, of bool[n, L]."""
+    return int((positive.sum(axis=0) < FEW_POSITIVE).sum())
+
+
+def _files_of(
+    reference: str | Path, truth: LabelTable | LabelSets, predicted: str | Path, given: LabelTable | LabelSets
+) -> dict[str, Any]:
+    """Return what a signature says of both files."""
+    sides = {"reference": (Path(reference), truth), "predicted": (Path(predicted), given)}
+    return {
+        side: {"file": path.name, "sha256": sha256(path), "reports": len(table.ids)}
+        for side, (path, table) in sides.items()
+    }
+
+
+def _bootstrap_of(resamples: int, seed: int) -> dict[str, Any]:
+    """Return what a signature says of the intervals, and the version."""
+    return {
+        "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
+        "version": version("metric-oracle"),
+    }
+
+
+def _read(path: str | Path, id_column: str | None) -> LabelTable:
+    table = read_label_table(path, id_column=id_column)
+    lacking = [label for label in LABELS if label not in table.names]
+    if lacking:
+        msg = (
+            f"f1_chexbert: labels must be CheXbert's {len(LABELS)}; got {len(lacking)} lacking in {path} "
+            f"({shown_names(lacking[:3])}). Pass what CheXbert wrote; oracle crg takes labels of other names."
+        )
+        raise InputError(msg)
+    return table
+
+
+def f1_scores(
+    truth: np.ndarray, given: np.ndarray, label_sets: Mapping[str, Sequence[int]], names: Sequence[str],
+    resamples: int, seed: int,
+) -> dict[tuple[str, str], tuple[float, Interval]]:  # fmt: skip
+    """Return F1 and interval by label set and average, of some `names`; `truth` and `given` are bool[n, L]."""
+    cells = [truth & given, ~truth & given, truth & ~given]
+    by_study = [_f1(*(cell[:, places].sum(axis=1) for cell in cells)) for places in map(list, label_sets.values())]
+    columns = np.concatenate([*(cell.T for cell in cells), by_study]).astype(np.float64)
+    if columns.shape[1] < 2:  # of one study nothing varies
+        columns = np.repeat(columns, 2, axis=1)
+    n = truth.shape[1]
+
+    def averages(means: np.ndarray) -> np.ndarray:
+        found = []
+        for place, labels in enumerate(map(list, label_sets.values())):
+            parts = [means[..., first : first + n][..., labels] for first in (0, n, 2 * n)]
+            by_label, support = _f1(*parts), parts[0] + parts[2]
+            total = support.sum(axis=-1)
+            of_name = {
+                "micro": _f1(*(part.sum(axis=-1) for part in parts)),
+                "macro": by_label.mean(axis=-1),
+                "weighted": (by_label * support).sum(axis=-1) / np.where(total > 0, total, 1),
+                "samples": means[..., 3 * n + place],
+            }
+            found += [of_name[name] for name in names]
+        return np.stack(found, axis=-1)
+
+    scores = resample_means(columns, resamples, seed).map(averages)
+    keys = [(labels, average) for labels in label_sets for average in names]
+    found = [scores.map(partial(np.take, indices=place, axis=-1)) for place in range(len(keys))]
+    return {key: (float(one.value), ends_of(one)) for key, one in zip(keys, found, strict=True)}
+
+
+def _f1(matched: np.ndarray, invented: np.ndarray, missed: np.ndarray) -> np.ndarray:
+    """Return F1 of counts, 0 where all are 0."""
+    total = 2 * matched + invented + missed
+    return np.where(total > 0, 2 * matched / np.where(total > 0, total, 1), 0.0)

@@ -1,0 +1,232 @@
+"""The steps of a study, each a file in its folder, which is called ``<out>.unfinished`` until all is done.
+
+A study that was killed goes on from there. `STEPS` says what each file was made of, and its checksum.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from metric_oracle.errors import InputError
+from metric_oracle.files import alone, held, remove_leftovers
+from metric_oracle.indexes import manifest
+from metric_oracle.retrieval.results import Results, Scores, replacing
+
+STEPS, LOCK = "steps.json", ".lock"
+FOLDER = ".predictions"  # end of the names of folders
+Progress = Callable[[str, int, int], object]
+_T = TypeVar("_T", Scores, Results)
+
+
+class Written:
+    """What a study wrote into its folder: of each file what it was made of and its checksum, in `STEPS`.
+
+    A name is recorded before the file is written, so that whatever else is in the folder is somebody else's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.entries: dict[str, tuple[str, str]] = {}
+        path = folder / STEPS
+        if path.exists():
+            try:
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                self.entries = {name: (str(entry["made_of"]), str(entry["sha256"])) for name, entry in kept.items()}
+                if any(Path(name).name != name for name in self.entries):  # another folder's
+                    raise ValueError
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                foreign = self._foreign(f"one whose {STEPS} cannot be read")
+                raise foreign from error
+
+    def check(self) -> None:
+        """Raise where the folder holds what no study wrote: nothing of it may be deleted or written over."""
+        for path in sorted(self._folder.iterdir()):
+            of_temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", path.name)
+            name = of_temporary[1] if of_temporary else path.name.removesuffix(".building")
+            if name not in (STEPS, LOCK, *self.entries):
+                foreign = self._foreign(f"one with {path.name}")
+                raise foreign
+
+    def _foreign(self, got: str) -> InputError:
+        return InputError(
+            f"study: {self._folder} must be what an earlier study left; got {got}. Move it, or name another out."
+        )
+
+    def claim(self, *names: str) -> None:
+        """Record the names of files before they are written: only recorded files may be deleted later."""
+        self.entries = {**dict.fromkeys(names, ("", "")), **self.entries}
+        self._write()
+
+    def finish(self, *names: str, made_of: str | None = None) -> None:
+        """Record what files were made of, if that is given, and their checksums."""
+        for name in names:
+            self.entries[name] = made_of or self.entries[name][0], checksum_of(self._folder / name)
+        self._write()
+
+    def remove(self, name: str) -> None:
+        """Remove a file or folder if the study wrote it."""
+        if name not in self.entries:
+            return
+        path = self._folder / name
+        if name.endswith(FOLDER):
+            for place in (path, path.with_name(f"{name}.building")):
+                if place.exists():
+                    shutil.rmtree(place)
+        else:
+            path.unlink(missing_ok=True)
+        del self.entries[name]
+        self._write()
+
+    def _write(self) -> None:
+        entries = {name: {"made_of": key, "sha256": checksum} for name, (key, checksum) in self.entries.items()}
+        with replacing("study", self._folder / STEPS) as (beside,):
+            beside.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+
+
+class Steps:
+    """The steps of a study: each a file, which is kept if it is what its record says and was made of the same."""
+
+    def __init__(self, folder: Path, base: list[Any], size: int, n_steps: int, progress: Progress | None) -> None:
+        self._folder, self._base, self._progress = folder, base, progress
+        self._size, self._total = size, size * n_steps
+        self._name, self._done, self._limit = "", 0, 0
+        self._written = Written(folder)
+
+    def _key(self, name: str, made_of: Any) -> str:
+        return sha256(json.dumps([self._base, name, made_of]).encode()).hexdigest()
+
+    def place(self, model: str, made_of: Any) -> Path:
+        """Return the folder for the index of a model's predictions."""
+        name = self._place_name(model, made_of)
+        if not self.holds(model, made_of) and name not in self._written.entries:
+            self._written.claim(name)
+        return self._folder / name
+
+    def _place_name(self, model: str, made_of: Any) -> str:
+        return f"{model}.{self._key(model, made_of)[:16]}{FOLDER}"
+
+    def clear(self, models: Mapping[str, Any]) -> None:
+        """Remove what belongs to no step of this study, such as files of a model that is no longer in it.
+
+        Raises
+        ------
+        InputError
+            If there is a file that no study wrote; then nothing is removed.
+        """
+        self._written.check()
+        places = {self._place_name(name, made_of) for name, made_of in models.items()}
+        for name, (made_of, checksum) in list(self._written.entries.items()):
+            path = self._folder / name
+            is_kept = made_of == self._key(name, models.get(path.stem)) and path.is_file()
+            if not (is_kept and checksum == checksum_of(path)) and name not in places:
+                self._written.remove(name)
+
+    def advance(self, n: int) -> None:
+        """Tell of n more of the queries of a step."""
+        self._tell(self._name, min(self._done + n, self._limit))
+
+    def _tell(self, step: str, done: int) -> None:
+        self._name, self._done = step, done
+        if self._progress is not None:
+            self._progress(step, done, self._total)
+
+    def holds(self, name: str, made_of: Any = None) -> bool:
+        """Tell whether the file of a step is kept."""
+        path = self._folder / f"{name}.parquet"
+        return self._written.entries.get(path.name, ("", ""))[0] == self._key(path.name, made_of) and path.is_file()
+
+    def run(
+        self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], made_of: Any = None,
+        of: int = 1,
+    ) -> _T:  # fmt: skip
+        """Return what a step makes, from its file where it is kept; `of` is how many it counts for."""
+        after = self._done + of * self._size
+        self._limit = self._done + self._size
+        self._tell(step, self._done)
+        path = self._folder / f"{name}.parquet"
+        if not self.holds(name, made_of):
+            made = make()
+            self._written.claim(path.name)
+            made.write(path)
+            self._written.finish(path.name, made_of=self._key(path.name, made_of))
+        self._tell(step, after)
+        return read(path)
+
+    def drop(self, name: str) -> None:
+        """Remove the file of a step that is part of another."""
+        self._written.remove(f"{name}.parquet")
+
+    def leave(self, place: Path) -> None:
+        """Remove the index of a model's predictions, which is scored."""
+        self._written.remove(place.name)
+
+
+def checksum_of(path: Path) -> str:
+    """Return the SHA-256 of a file, or of the names and contents of a folder."""
+    if path.is_dir():
+        inside = sorted(file for file in path.rglob("*") if file.is_file())
+        listed = [(str(file.relative_to(path)), checksum_of(file)) for file in inside]
+        return sha256(json.dumps(listed).encode()).hexdigest()
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        msg = f"study: model files must be readable; got {path} ({error.strerror or error}). Check the name."
+        raise InputError(msg) from error
+
+
+def unfinished(out: Path) -> Path:
+    """Return the folder of a study that is not done."""
+    return out.with_name(f"{out.name}.unfinished")
+
+
+@contextmanager
+def workplace(out: Path | None) -> Iterator[Path]:
+    """Yield the folder of the steps, nobody else's while it is used; without `out` one that goes at the end."""
+    if out is None:
+        place = Path(tempfile.gettempdir()) / "oracle-study"
+        remove_leftovers(place, "oracle-study-", "")
+        folder = place.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
+        try:
+            folder.mkdir(mode=0o700)  # a signal may arrive before the next line
+            with held(folder):
+                yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    check_folder(out)
+    folder = unfinished(out)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
+        msg = (
+            f"study: {folder} must be what an earlier study left; got a folder with other files. Move it, or name "
+            "another out."
+        )
+        raise InputError(msg)
+    folder.mkdir(exist_ok=True)
+    with alone(folder, LOCK, "study", "study"):
+        yield folder
+
+
+def file_name(name: str) -> str:
+    """Return a name in letters, digits, - and _ alone."""
+    return re.sub(r"[^\w-]+", "-", name).strip("-")
+
+
+def check_folder(out: Path, function: str = "study") -> None:
+    """Raise unless a new folder can be written there, before the work is done."""
+    manifest.check_name(out, function, "out")
+    manifest.check_outside(out, function, "out")
+    if out.exists() or out.is_symlink():
+        msg = f"{function}: out must be a new folder; got {out}, which exists. Remove it or name another."
+        raise InputError(msg)
+    if not out.parent.is_dir():
+        msg = f"{function}: out must be in an existing folder; got {out}. Make the folder first."
+        raise InputError(msg)
