@@ -26,7 +26,7 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"errors", "metrics"}
-ENGINE = LEAVES | {"corpora", "indexes", "retrieval"}
+ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval"}
 ALLOWED = {
     "errors": set(),
     "files": {"errors"},
@@ -42,11 +42,11 @@ ALLOWED = {
     "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "statistics"},
     "api": ENGINE | {"cluster"},
     "presentation": ENGINE | {"api", "statistics"},
-    "tables": ENGINE | {"api", "files", "kernels", "presentation", "statistics"},
-    "raters": ENGINE | {"files", "presentation", "statistics", "tables"},
-    "survey": ENGINE | {"api", "files", "raters", "tables", "web"},
+    "tables": ENGINE | {"api", "kernels", "presentation", "statistics"},
+    "raters": ENGINE | {"presentation", "statistics", "tables"},
+    "survey": ENGINE | {"api", "raters", "tables", "web"},
     "explorer": ENGINE | {"api", "kernels", "presentation", "raters", "tables", "web"},
-    "synthetic": ENGINE | {"api", "files", "presentation", "raters"},
+    "synthetic": ENGINE | {"api", "presentation", "raters"},
     "bench": ENGINE | {"api", "kernels", "presentation", "synthetic"},
     "commands": ENGINE | {"api", "bench", "encoders", "explorer", "presentation", "raters", "survey", "synthetic",
                           "tables", "web"},

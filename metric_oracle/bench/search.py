@@ -20,12 +20,12 @@ import numpy as np
 
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
-from metric_oracle.retrieval.results import replacing
 from metric_oracle.synthetic.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
 
 METRICS = shown_in("bench")

@@ -45,7 +45,7 @@ def annotate(
     tell: Callable[[str], None], progress: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Run a model over reports and write what it makes; a killed run resumes with the parts that it finished."""
-    from metric_oracle.retrieval.results import replacing
+    from metric_oracle.files import json_text, replacing
 
     scratch = out.with_name(f".{out.name}.annotating")
     makers = {".json": _graphs, ".npz": _vectors, ".csv": _labels, ".parquet": _entities}
@@ -54,7 +54,7 @@ def annotate(
     content, signature = run(model, ids, texts, models, tell, {"progress": progress, "scratch": scratch})
     with replacing("annotate", out, out.with_name(f"{out.name}.signature.json")) as (beside, of_signature):
         beside.write_bytes(content)
-        of_signature.write_text(json.dumps(signature, indent=2) + "\n", encoding="utf-8")
+        of_signature.write_text(json_text(signature), encoding="utf-8")
     shutil.rmtree(scratch, ignore_errors=True)
 
 

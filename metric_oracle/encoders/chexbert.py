@@ -4,7 +4,6 @@ CheXbert is a BertModel with 14 linear heads over the state of [CLS]. `chexbert.
 names them, and the state of Adam, which is left alone.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import one_thread_each, run_batches, run_model
 from metric_oracle.encoders.checkpoints import check_names, load_strictly, read_torch
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 # Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
@@ -46,8 +46,6 @@ class CheXbert(Encoder):
 
         function = self._function
         existing_file(self._path, function, "checkpoint")
-        with self._path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         model = _build_model(_read_tensors(self._path, function), self._path, function)
         self._model = model.eval().to(self._device)
         config = model["bert"].config
@@ -55,7 +53,7 @@ class CheXbert(Encoder):
         self._max_pieces = min(_MAX_PIECES, config.max_position_embeddings)
         words = _find_vocabulary(vocabulary, self._path, config.vocab_size, function)
         self._tokenizer = BertTokenizerFast(str(words), do_lower_case=True)
-        return {"model": "chexbert", "checkpoint": self._path.name, "sha256": sha256}
+        return {"model": "chexbert", "checkpoint": self._path.name, "sha256": sha256(self._path)}
 
     def encode(
         self,

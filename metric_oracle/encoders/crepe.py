@@ -11,7 +11,6 @@ Written from the paper; the names of tensors and configuration keys, and the for
 public code, which has no licence: none of it is copied.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from inspect import signature
@@ -25,6 +24,7 @@ from metric_oracle.encoders.base import Encoder
 from metric_oracle.encoders.batches import one_thread_each
 from metric_oracle.encoders.checkpoints import load_strictly, read_torch
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 # False finding, omission, wrong location, wrong severity, comparison made up, comparison omitted.
 CATEGORIES = ("A", "B", "C", "D", "E", "F")
@@ -71,9 +71,9 @@ class Crepe(Encoder):
         return {
             "model": "crepe",
             "checkpoint": self._path.name,
-            "sha256": _sha256(self._path),
-            "config_sha256": _sha256(settings),
-            "vocabulary_sha256": _sha256(words),
+            "sha256": sha256(self._path),
+            "config_sha256": sha256(settings),
+            "vocabulary_sha256": sha256(words),
         }
 
     def count_errors(
@@ -282,8 +282,3 @@ def _read_tensors(path: Path, function: str) -> dict[str, Any]:
     # Old versions of transformers saved this constant.
     tensors.pop("bert.embeddings.position_ids", None)
     return tensors
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

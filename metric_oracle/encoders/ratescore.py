@@ -6,7 +6,6 @@ for its text, of at most 30 word pieces. Two artefacts of the package are not ke
 the entities of the next one, and with a batch of several sentences its labels of padding count.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from metric_oracle.encoders.libraries import quiet
 from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
 from metric_oracle.encoders.sentences import RULES, Sentences
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 _MAX_PIECES, _MAX_OF_ENTITY = 512, 30
 _LEAST = 3  # characters of a sentence that is read
@@ -108,12 +108,10 @@ class EntityModels(Encoder):
         self._max_pieces = min(_MAX_PIECES, n_positions(self._model))
         self._encoder_tokenizer, self._encoder = self._load(self._encoder_path, AutoModel, "entity_encoder")
         self._width = self._encoder.config.hidden_size
-        with self._sentences.path.open("rb") as file:
-            rules_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         own = {
             "recogniser_sha256": hash_files(self._path),
             "entity_encoder_sha256": hash_files(self._encoder_path),
-            "rules_sha256": rules_sha256,
+            "rules_sha256": sha256(self._sentences.path),
         }
         named = {"model": self._path.name, "entity_encoder": self._encoder_path.name}
         return named | {"sha256": digest([*own.values()])} | own  # a change of any part makes another model

@@ -31,6 +31,7 @@ from metric_oracle.encoders.batches import (
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import InputError, not_installed
+from metric_oracle.files import write_json
 
 _DISTILROBERTA = (
     5,
@@ -324,9 +325,7 @@ def write_states(
                 file.flush()
                 os.fsync(file.fileno())
                 checksums[part] = zlib.crc32(states.data)
-                beside = record.with_name(record.name + ".tmp")
-                beside.write_text(json.dumps({"digest": run_digest, "parts": checksums}) + "\n", encoding="utf-8")
-                beside.replace(record)
+                write_json(record, {"digest": run_digest, "parts": checksums})
             n_done += last - first
             if progress:
                 progress(n_done)

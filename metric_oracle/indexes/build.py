@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.errors import InputError
-from metric_oracle.files import alone
+from metric_oracle.files import exclusive, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import StoredRepresentation
 from metric_oracle.indexes.index import Index, open_index
@@ -47,9 +47,9 @@ LOCK = ".lock"
 PROGRESS = "build.json"
 # Folder of what an encoder has finished of its work, and what it may hold.
 SCRATCH = "encoding"
-_SCRATCH_FILES = ("states.raw", "states.json", "states.json.tmp")
-_MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert|entities)-\d+\.(part|tmp)")  # of `encoders.parts`
-_TEMPORARY = re.compile(r"(build|manifest|stamps)\.json\.\d+\.tmp")  # of `write_json`
+_SCRATCH_FILES = ("states.raw", "states.json")
+_MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert|entities)-\d+\.part(\.\d+\.tmp)?")  # of `encoders.parts`
+_TEMPORARY = re.compile(rf"(build|manifest|stamps|{SCRATCH}/states)\.json\.\d+\.tmp")  # of `write_json`
 # Representations with files of their own.
 STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not record.parts and record.source != "pair")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -100,11 +100,11 @@ def build_index(
     _check_own(building)
     try:
         building.mkdir(parents=True, exist_ok=True)
-        with alone(building, LOCK, "build_index", "build"):
+        with exclusive(building, LOCK, "build_index", "build"):
             _check_new(out)  # another build may just have ended
             _build(inputs, building, kinds, (source, section), states or {}, progress or (lambda part: None))
             building.rename(out)
-            manifest.sync(out.parent)
+            sync(out.parent)
             _finish(out)
     except OSError as error:
         if error.errno not in _NO_ROOM and not any(
@@ -138,7 +138,7 @@ def _check_new(out: Path) -> None:
     manifest.check_name(out, "build_index", "out")
     if out.exists() or out.is_symlink():
         if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
-            with suppress(OSError, InputError), alone(out, LOCK, "build_index", "build"):
+            with suppress(OSError, InputError), exclusive(out, LOCK, "build_index", "build"):
                 _finish(out)
         msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
         raise InputError(msg)
@@ -229,7 +229,7 @@ def _build(
         folder.mkdir(exist_ok=True)
         counts = make(folder)
         done[name] = {"counts": counts, "files": _describe(building, name)}
-        manifest.write_json(building / PROGRESS, {"inputs": digest, "done": done})
+        write_json(building / PROGRESS, {"inputs": digest, "done": done})
 
     part("reports", lambda folder: _write_reports(folder, inputs))
     pa.default_memory_pool().release_unused()
@@ -245,13 +245,13 @@ def _build(
         "files": {name: entry for part_name in ("reports", *kinds) for name, entry in done[part_name]["files"].items()},
     }
     stamps = {name: (building / name).stat() for name in content["files"]}
-    manifest.write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
+    write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
     built_by = f"metric-oracle {version('metric-oracle')}"
     built_at = datetime.now(UTC).isoformat(timespec="seconds")
     manifest.write_manifest(building, content, built_by=built_by, built_at=built_at)
     folders = {(building / name).parent for name in content["files"]} | {building}
     for path in (*(building / name for name in content["files"]), building / manifest.NAME, *folders):
-        manifest.sync(path)
+        sync(path)
     for name in [name for name in _contents(building)[0] if name.startswith(f"{SCRATCH}/")]:
         (building / name).unlink(missing_ok=True)
     if (building / SCRATCH).is_dir():

@@ -6,7 +6,6 @@ nothing predicts their tau is below 0 (-0.06 of 50 studies, -0.15 of 20). So two
 that without the studies of both (leave-pair-out: Airola et al., Computational Statistics and Data Analysis 2011).
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -18,14 +17,14 @@ import numpy as np
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, number_of, read_table, shown_names
 from metric_oracle.errors import InputError, called
-from metric_oracle.indexes.manifest import sha256
+from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.metrics import ALIASES, COMPOSABLE
 from metric_oracle.raters.alignment import RESAMPLES, agreement
 from metric_oracle.raters.rank_agreement import TAU, draw, of_signs, side, tau_b
 from metric_oracle.raters.rated_scores import read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
-from metric_oracle.retrieval.results import PUBLISHED_NAMES, check_out, replacing
+from metric_oracle.retrieval.results import PUBLISHED_NAMES, check_out
 from metric_oracle.statistics import FEW, LEVEL, Array
 from metric_oracle.tables.score_names import direction_of
 
@@ -71,7 +70,7 @@ class Composite(OneLine):
         path = Path(path)
         check_out(path, function="fit_composite", endings=(".json",))
         with replacing("fit_composite", path) as (beside,):
-            beside.write_text(json.dumps(self.content, indent=2) + "\n", encoding="utf-8")
+            beside.write_text(json_text(self.content), encoding="utf-8")
 
 
 @called("fit_composite")

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError
-from metric_oracle.files import held, remove_leftovers
-from metric_oracle.indexes.manifest import check_outside, sha256, sync
+from metric_oracle.files import json_text, replacing, sha256
+from metric_oracle.indexes.manifest import check_outside
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import sealed
 from metric_oracle.retrieval.sealed import hash_table
@@ -265,37 +265,6 @@ class Scores(_Frames):
         return _json_lines(self.table)
 
 
-@contextmanager
-def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
-    """Yield files beside some paths; they take their places, `path` last, once all are written and on the disk.
-
-    All paths are in one folder, whose new names are on the disk at the end. Old files stay until then, and stay if
-    anything fails. What a killed process left beside a path is removed.
-    """
-    places = (path, *more)
-    besides = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in places]
-    try:
-        with ExitStack() as stack:
-            for place in places:
-                remove_leftovers(place, f".{place.name}.", ".tmp")
-            files = [stack.enter_context(held(beside)) for beside in besides]
-            yield besides
-            for file in files:
-                os.fsync(file)
-            for beside, place in zip(besides[::-1], places[::-1], strict=True):
-                beside.replace(place)
-            sync(path.parent)
-    except OSError as error:
-        msg = (
-            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
-            "Name another file."
-        )
-        raise InputError(msg) from error
-    finally:
-        for beside in besides:
-            beside.unlink(missing_ok=True)
-
-
 def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str) -> None:
     """Write a table and its signature."""
     check_out(path, function=function)
@@ -333,10 +302,10 @@ def replacing_signed(function: str, path: Path, signature: dict[str, Any]) -> It
         record = transient = sealed.seal(signature, sha256(beside))
         if replaced is not None:
             transient = {**record, sealed.REPLACES: sealed.seal(replaced, sha256(path))}
-        signature_beside.write_text(json.dumps(transient, indent=2) + "\n", encoding="utf-8")
+        signature_beside.write_text(json_text(transient), encoding="utf-8")
     if replaced is not None:
         with suppress(InputError), replacing(function, beside_path) as (signature_beside,):
-            signature_beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            signature_beside.write_text(json_text(record), encoding="utf-8")
 
 
 def _read_signature(path: Path) -> dict[str, Any]:

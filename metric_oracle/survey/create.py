@@ -37,8 +37,7 @@ from metric_oracle.corpora.tables import (
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError
-from metric_oracle.files import identify, new_folder
-from metric_oracle.indexes.manifest import checksum, write_json
+from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results, read_scores
 from metric_oracle.retrieval.search import digest

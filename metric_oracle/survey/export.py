@@ -18,8 +18,7 @@ from pyarrow import csv
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.files import new_folder
-from metric_oracle.indexes.manifest import write_json
+from metric_oracle.files import new_folder, write_json
 from metric_oracle.retrieval.pairs import score
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_key

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.manifest import checksum
+from metric_oracle.files import checksum
 from metric_oracle.survey.log import History, Log
 
 FORMAT, VERSION = "metric-oracle survey", 1

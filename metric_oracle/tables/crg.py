@@ -19,7 +19,7 @@ from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
 from metric_oracle.errors import InputError, called
-from metric_oracle.indexes.manifest import sha256
+from metric_oracle.files import sha256
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
 from metric_oracle.tables.table_cells import crg_of_means

@@ -886,14 +886,14 @@ def test_killed_at_many_writes(inputs, built, tmp_path):
 CHILD = """
 import os, signal, sys
 from metric_oracle import api
-from metric_oracle.indexes import index, manifest
+from metric_oracle.indexes import build
 stop = sys.argv[1]
-write_json = manifest.write_json
+write_json = build.write_json
 def killed(path, content):
     write_json(path, content)
     if path.name == "build.json" and list(content["done"])[-1] == stop:
         os.kill(os.getpid(), signal.SIGKILL)
-manifest.write_json = killed
+build.write_json = killed
 print("ready", flush=True)
 api.build_index(sys.argv[2], sys.argv[3], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
 """
@@ -1100,14 +1100,14 @@ def test_two_builds_at_once(inputs, built, tmp_path):
 
 
 def test_build_that_ends_while_another_waits_for_the_lock(inputs, built, tmp_path, monkeypatch):
-    alone = index_module.alone
+    alone = index_module.exclusive
 
     def late(*building):
         monkeypatch.undo()
         shutil.copytree(built.folder, tmp_path / "I")
         return alone(*building)
 
-    monkeypatch.setattr(index_module, "alone", late)
+    monkeypatch.setattr(index_module, "exclusive", late)
     with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*I, which exists"):
         index_module.build_index(inputs, tmp_path / "I")
     assert everything(tmp_path / "I") == everything(built.folder)
