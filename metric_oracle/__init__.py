@@ -165,7 +165,7 @@ def __getattr__(name: str) -> Any:
         if not isinstance(found, type):
             from metric_oracle.public import public
 
-            found = globals()[name] = public(found)
+            found = globals()[name] = public(name, found)
         return found
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
