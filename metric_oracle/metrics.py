@@ -171,7 +171,14 @@ class Metric:
     composable : bool
         Whether it can be a part of a composite.
     shown_in : tuple of str
-        Commands that take it where nothing is asked for: "score", "study", "bench", "demo".
+        Commands that use it by default: "score", "study", "bench".
+    tool : str
+        Published program whose numbers it equals, with its version where it matters, in lower case and without blanks;
+        it is part of the one-line signature. Empty if no program is the reference.
+    title : str
+        Name in tables for papers; by default `name`.
+    column : str
+        Name of the column in report_scores.csv of CXR-Report-Metric.
     """
 
     name: str
@@ -184,6 +191,9 @@ class Metric:
     cheap: bool = True
     composable: bool = True
     shown_in: tuple[str, ...] = ()
+    tool: str = ""
+    title: str = ""
+    column: str = ""
 
     @property
     def terms(self) -> "Mapping[str, Term]":
@@ -238,34 +248,40 @@ class Term:
     weight: float
 
 
+# Programs of more than one metric, and the commands that most metrics are used in by default.
+_YU, _COCO_TOOL, _RADGRAPH_TOOL = "cxr-report-metric", "pycocoevalcap", "radgraph-0.1.18"
+_USUAL = ("score", "study", "bench")
+
+
 def _bleu(order: int, coco: bool) -> Metric:
-    tool = "pycocoevalcap" if coco else "CXR-Report-Metric (fast_bleu)"
-    name = f"bleu-{order}:coco" if coco else f"bleu-{order}"
     options = MappingProxyType({"order": order, "coco": coco})
-    shown = (
-        ("score", "study", "bench", "demo")
-        if order == 2 and not coco
-        else ("score", "demo")
-        if name == "bleu-4"
-        else ()
-    )
-    kind = "coco" if coco else "ngrams"
-    return Metric(name, kind, "bleu", f"Papineni et al., ACL 2002, as in {tool}", options, shown_in=shown)
+    source = "Papineni et al., ACL 2002, as in "
+    if coco:
+        return Metric(f"bleu-{order}:coco", "coco", "bleu", source + "pycocoevalcap", options, tool=_COCO_TOOL)
+    shown = {2: _USUAL, 4: ("score",)}.get(order, ())
+    return Metric(
+        f"bleu-{order}", "ngrams", "bleu", source + "CXR-Report-Metric (fast_bleu)", options, shown_in=shown, tool=_YU,
+        title=f"BLEU-{order}", column="bleu_score" if order == 2 else "",
+    )  # fmt: skip
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
     name = "radgraph" + variant
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
-    usual = {"": ("score", "study", "bench", "demo"), ":rg_er": ("score", "demo")}.get(variant, ("score",))
-    shown = usual if representation == "radgraph" else ()
-    return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown)
+    if not variant:
+        return Metric(
+            name, representation, "radgraph", source, options, fallback=True, shown_in=_USUAL, tool=_YU,
+            title="RadGraph F1", column="radgraph_combined",
+        )  # fmt: skip
+    shown, tool = (("score",), _RADGRAPH_TOOL) if representation == "radgraph" else ((), "radgraph-b5ab8d0")
+    return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown, tool=tool)
 
 
 def _ratescore(matrix: str) -> Metric:
     name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
     source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
     options = MappingProxyType({"matrix": matrix})
-    return Metric(name, "entities", "ratescore", source, options, cheap=False, composable=False)
+    return Metric(name, "entities", "ratescore", source, options, cheap=False, composable=False, tool="ratescore-0.6.0")
 
 
 def _bertscore(part: str) -> Metric:
@@ -273,8 +289,11 @@ def _bertscore(part: str) -> Metric:
     options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
     source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
     whole = part == "f1"
-    shown = ("score", "study", "bench", "demo") if whole else ()
-    return Metric(name, "bertscore", "bertscore", source, options, cheap=False, composable=whole, shown_in=shown)
+    return Metric(
+        name, "bertscore", "bertscore", source, options, cheap=False, composable=whole,
+        shown_in=_USUAL if whole else (), tool="bert-score-0.3.13", title="BERTScore" if whole else "",
+        column="bertscore" if whole else "",
+    )  # fmt: skip
 
 
 _COCO = MappingProxyType({"coco": True})
@@ -290,20 +309,29 @@ METRICS: dict[str, Metric] = {
     for metric in (
         *(_bleu(order, coco) for coco in (False, True) for order in (1, 2, 3, 4)),
         Metric(
-            "rouge-l", "words", "rouge_l", "Lin, ROUGE 2004, as in rouge-score without stemming",
-            shown_in=("score", "study", "bench", "demo"),
+            "rouge-l", "words", "rouge_l", "Lin, ROUGE 2004, as in rouge-score without stemming", shown_in=_USUAL,
+            tool="rouge-score", title="ROUGE-L",
         ),
-        Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO),
-        Metric("cider-d", "weighted", "cider_d", _CIDER + ", document frequencies of the references", composable=False),
-        Metric("cider-d:corpus", "corpus_weighted", "cider_d", _CIDER + ", document frequencies of the corpus"),
-        Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet"),
-        Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word"),
+        Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO, tool=_COCO_TOOL),
+        Metric(
+            "cider-d", "weighted", "cider_d", _CIDER + ", document frequencies of the references", composable=False,
+            tool=_COCO_TOOL,
+        ),
+        Metric(
+            "cider-d:corpus", "corpus_weighted", "cider_d", _CIDER + ", document frequencies of the corpus",
+            tool=_COCO_TOOL,
+        ),
+        Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet", tool="nltk"),
+        Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word", tool="nltk"),
         Metric(
             "meteor:1.5", "meteor_jar", "",
             "Denkowski and Lavie, WMT 2014, as in pycocoevalcap (its meteor-1.5.jar, which wants Java)", cheap=False,
-            composable=False,
+            composable=False, tool="meteor-1.5.jar",
         ),
-        Metric("temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1"),
+        Metric(
+            "temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1",
+            tool="radeval-2.2.1",
+        ),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),
         _radgraph(":rg_er", (2, -1), _PACKAGE + ", reward level partial"),
@@ -313,25 +341,31 @@ METRICS: dict[str, Metric] = {
         _radgraph(":rg_er-bar-lower", (3, -1), _LOWER + ", reward level complete", "radgraph_lower"),
         Metric(
             "chexbert", "chexbert", "cosine", "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric", cheap=False,
-            shown_in=("score", "study", "bench", "demo"),
+            shown_in=_USUAL, tool=_YU, title="CheXbert vector similarity", column="semb_score",
         ),
         Metric(
             "embedding", "embedding", "cosine", "cosine of the given report embeddings", cheap=False, composable=False
         ),
         Metric(
             "chexbert:labels", "labels", "chexbert_labels", "cosine of the 14-label vectors, Yu et al., Patterns 2023",
-            shown_in=("score", "demo"),
+            shown_in=("score",),
         ),
-        Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14")),
-        Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5")),
-        Metric("srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY),
+        Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14"), tool="factmm-rag"),
+        Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5"), tool="factmm-rag"),
+        Metric(
+            "srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY,
+            tool="scikit-learn",
+        ),
         Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
         *(_ratescore(matrix) for matrix in ("long", "short")),
-        Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
+        Metric(
+            "crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False,
+            tool="ibrahimethemhamamci/crg",
+        ),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
         Metric(
             "crepe", "crepe", "", "Cho et al., EMNLP 2025, each pair alone in float64", higher_is_better=False,
-            cheap=False, composable=False, shown_in=("score",),
+            cheap=False, composable=False, shown_in=("score",), tool="gihuncho/crepe",
         ),
     )
 }  # fmt: skip
@@ -407,7 +441,7 @@ def check_searched(metric: Metric, function: str) -> None:
 
 def composite(
     name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, function: str,
-    shown_in: tuple[str, ...] = (),
+    **described: Any,
 ) -> Metric:  # fmt: skip
     """Return the record of a linear composite that predicts errors: lower is better.
 
@@ -422,8 +456,8 @@ def composite(
     source : str
     function : str
         Name for error messages.
-    shown_in : tuple of str
-        See :class:`Metric`.
+    **described
+        Further attributes of the record: `shown_in`, `tool`, `title`, `column`.
 
     Raises
     ------
@@ -460,7 +494,7 @@ def composite(
         higher_is_better=False,
         cheap=False,
         composable=False,
-        shown_in=shown_in,
+        **described,
     )
 
 
@@ -486,16 +520,18 @@ METRICS |= {
     metric.name: metric
     for metric in (
         composite(
-            "radcliq",
-            _V1,
-            2.466552561323256e-10,
-            "Yu et al., Patterns 2023",
-            "metrics",
-            ("score", "study", "bench", "demo"),
+            "radcliq", _V1, 2.466552561323256e-10, "Yu et al., Patterns 2023", "metrics", shown_in=_USUAL, tool=_YU,
+            title="RadCliQ (predicted errors)", column="RadCliQ-v1",
         ),
-        composite("radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics", ("score",)),
-        composite("radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics"),
+        composite(
+            "radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics", shown_in=("score",),
+            tool=_YU, title="RadCliQ-v0 (predicted errors)", column="RadCliQ-v0",
+        ),
+        composite(
+            "radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics",
+            title="RadCliQ of the preprint (predicted errors)",
+        ),
     )
-}
+}  # fmt: skip
 # Those with an exact search.
 SEARCHED = tuple(name for name, metric in METRICS.items() if metric.is_searched)

@@ -18,13 +18,13 @@ from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, number_of, read_table, shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing, sha256
-from metric_oracle.metrics import ALIASES, COMPOSABLE
+from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS
 from metric_oracle.raters.alignment import RESAMPLES, agreement
 from metric_oracle.raters.rank_agreement import TAU, draw, of_signs, side, tau_b
 from metric_oracle.raters.rated_scores import read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
-from metric_oracle.retrieval.results import PUBLISHED_NAMES, check_out
+from metric_oracle.retrieval.results import check_out
 from metric_oracle.statistics import FEW, LEVEL, Array
 from metric_oracle.tables.score_names import direction_of
 
@@ -237,7 +237,7 @@ def _standard_errors(z: Array, residuals: Array, member: Array) -> Array:
 
 def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) -> dict[str, str]:
     """Return the columns of scores: metric -> column."""
-    known = {column: metric for metric, column in PUBLISHED_NAMES.items() if metric in COMPOSABLE}
+    known = {METRICS[name].column: name for name in COMPOSABLE if METRICS[name].column}
     known |= {**{name: name for name in COMPOSABLE}, **{a: name for a, name in ALIASES.items() if name in COMPOSABLE}}
     chosen = [name for name in names if name in known] if metrics is None else list(metrics)
     foreign = [name for name in chosen if name not in known]

@@ -274,6 +274,7 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
     return {
         "options": record.recorded,
         "source": record.source,
+        "tool": record.tool,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
         **{name: settings[name] for name in SETTINGS if name in settings},

@@ -312,6 +312,7 @@ def _signature(
         "metric": record.name,
         "options": record.recorded,
         "source": record.source,
+        "tool": record.tool,
         "direction": "lower",
         "representation": {record.representation: {"encoder": model.signature}},
         "index": index.fingerprint,

@@ -17,7 +17,7 @@ from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.indexes.manifest import check_outside
-from metric_oracle.metrics import get_metric
+from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval import sealed
 from metric_oracle.retrieval.sealed import hash_table
 from metric_oracle.statistics import LEVEL, Interval, intervals
@@ -41,16 +41,11 @@ _KINDS = {
 _STRINGS = ("query_id", "candidate_id", "text")
 # Columns of scores that are no numbers.
 _TEXTS = ("query_id", "reference", "prediction")
-# What report_scores.csv of CXR-Report-Metric calls the columns of scores.
+# Names of the columns in report_scores.csv of CXR-Report-Metric, in its order.
 PUBLISHED_NAMES = {
     "query_id": "study_id",
     "prediction": "report",
-    "bleu-2": "bleu_score",
-    "bertscore": "bertscore",
-    "chexbert": "semb_score",
-    "radgraph": "radgraph_combined",
-    "radcliq:v0": "RadCliQ-v0",
-    "radcliq": "RadCliQ-v1",
+    **{name: METRICS[name].column for name in ("bleu-2", "bertscore", "chexbert", "radgraph", "radcliq:v0", "radcliq")},
 }
 
 

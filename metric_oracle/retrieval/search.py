@@ -341,6 +341,7 @@ def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: in
         "metric": record.name,
         "options": record.recorded,
         "source": record.source,
+        "tool": record.tool,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": {kind: index.content["representations"][kind] for kind in record.representations},
         "index": index.fingerprint,

@@ -21,6 +21,7 @@ from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import sha256
 from metric_oracle.kernels.crg.score import crg
+from metric_oracle.metrics import METRICS
 from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
 from metric_oracle.tables.table_cells import crg_of_means
 
@@ -188,6 +189,7 @@ def score_crg(
     signature = {
         "metric": "crg",
         "source": "Hamamci et al., MIDL 2025",
+        "tool": METRICS["crg"].tool,
         "direction": "higher",
         "uncertain": uncertain,
         "levels": chosen,

@@ -147,6 +147,7 @@ def score_f1_chexbert(
     signature = {
         "metric": "f1-chexbert",
         "source": "scikit-learn's F1 over the labels of Smit et al., EMNLP 2020",
+        "tool": "scikit-learn",
         "direction": "higher",
         "uncertain": dict(POLICIES),
         "labels": {name: [LABELS[place] for place in places] for name, places in LABEL_SETS.items()},
@@ -194,6 +195,7 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
     signature = {
         "metric": "f1-srr-bert",
         "source": "scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
+        "tool": "radeval-2.2.1",
         "direction": "higher",
         "uncertain": OWN_LABEL,
         "labels": truth.schema,

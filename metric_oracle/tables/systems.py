@@ -106,6 +106,7 @@ def scores_of_results(results: Results) -> Scores:
     how = {
         "options": signature.get("options"),
         "source": signature.get("source"),
+        "tool": signature.get("tool"),
         "direction": signature.get("direction"),
         "representation": made,
         **{key: signature[key] for key in SETTINGS if key in signature},
