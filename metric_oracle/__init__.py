@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metric_oracle.api import (
+        SearchOptions,
         baseline,
         build_index,
         compute,
@@ -72,8 +73,8 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
-            *("open_index", "pairwise", "read_results", "read_scores", "rerank", "retrieve", "reward", "score"),
-            "verify",
+            *("SearchOptions", "open_index", "pairwise", "read_results", "read_scores", "rerank", "retrieve", "reward"),
+            *("score", "verify"),
         ),
         "metric_oracle.api",
     ),
@@ -113,6 +114,7 @@ __all__ = [
     "Model",
     "RatedFiles",
     "Reports",
+    "SearchOptions",
     "agreement",
     "align",
     "baseline",

@@ -21,6 +21,7 @@ import typer
 import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
+from metric_oracle.retrieval.options import SearchOptions
 
 DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is tested, and leaves that know no files
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
@@ -38,6 +39,7 @@ RENAMED = {
     ("synth", "--tests"): "n_tests",
     ("synth", "out"): "out",
     ("retrieve", "--text"): r"load_queries\.queries",
+    **{("baseline nearest", f"--{side}-vector-ids"): f"{side}_vectors" for side in ("corpus", "query")},
     **{
         ("train-crepe", f"--{name}"): "settings"
         for name in ("epochs", "batch-size", "learning-rate", "presence-weight", "seed")
@@ -209,7 +211,8 @@ def leaves(value, path):
             yield from leaves(part, path)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            yield from leaves(getattr(value, field.name), path)
+            is_named = isinstance(value, SearchOptions)
+            yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if is_named else path)
     else:
         yield path, value
 

@@ -29,6 +29,7 @@ from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.matrix import score_matrix
+from metric_oracle.retrieval.options import SearchOptions
 
 
 @called("pairwise")
@@ -82,7 +83,7 @@ def pairwise(
         encoding=encoding,
     )
     counted = None if index is None else opened(index)
-    return score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}), counted)
+    return score_matrix(queries, corpus, record, SearchOptions(idf=idf, rescale=rescale), counted)
 
 
 @called("compute")

@@ -91,7 +91,7 @@ def check_answers(
         On the first difference.
     """
     first, *others = backends
-    k = min(k, len(representation_of(index, get_metric(metric)).row_id))
+    k = min(k, len(api.plan(index, metric).representation.row_id))
     found = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
     api.verify(index, found, queries, sample=sample)
     for backend in others:

@@ -17,11 +17,12 @@ from metric_oracle.retrieval.checks import check_counted, check_queries, with_fr
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import EMPTY, places_of
 
 
 def score_matrix(
-    queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapping[str, Any], counted: Index | None = None
+    queries: Inputs, corpus: Inputs, metric: Metric, options: SearchOptions, counted: Index | None = None
 ) -> np.ndarray:
     """Return the exact scores of all candidates with all references: float64[candidates, references].
 
@@ -30,17 +31,17 @@ def score_matrix(
     queries, corpus : Inputs
         References and candidates.
     metric : Metric
-    settings : mapping
-        Those of BERTScore that were given, `idf` and `rescale`.
+    options : SearchOptions
+        Of them `idf` and `rescale` are used.
     counted : Index
         Corpus whose document frequencies count, see :func:`metric_oracle.retrieval.pairs.score`.
     """
     check_searched(metric, "pairwise")
-    check_counted(counted, [metric], settings.get("idf"), "pairwise")
+    check_counted(counted, [metric], options.idf, "pairwise")
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(corpus, Path(folder) / "candidates", metrics=[metric.name])
-        index = with_frequencies(index, counted, [metric], settings.get("idf"), "pairwise")
-        return _matrix(index, queries, metric, settings)
+        index = with_frequencies(index, counted, [metric], options.idf, "pairwise")
+        return _matrix(index, queries, metric, options.settings)
 
 
 def _matrix(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> np.ndarray:

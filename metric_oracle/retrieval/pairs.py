@@ -32,6 +32,7 @@ from metric_oracle.retrieval.checks import (
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
@@ -61,8 +62,7 @@ def score_rows(
     metrics: Sequence[str] | None = None,
     *,
     system: str,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
+    options: SearchOptions = DEFAULTS,
     text: bool = False,
     progress: Callable[[str], None] | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
@@ -80,8 +80,8 @@ def score_rows(
         Names of the registry; by default those of `DEFAULT_METRICS` that index and queries allow.
     system : str
         What gave the rows, for the signature.
-    idf, rescale
-        Of BERTScore, see `TokenStateIndex.encode` in `indexes.bertscore`.
+    options : SearchOptions
+        Of them `idf` and `rescale` are used.
     text : bool
         Whether the scores carry the texts of both sides.
     progress : function
@@ -114,7 +114,7 @@ def score_rows(
     pair_models = with_pair_models(records, pair_models, "score")
     parts = [METRICS[part] for record in records for part in record.terms]
     single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
-    settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
+    settings = options.settings
     if settings and not any(set(settings) <= set(record.settings) for record in records):
         msg = (
             f"score: {', '.join(settings)} must be left out without BERTScore among the metrics; got a value. Drop it."
@@ -197,6 +197,7 @@ def _score_kind(
 ) -> dict[str, Any]:
     """Add the pairs under the metrics of one representation; return the settings that the signature records."""
     kind = records[0].representations[0]
+    index.check_holds(records[0])
     representation = representation_of(index, records[0])
     places = places_of(queries, kind)
     complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
@@ -297,8 +298,7 @@ def score(
     prepared: tuple[Inputs | None, Inputs | None] = (None, None),
     models: Mapping[str, Any] | None = None,
     encoding: Encoding | None = None,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
+    options: SearchOptions = DEFAULTS,
     text: bool = False,
     progress: Callable[[str], None] | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
@@ -310,7 +310,7 @@ def score(
     ----------
     references, predictions : Reports
         The predictions with their empty texts, which are scored.
-    metrics, system, idf, rescale, text, progress, pair_models
+    metrics, system, options, text, progress, pair_models
         As in :func:`score_rows`; idf "tests" takes its weights from the references, "corpus" from `counted`.
     inner : bool
         Score the ids that have both; otherwise an id with one side only is an error.
@@ -337,7 +337,7 @@ def score(
     _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
     names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
     records = [METRICS[name] for name in names or ()]
-    check_counted(counted, records, idf, "score")
+    check_counted(counted, records, options.idf, "score")
     pair_models = with_pair_models(records, pair_models, "score")
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
     order = sorted(answered)  # so that what lies in order beside the predictions still fits
@@ -350,9 +350,9 @@ def score(
     with tempfile.TemporaryDirectory() as folder:
         built = None if names is None else [name for name in names if METRICS[name].is_searched]
         index = build_index(corpus, Path(folder) / "predictions", metrics=built, progress=progress)
-        index = with_frequencies(index, counted, records, idf, "score")
+        index = with_frequencies(index, counted, records, options.idf, "score")
         scores = score_rows(
-            index, queries, rows, names, system=system, idf=idf, rescale=rescale, text=text, progress=progress,
+            index, queries, rows, names, system=system, options=options, text=text, progress=progress,
             pair_models=pair_models,
         )  # fmt: skip
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())

@@ -103,6 +103,7 @@ def verify(
             raise InputError(msg)
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
     _check_ids(columns["query_id"], queries, signature)
+    index.check_holds(record)
     check_queries(queries, record, index)
 
     representation = representation_of(index, record)

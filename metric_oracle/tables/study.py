@@ -30,15 +30,16 @@ from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
 from metric_oracle.indexes.shards import is_set, one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
-from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.answers import most_frequent_row
+from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.expectation import expectation
+from metric_oracle.retrieval.expectation import plan_expectation
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import join_ids, score_rows
+from metric_oracle.retrieval.plan import plan
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
-from metric_oracle.retrieval.search import retrieve
 from metric_oracle.tables.comparison import Comparison, compare
 from metric_oracle.tables.study_steps import Progress, Steps, checksum_of, file_name, workplace
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
@@ -180,7 +181,7 @@ def run_study(
                 row = oracle_name(metric)
 
                 def search(metric: str = metric) -> Results:
-                    return retrieve(index, queries, metric, threads=threads, progress=steps.advance)
+                    return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.advance)
 
                 found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
@@ -200,7 +201,9 @@ def run_study(
         )  # fmt: skip
 
         def perfect() -> Scores:
-            own = {name: baselines.identity(index, queries, name, text=False).table["score"] for name in names}
+            without_text = SearchOptions(text=False)
+            planned = {name: plan_baseline(index, "identity", name, without_text) for name in names}
+            own = {name: one.run(queries).table["score"] for name, one in planned.items()}
             return _scores(like, own, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
@@ -366,9 +369,8 @@ class _Chance:
                 self._ranges[metric] = found.signature["range"]
 
     def _average(self, metric: str) -> Scores:
-        table = expectation(
-            self._index, self._queries, metric, threads=self._threads, progress=self._steps.advance
-        ).table
+        planned = plan_expectation(self._index, metric, SearchOptions(threads=self._threads))
+        table = planned.run(self._queries, self._steps.advance).table
         ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
         found = _scores(self._like, {metric: table["mean"]}, RANDOM)
         of_metric = {metric: self._like.signature["metrics"][metric]}

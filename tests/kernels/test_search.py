@@ -34,6 +34,7 @@ from metric_oracle.metrics import composite as composite_of
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
 from metric_oracle.synthetic.corpus import synthesize
@@ -565,7 +566,7 @@ def test_a_limit_drops_only_what_is_worse(world, whole, metric):
         limit = scores[np.arange(len(scores)), at]
         beyond = rng.random(len(limit)) < 0.2  # better than all by the least step there is
         limit[beyond] = np.nextafter(scores[beyond, 0], np.inf if record.higher_is_better else -np.inf)
-        found = search(world.index, queries, record, k=k, limit=limit).answer
+        found = search(world.index, queries, record, SearchOptions(k, "cpu"), limit=limit).answer
         reaches = scores >= limit[:, None] if record.higher_is_better else scores <= limit[:, None]
         for q in range(len(scores)):
             m = min(int(reaches[q].sum()), k)

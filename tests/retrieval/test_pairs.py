@@ -156,7 +156,9 @@ def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
 def test_idf_is_that_of_the_search(index, queries, idf):
     results = api.retrieve(index, queries, "bertscore", idf=idf)
     rows = results.table["row"].to_numpy()
-    scores = score_rows(index, queries, rows, ["bertscore", "radcliq"], system="oracle", idf=idf)
+    scores = score_rows(
+        index, queries, rows, ["bertscore", "radcliq"], system="oracle", options=api.SearchOptions(idf=idf)
+    )
     assert column(scores, "bertscore") == results.table["score"].to_pylist()
     assert column(scores, "radcliq.bertscore") == column(scores, "bertscore")
     assert scores.signature["metrics"]["bertscore"]["idf"] == scores.signature["metrics"]["radcliq"]["idf"] == idf
@@ -436,7 +438,7 @@ def test_arguments_of_rows(index, queries, rows):
     for settings in ({"idf": "off"}, {"rescale": False}):
         match = rf"^score: {next(iter(settings))} must be left out without BERTScore among the metrics; got a value"
         with pytest.raises(InputError, match=match):
-            score_rows(index, queries, rows, ["bleu"], system="x", **settings)
+            score_rows(index, queries, rows, ["bleu"], system="x", options=api.SearchOptions(**settings))
     with pytest.raises(InputError, match=r"^retrieve: queries must have a graph each for metric 'radgraph'; got none"):
         score_rows(index, api.load_queries(queries.texts), rows, ["radgraph"], system="x")
 

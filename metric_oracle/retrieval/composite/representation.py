@@ -21,12 +21,11 @@ _JOINED: WeakKeyDictionary[Index, dict[tuple[str, ...], Any]] = WeakKeyDictionar
 def representation_of(index: Index, metric: Metric) -> Representation:
     """Return what a metric reads of an index: one representation, or for a composite several, joined once.
 
-    Of a set of shards it is what they have, one after another.
+    Of a set of shards it is what they have, one after another. That the index holds it was checked before.
     """
-    index.check_holds(metric)
     is_set = isinstance(index, ShardSet)
     if not metric.terms and not is_set:
-        return index.representation(metric)
+        return index.part(metric.representation)
     joined = _JOINED.setdefault(index, {})
     terms = tuple(dict.fromkeys(term.metric.representation for term in metric.terms.values()))
     kinds = terms or (metric.representation,)

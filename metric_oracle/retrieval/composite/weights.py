@@ -13,7 +13,7 @@ from metric_oracle.metrics import COMPOSITE, Metric, composite, get_metric
 FORMAT, VERSION = "metric-oracle composite", 1
 
 
-def weighed(metric: str, weights: str | Path | None) -> Metric:
+def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
     """Return the record that a search asks for by name, or by the weights file of a composite."""
     if weights is None:
         return get_metric(metric)
