@@ -232,7 +232,7 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     try:
         import mkdocs  # noqa: F401
     except ImportError:
-        lacking('mkdocs is not installed: pip install --group docs')
+        lacking("mkdocs is not installed: pip install --group docs")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
     run = subprocess.run(
         build, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
