@@ -169,6 +169,8 @@ def __getattr__(name: str) -> Any:
 
             found = globals()[name] = public(name, found)
         return found
+    if name == "__version__":
+        return import_module("importlib.metadata").version("metric-oracle")
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 
