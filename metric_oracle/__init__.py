@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metric_oracle.api import (
         SearchOptions,
+        annotate,
         baseline,
         build_index,
         compute,
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(
         (
-            *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
+            *("annotate", "baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
             *("SearchOptions", "open_index", "pairwise", "read_results", "read_scores", "rerank", "retrieve", "reward"),
             *("score", "verify"),
         ),
@@ -117,6 +118,7 @@ __all__ = [
     "SearchOptions",
     "agreement",
     "align",
+    "annotate",
     "baseline",
     "build_index",
     "compare",

@@ -21,6 +21,7 @@ import typer
 import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
+from metric_oracle.metrics import ATTACHED
 from metric_oracle.retrieval.options import SearchOptions
 
 DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is tested, and leaves that know no files
@@ -56,10 +57,11 @@ RENAMED = {
     **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
     ("study", "--model"): "models",
     ("study", "--interval"): "method",
-    ("study", "--model-radgraph"): r"models\.\w+\.radgraph|models",
-    ("study", "--model-chexbert"): r"models\.\w+\.chexbert|models",
-    ("study", "--model-chexbert-ids"): r"models\.\w+\.chexbert_ids|models",
-    ("study", "--model-chexbert-labels"): r"models\.\w+\.labels|models",
+    **{
+        ("study", f"--model-{name}".replace("_", "-")): rf"models\.\w+\.{name}|models"
+        for record in ATTACHED
+        for name in record.arguments
+    },
     ("study", "--model-ids"): r"models\.\w+\.ids|models",
     ("study", "--model-metadata"): r"models\.\w+\.metadata|models",
     ("study", "--model-section"): r"models\.\w+\.section|models",
@@ -102,7 +104,7 @@ BESIDE = {
     ("report", "--direction"): ["--foreign", "zz=zz.csv", "--out", "zz.html"],
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
-        for what in ("radgraph", "chexbert", "chexbert-ids", "chexbert-labels", "ids", "metadata", "section")
+        for what in ("ids", "metadata", "section", *(n.replace("_", "-") for r in ATTACHED for n in r.arguments))
     },
 }
 METRICS = ("rouge-l", "bleu-4")  # one where a command has a default: it takes one

@@ -10,8 +10,8 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.api.sharding import Beside
 from metric_oracle.bench import search as bench
+from metric_oracle.metrics import SOURCES
 from metric_oracle.tables.study import oracle_name
-from metric_oracle.metrics import REPRESENTATIONS
 from support import write
 from support.sources import CASES, Case, stand_in
 
@@ -83,7 +83,7 @@ def made(request, tmp_path_factory):
 
 
 def test_every_source_is_here():
-    assert {*CASES, STATES} == {r.name for r in REPRESENTATIONS.values() if r.source in ("attachment", "encoder")}
+    assert {*CASES, STATES} == {source.name for source in SOURCES.values() if source.made != "pairs"}
 
 
 def test_answers_say_something(world):
@@ -140,7 +140,7 @@ def test_shard_sets_by_a_model(made, tmp_path, is_streamed):
 
 def test_what_a_worker_gets(world):
     """Files are read once, in the process that asks; a worker on another machine need not see them."""
-    models = {name: value for name, value in world.case.settings.items()}
+    models = dict(world.case.settings)
     files = {name: value for name, value in world.files[0].items() if name not in models}
     beside = pickle.loads(pickle.dumps(Beside(files, models, {})))
     some = mo.read_reports(world.train)

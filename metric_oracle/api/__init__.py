@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from metric_oracle.metrics import METRICS, Metric
 
 if TYPE_CHECKING:
+    from metric_oracle.api.annotating import annotate
     from metric_oracle.api.memory import compute, pairwise, reward
     from metric_oracle.api.reranking import plan_rerank, rerank
     from metric_oracle.api.scoring import score
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from metric_oracle.retrieval.results import read_results, read_scores
 
 _HOMES = {
+    "annotate": "metric_oracle.api.annotating",
     **dict.fromkeys(("compute", "pairwise", "reward"), "metric_oracle.api.memory"),
     "rerank": "metric_oracle.api.reranking",
     "score": "metric_oracle.api.scoring",
@@ -47,6 +49,7 @@ _HOMES = {
 }
 __all__ = [
     "SearchOptions",
+    "annotate",
     "baseline",
     "build_index",
     "compute",

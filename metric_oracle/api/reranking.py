@@ -10,13 +10,13 @@ from metric_oracle.api.searching import load_batch
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.open_models import open_pair_models
 from metric_oracle.retrieval import rerank as _rerank
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.rerank import RerankPlan
 from metric_oracle.retrieval.results import Results
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.pair_models import open_pair_models
 
 
 @called("rerank")

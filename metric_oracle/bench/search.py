@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
@@ -22,10 +22,10 @@ from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
+from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
 
 METRICS = shown_in("bench")
@@ -184,8 +184,7 @@ def after_warm_up(values: Sequence[T]) -> list[T]:
 
 def alone(queries: Inputs, i: int) -> Inputs:
     """Return one query with nothing of the others, as somebody gives it who asks for one report."""
-    one = queries.take(np.array([i]))
-    return replace(one, attached={kind: attachment.used() for kind, attachment in one.attached.items()})
+    return queries.take(np.array([i])).piece()
 
 
 def run_alone(

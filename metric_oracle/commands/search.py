@@ -252,8 +252,8 @@ def metrics(to: Destination) -> None:
 def metric_record(name: str) -> dict[str, str]:
     """Return what people ask of a metric, from its record."""
     record = METRICS[name]
-    kinds = [REPRESENTATIONS[kind] for kind in record.representations]
-    reads = list(dict.fromkeys(kind.option for kind in kinds if kind.option))
+    sources = [REPRESENTATIONS[kind].source for kind in record.representations]
+    reads = list(dict.fromkeys(source.option for source in sources if source is not None and source.option))
     return {
         "metric": name,
         "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 
 class EncodedQueries(Protocol):

@@ -144,7 +144,8 @@ class Index:
         """Raise unless the index has all parts that a metric reads."""
         check_searched(metric, "retrieve")
         if not self._holds(metric):
-            options = [REPRESENTATIONS[kind].option for kind in metric.representations]
+            sources = [REPRESENTATIONS[kind].source for kind in metric.representations]
+            options = [source.option for source in sources if source is not None]
             names = [metric.name] if metric.name in METRICS else list(metric.terms)
             build = " ".join(filter(None, ["--metrics", ",".join(names), *options]))
             msg = (
@@ -182,7 +183,7 @@ class Index:
             return opened
         if record.counts_corpus:
             return replace(opened, whole=corpus.gram_frequency)
-        if record.source == "encoder":
+        if record.is_encoded:
             n_counted, frequency = corpus.token_frequency(kind)
             missing = max(len(opened.frequency) - len(frequency), 0)  # tokens that no report of the corpus has
             return replace(opened, frequency=np.pad(frequency, (0, missing)), n_counted=n_counted)

@@ -29,7 +29,6 @@ from metric_oracle.indexes.features import (
     pack_queries,
     renamed,
 )
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import (
     distinct_lists,
@@ -42,6 +41,7 @@ from metric_oracle.kernels._build import (
 )
 from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
 

@@ -37,11 +37,11 @@ from metric_oracle.indexes.features import (
     renamed,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 FAMILIES = ("entities", "relations", "partial", "complete")
 

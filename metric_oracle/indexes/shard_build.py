@@ -18,9 +18,9 @@ from metric_oracle.files import checksum, exclusive, remove_leftovers, sync, wri
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import BUILDING, LOCK, build_index
 from metric_oracle.indexes.index import open_index as open_one
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name, write_set
 from metric_oracle.indexes.store import Strings
+from metric_oracle.sources.inputs import Inputs
 
 PAUSE = 0.5  # seconds between two looks at what others are building
 

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
 from metric_oracle.corpora.vectors import Vectors
@@ -32,7 +31,6 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric
@@ -43,6 +41,9 @@ from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
 from metric_oracle.retrieval.sharded import rows_like, score_pairs
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.embeddings import as_vectors
+from metric_oracle.sources.inputs import Inputs
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0

@@ -90,18 +90,18 @@ def section_entry(index: Index, queries: Inputs) -> dict[str, str]:
 
 def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> None:
     """Raise unless every query has what one representation is made from."""
-    needs = REPRESENTATIONS[kind]
-    if needs.source != "attachment":
+    needs = REPRESENTATIONS[kind].source
+    if needs is None or not REPRESENTATIONS[kind].is_attached:
         return
     attachment = queries.attached.get(kind)
     if attachment is None:
-        msg = f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got none. Add {needs.option}."
+        msg = f"retrieve: queries must have {needs.noun} each for metric {record.name!r}; got none. Add {needs.option}."
         raise InputError(msg)
     lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0).tolist()]
     if lacking:
         shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         msg = (
-            f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got {len(lacking)} of "
+            f"retrieve: queries must have {needs.noun} each for metric {record.name!r}; got {len(lacking)} of "
             f"{len(queries.ids)} without ({shown}). Add them to the file or leave these queries out."
         )
         raise InputError(msg)

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels._distribution import BINS, new_room, summarise
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.kernels import load_kernel
@@ -22,6 +21,7 @@ from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.results import Results, read_signed
 from metric_oracle.retrieval.search import signature
 from metric_oracle.retrieval.sharded import score_all, sides_of
+from metric_oracle.sources.inputs import Inputs
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY, MOST_BINS = 128, 1024

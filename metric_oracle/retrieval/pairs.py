@@ -20,7 +20,7 @@ from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import (
     check_counted,
@@ -182,7 +182,7 @@ def _chosen(
 
 def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
     """Return the place of each report's graph, embedding or label; what is made from the texts has none."""
-    if REPRESENTATIONS[kind].source != "attachment":
+    if not REPRESENTATIONS[kind].is_attached:
         return np.zeros(len(inputs.ids), np.int64)
     return inputs.attached[kind].of_row if kind in inputs.attached else None
 
@@ -206,7 +206,7 @@ def _score_kind(
     encoded = None
     if len(complete):
         check_queries(some, records[0], index)
-        of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].source == "encoder" else {}
+        of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].is_encoded else {}
         encoded = representation.encode(some, **of_kind)
         which[complete] = encoded.which
     unit_of_row = np.full(index.n_reports, -1, np.int64)
@@ -409,14 +409,12 @@ def _check_files(
 ) -> None:  # fmt: skip
     """Raise unless both sides have what the metrics read, in files or prepared."""
     models = _models(files)
-    given = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
+    given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
     # Token states of the references are made with the encoder of the predictions'.
     is_encoded = encoding is not None
-    given |= {kind for kind, r in REPRESENTATIONS.items() if r.source == "encoder" and (is_encoded or kind in held[1])}
-    for kind, needs in REPRESENTATIONS.items():
-        if needs.source != "attachment":
-            continue
-        name = needs.arguments[0]
+    given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (is_encoded or kind in held[1])}
+    for source in ATTACHED:
+        kind, name = source.name, source.arguments[0]
         of_chexbert = kind == "labels" and uncertain is not None and "chexbert" in models
         both = name in models or (of_chexbert and name not in files and name not in predicted_files)
         sides = [
@@ -425,18 +423,19 @@ def _check_files(
         if any(sides) and not all(sides) and (name in files or name in predicted_files):
             lacking = "references" if sides[1] else "predictions"
             msg = (
-                f"score: {needs.plural} must be given for both sides; got none for the {lacking}. "
-                f"Add {needs.both_sides}."
+                f"score: {source.plural} must be given for both sides; got none for the {lacking}. "
+                f"Add {source.both_sides}."
             )
             raise InputError(msg)
         given |= {kind} if all(sides) else set()
     for typed in metrics or ():
         record = get_metric(typed, "score")
         for kind in record.representations:
-            if kind not in given and record.is_searched:
+            needs = REPRESENTATIONS[kind].source
+            if needs is not None and kind not in given and record.is_searched:
                 msg = (
-                    f"score: {REPRESENTATIONS[kind].plural} of both sides must be given for metric {record.name!r}; "
-                    f"got none. Add {REPRESENTATIONS[kind].both_sides}."
+                    f"score: {needs.plural} of both sides must be given for metric {record.name!r}; got none. "
+                    f"Add {needs.both_sides}."
                 )
                 raise InputError(msg)
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.answers import layout, strings
@@ -23,6 +22,7 @@ from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_part
 from metric_oracle.retrieval.search import joined_stages, search
+from metric_oracle.sources.inputs import Inputs
 
 # What of a signature parts of one result need not share.
 _OWN = ("part", "stages", "closest_call", "environment")

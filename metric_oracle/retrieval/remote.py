@@ -11,7 +11,6 @@ import numpy as np
 from metric_oracle.cluster import Beat, Runner, Task, Told, run_tasks
 from metric_oracle.errors import IndexFormatError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import open_index, shard_name
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -20,6 +19,7 @@ from metric_oracle.retrieval.merge import Answer, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import Found, found_of, limit_of, search
+from metric_oracle.sources.inputs import Inputs
 
 
 def search_one(

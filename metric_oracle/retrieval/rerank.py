@@ -24,7 +24,6 @@ import numpy as np
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.answers import layout, n_scorable, strings
@@ -35,6 +34,7 @@ from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sources.inputs import Inputs
 
 ALL = "all"
 SIZE = 200  # reports of a pool where nothing else is asked for

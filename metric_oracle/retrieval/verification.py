@@ -15,7 +15,6 @@ from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval import baselines, brute_force
 from metric_oracle.retrieval.answers import fall_back, most_frequent_row
@@ -26,6 +25,7 @@ from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, digest
 from metric_oracle.retrieval.sharded import rows_like
+from metric_oracle.sources.inputs import Inputs
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}

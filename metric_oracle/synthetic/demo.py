@@ -19,8 +19,9 @@ from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import install_command
 from metric_oracle.files import check_new
 from metric_oracle.indexes.build import build_index
-from metric_oracle.indexes.inputs import Inputs, load_encoding
 from metric_oracle.metrics import get_metric
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.token_states import load_encoding
 from metric_oracle.synthetic.corpus import write_synthetic
 
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.attached import LabelSets
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
@@ -22,6 +21,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.files import sha256
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
+from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
 from metric_oracle.tables.table_cells import crg_of_means
 

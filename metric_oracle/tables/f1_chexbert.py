@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.attached import LabelSets, as_label_sets
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
+from metric_oracle.sources.labels import LabelSets, as_label_sets
 from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
 from metric_oracle.tables.crg import IS_POSITIVE, ends_of, join_labels
 

@@ -27,9 +27,8 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
-from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
 from metric_oracle.indexes.shards import is_set, one_index
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
 from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
@@ -40,6 +39,9 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import join_ids, score_rows
 from metric_oracle.retrieval.plan import plan
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
+from metric_oracle.sources.contract import source_of
+from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
+from metric_oracle.sources.token_states import Encoding
 from metric_oracle.tables.comparison import Comparison, compare
 from metric_oracle.tables.study_steps import Progress, Steps, checksum_of, file_name, workplace
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
@@ -54,7 +56,7 @@ class Model:
     predictions : path, Reports or a container
         As `score` takes them; or a folder that build-index made of them.
     files : mapping
-        Keyword arguments of `load_inputs` for them: `radgraph`, `chexbert`, `chexbert_ids`, `labels`.
+        Their sources, by the arguments of :func:`metric_oracle.load_queries`: `radgraph`, `chexbert`, `srr_labels`, ...
     reading : mapping
         Keyword arguments of `read_predictions`: `ids`, `metadata`, `section`, ...
     """
@@ -96,10 +98,14 @@ class Model:
         index = self.index
         if index is not None:
             return set(index.content["representations"])
-        found = {kind for kind, record in REPRESENTATIONS.items() if record.source in ("text", "encoder")}
-        found |= self.files.keys() & REPRESENTATIONS.keys()
-        makes_labels = Path(self.files.get("chexbert", "")).suffix.lower() == ".pth"
-        return found | ({"labels"} if makes_labels and "labels" in queries.attached else set())
+        found = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts or record.is_encoded}
+        for source in attached_sources():
+            if source.argument in self.files:
+                found.add(source.name)
+            elif source.record.made_by and source.name in queries.attached:
+                maker = source_of(source.record.made_by)
+                found |= {source.name} if maker.is_model(self.files.get(maker.argument)) else set()
+        return found
 
 
 def oracle_name(metric: str) -> str:
@@ -244,7 +250,7 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, Model], metrics
     """Return the names of the metrics asked for, or of one of each kind that everything allows."""
     if metrics:
         return [get_metric(name, "study").name for name in metrics]
-    given = {kind for kind, record in REPRESENTATIONS.items() if record.source != "attachment"} | set(queries.attached)
+    given = {kind for kind, record in REPRESENTATIONS.items() if not record.is_attached} | set(queries.attached)
     held = [given, *(model.holds(queries) for model in models.values())]
     names = [
         name
@@ -310,13 +316,11 @@ class _Predicted:
             base = states.description["baseline"]
             encoder = states.open_encoder(self.queries)
             encoding = Encoding(encoder, states.states.dtype, None if base is None else tuple(base))
-        labels = self.queries.attached.get("labels")
         options: dict[str, Any] = {
-            **self.model.files,
-            "uncertain": None if labels is None else labels.settings["uncertain"],
-            "encoding": encoding,
+            name: made.settings[name] for kind, made in self.queries.attached.items() for name in SOURCES[kind].settings
         }
-        inputs = load_inputs(self.read.ids, self.read.texts, "study", **options)
+        options |= self.model.files
+        inputs = load_inputs(self.read.ids, self.read.texts, "study", encoding=encoding, **options)
         written = build_index(inputs, self.place, metrics=self.metrics)  # goes on if it was killed
         return self._scored(written, rows)
 

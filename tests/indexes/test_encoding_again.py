@@ -7,10 +7,10 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.indexes import ngrams
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.radgraph import FAMILIES, spell_graph
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import search
+from metric_oracle.sources.inputs import Inputs
 
 WORDS = ["no", "acute", "edema", "stable", ".", "Effusion", "große", "x2"]
 

@@ -27,7 +27,6 @@ from metric_oracle.api import build_index, load_queries, retrieve
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, Metric, get_metric
 from metric_oracle.metrics import composite as composite_of
@@ -37,6 +36,8 @@ from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
+from metric_oracle.sources.inputs import Inputs, load_inputs
+from metric_oracle.sources.token_states import load_encoding
 from metric_oracle.synthetic.corpus import synthesize
 from support import write_entities, write_srr
 

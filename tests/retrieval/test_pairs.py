@@ -14,7 +14,6 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.inputs import Attachment
 from metric_oracle.indexes.ngrams import tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.kernels.bleu import reference as bleu
@@ -24,6 +23,7 @@ from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval.pairs import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.pairs import score as score_sides
+from metric_oracle.sources.contract import Attachment
 from metric_oracle.tables.comparison import compare
 from support import beside
 from support.inputs import changed

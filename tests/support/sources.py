@@ -5,8 +5,9 @@ What a source gives for a report follows from its text alone, so that each route
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,7 +101,7 @@ class Case(NamedTuple):
     write: Callable[[Path, Sequence[str], Any], Path]
     ending: str
     model: str = ""
-    settings: dict[str, Any] = {}
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def file(self, folder: Path, ids: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
         """Write the source of some reports into a file; return the arguments that name it."""
@@ -125,7 +126,13 @@ CASES = {
     "chexbert": Case("chexbert", "chexbert", vectors, _write_npz, ".npz", "chexbert.pth"),
     "embedding": Case("embeddings", "embedding", vectors, _write_npz, ".npz"),
     "labels": Case(
-        "chexbert_labels", "chexbert:labels", classes, _write_classes, ".csv", "chexbert.pth", {"uncertain": "blank"}
+        "chexbert_labels",
+        "chexbert:labels",
+        classes,
+        _write_classes,
+        ".csv",
+        "chexbert.pth",
+        MappingProxyType({"uncertain": "blank"}),
     ),
     "srr": Case("srr_labels", "srr-bert", label_sets, _write_table, ".csv"),
     "entities": Case("entities", "ratescore", entities, _write_json, ".json", "RaTE-NER"),

@@ -440,7 +440,7 @@ def test_inner_and_order_and_labels(world, tmp_path):
     short = write(tmp_path / "short.csv", {study: texts[study] for study in queries.ids[5:]})
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(" ".join(text.split()) for text in queries.texts) + "\n")
-    labels = {"labels": paths["test_labels"]}
+    labels = {"chexbert_labels": paths["test_labels"]}
     models = {"short": Model(short, labels), "lines": Model(lines, labels, {"ids": paths["test"]})}
     metrics = ("bleu", "chexbert:labels", "crg")
     found = run_study(index, queries, models, metrics=metrics, inner=True)
