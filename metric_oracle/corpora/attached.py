@@ -137,7 +137,7 @@ def as_labels(given: Any, function: str) -> Labels:
 def as_label_sets(given: Any, function: str) -> LabelSets:
     """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
 
-    It is a file, or what :func:`metric_oracle.corpora.containers.in_memory` takes; without ids, rows are by place.
+    It is a file, or what `corpora.containers.in_memory` takes; without ids, rows are by place.
     """
     if isinstance(given, LabelSets):
         return given
