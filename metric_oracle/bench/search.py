@@ -178,7 +178,7 @@ def single_queries(queries: Inputs, n: int = SINGLES, seed: int = 0) -> list[Inp
 
 
 def after_warm_up(values: Sequence[T]) -> list[T]:
-    """Leave out what the first of :func:`single_queries` took, and keep one at least."""
+    """Leave out what the first of `single_queries` took, and keep one at least."""
     return list(values[min(SINGLE_WARM_UP, len(values) - 1) :])
 
 
@@ -198,7 +198,7 @@ def run_alone(
         Folder and file.
     metric, backend : str
     **loading
-        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+        Keyword arguments of `api.load_queries`.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def run_alone(
 
 
 def _process() -> None:
-    """Do what :func:`run_alone` asks of its process; one query serves to tell apart what is paid once."""
+    """Do what `run_alone` asks of its process; one query serves to tell apart what is paid once."""
     folder, file, metric, backend, loading = json.loads(sys.argv[1])
     held: list[Index] = []
 
@@ -316,7 +316,7 @@ def run_bench(
     progress : function
         Called with the name of each step.
     **loading
-        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+        Keyword arguments of `api.load_queries`.
 
     Returns
     -------

@@ -71,8 +71,8 @@ def build_index(
     Parameters
     ----------
     inputs : Inputs
-        The corpus, see :func:`metric_oracle.sources.inputs.load_inputs`. Ids and texts may be
-        :class:`metric_oracle.indexes.store.Strings`, which take a third of the memory of lists.
+        The corpus, see `sources.inputs.load_inputs`. Ids and texts may be
+        `indexes.store.Strings`, which take a third of the memory of lists.
     out : path
         New folder.
     metrics : sequence of str
@@ -82,7 +82,7 @@ def build_index(
     states : dict
         Counts of missing, empty and token-less reports.
     section : (str or None, str)
-        Which section the reports are, and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
+        Which section the reports are, and what says so, see [`Reports`][metric_oracle.Reports].
     progress : function
         Called with the name of each part before it is built.
 

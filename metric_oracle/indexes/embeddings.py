@@ -46,7 +46,7 @@ class EmbeddingIndex(Units):
     basis : float32[d, m]
         Directions of the codes.
     measured : float64[3]
-        See :class:`metric_oracle.kernels.cosine.cpu.Corpus`.
+        See `kernels.cosine.cpu.Corpus`.
 
     The last three are None before it was saved and opened.
     """

@@ -1,4 +1,4 @@
-"""Open an index that :func:`metric_oracle.indexes.build.build_index` made."""
+"""Open an index that `indexes.build.build_index` made."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -136,7 +136,7 @@ class Index:
             raise DamagedIndexError(msg) from error
 
     def representation(self, metric: Metric) -> Representation:
-        """Return the opened representation that a metric reads; a composite reads several, see :meth:`part`."""
+        """Return the opened representation that a metric reads; a composite reads several, see `part`."""
         self.check_holds(metric)
         return self.part(metric.representation)
 
@@ -233,7 +233,7 @@ class Index:
 
 
 def open_index(path: str | Path) -> Index:
-    """Open an index that :func:`metric_oracle.indexes.build.build_index` made.
+    """Open an index that [`build_index`][metric_oracle.build_index] made.
 
     Parameters
     ----------

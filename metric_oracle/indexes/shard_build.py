@@ -35,7 +35,7 @@ class Slice:
     make : function
         Returns the Inputs of these reports, when they are needed; gets what all shards have `beside` them.
     source, states, section
-        See :func:`metric_oracle.indexes.build.build_index`.
+        See `indexes.build.build_index`.
     """
 
     ids: Sequence[str]
@@ -81,7 +81,7 @@ def build_set(
     beside : object
         What slices make Inputs with.
     metrics, progress
-        See :func:`metric_oracle.indexes.build.build_index`; the name of the shard stands before that of the part.
+        See `indexes.build.build_index`; the name of the shard stands before that of the part.
     make_all : function
         Makes the shards that are not there; by default this process, one after another. See `indexes.remote`.
 

@@ -147,7 +147,7 @@ class SynonymIndex(StemIndex):
     """The same with WordNet's synonyms."""
 
     def synonyms(self) -> Callable[[str], Collection[str]]:
-        """Return the synonyms of a stem, see :func:`wordnet_synonyms`."""
+        """Return the synonyms of a stem, see `wordnet_synonyms`."""
         return wordnet_synonyms()
 
 

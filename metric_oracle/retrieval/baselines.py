@@ -119,9 +119,9 @@ def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query
     Parameters
     ----------
     plan, queries
-        As for :func:`random`.
+        As for `random`.
     corpus_vectors, query_vectors : Vectors
-        Embeddings with the ids of the studies, see :func:`metric_oracle.corpora.vectors.read_embeddings`. Corpus rows
+        Embeddings with the ids of the studies, see `corpora.vectors.read_embeddings`. Corpus rows
         without one cannot be chosen; the signature says how many can.
 
     Returns
@@ -191,7 +191,7 @@ OPTIONS = {"random": ("draws", "seed"), "nearest": ("corpus_vectors", "query_vec
 
 @dataclass(frozen=True)
 class BaselinePlan:
-    """A baseline that was checked; only the queries are missing. Made by :func:`plan_baseline`.
+    """A baseline that was checked; only the queries are missing. Made by `plan_baseline`.
 
     Attributes
     ----------
@@ -222,9 +222,9 @@ def plan_baseline(
     kind : {"random", "most-frequent", "identity", "nearest"}
     metric : str or Metric
     options : SearchOptions
-        See :func:`metric_oracle.retrieval.plan.plan_scores`.
+        See `retrieval.plan.plan_scores`.
     **own
-        `draws` and `seed` of "random"; `corpus_vectors` and `query_vectors` of "nearest", see :func:`image_vectors`.
+        `draws` and `seed` of "random"; `corpus_vectors` and `query_vectors` of "nearest", see `image_vectors`.
         None is the default.
 
     Raises

@@ -57,7 +57,7 @@ class Expectation:
         return Results(self.table, {**self.signature, "histogram": histogram})
 
     def write(self, path: str | Path) -> None:
-        """Write Parquet, CSV or JSON Lines, see :meth:`metric_oracle.retrieval.results.Results.write`."""
+        """Write Parquet, CSV or JSON Lines, see `retrieval.results.Results.write`."""
         self.as_results.write(path)
 
     def json_lines(self) -> Iterator[str]:
@@ -67,7 +67,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class ExpectationPlan:
-    """An expectation that was checked; only the queries are missing. Made by :func:`plan_expectation`.
+    """An expectation that was checked; only the queries are missing. Made by `plan_expectation`.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ def plan_expectation(
     index : path or Index
     metric : str or Metric
     options : SearchOptions
-        See :func:`metric_oracle.retrieval.plan.plan_scores`.
+        See `retrieval.plan.plan_scores`.
     quantiles : sequence of float
         From 0 to 1. The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method
         "inverted_cdf".
@@ -186,7 +186,7 @@ def plan_expectation(
 
 
 def read_expectation(path: str | Path, function: str = "read_expectation") -> Expectation:
-    """Read what :meth:`Expectation.write` wrote; `function` begins the error lines."""
+    """Read what `Expectation.write` wrote; `function` begins the error lines."""
     names = (function, "expectation", "baseline expectation")
     table, signature = read_signed(Path(path), names, ("query_id",), _described)
     histogram = signature.pop("histogram")

@@ -34,7 +34,7 @@ def score_matrix(
     options : SearchOptions
         Of them `idf` and `rescale` are used.
     counted : Index
-        Corpus whose document frequencies count, see :func:`metric_oracle.retrieval.pairs.score`.
+        Corpus whose document frequencies count, see `retrieval.pairs.score`.
     """
     check_searched(metric, "pairwise")
     check_counted(counted, [metric], options.idf, "pairwise")

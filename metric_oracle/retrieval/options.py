@@ -41,7 +41,8 @@ class SearchOptions:
     weights : path, optional
         Composite: the file that ``oracle fit-composite`` wrote.
     part : str, optional
-        Shard set: "3/16" searches the third of sixteen runs of shards; :func:`metric_oracle.merge` joins the results.
+        Shard set: "3/16" searches the third of sixteen runs of shards; [`merge`][metric_oracle.merge] joins the
+        results.
     runner : {"ray"}, optional
         Shard set: what runs the search of each shard. Each Ray worker uses `threads` cores, by default one, and must
         see the set's folder. A shard whose worker was lost is searched again, three times at most.

@@ -311,16 +311,16 @@ def score(
     references, predictions : Reports
         The predictions with their empty texts, which are scored.
     metrics, system, options, text, progress, pair_models
-        As in :func:`score_rows`; idf "tests" takes its weights from the references, "corpus" from `counted`.
+        As in `score_rows`; idf "tests" takes its weights from the references, "corpus" from `counted`.
     inner : bool
         Score the ids that have both; otherwise an id with one side only is an error.
     files, predicted_files : mapping
         For each side what is given beside the reports, by the arguments of the registry. A model among `files` (a
         RadGraph archive, chexbert.pth) serves both sides.
     prepared : pair of Inputs or None
-        What is stored for all reports of each side, see :mod:`metric_oracle.indexes.prepared`.
+        What is stored for all reports of each side, see `indexes.prepared`.
     models : mapping
-        Other keyword arguments of :func:`metric_oracle.indexes.inputs.load_inputs`, such as `uncertain`, `tell`.
+        Other keyword arguments of `indexes.inputs.load_inputs`, such as `uncertain`, `tell`.
     encoding : Encoding
         Of BERTScore.
     counted : Index
@@ -376,7 +376,7 @@ def load_sides(
     models: Mapping[str, Any],
     encoding: Encoding | None,
 ) -> tuple[Inputs, Inputs]:
-    """Return the reports of both sides at some places with what belongs to them; see :func:`score`."""
+    """Return the reports of both sides at some places with what belongs to them; see `score`."""
     sides = [
         ([reports.ids[i] for i in some], [reports.texts[i] for i in some])
         for reports, some in zip((references, predictions), places, strict=True)

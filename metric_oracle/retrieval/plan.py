@@ -28,7 +28,7 @@ from metric_oracle.retrieval.search import search
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """A search that was checked; only the queries are missing. Made by :func:`plan` and :func:`plan_scores`.
+    """A search that was checked; only the queries are missing. Made by `plan` and `plan_scores`.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ def plan_scores(
     Parameters
     ----------
     index, metric
-        See :func:`plan`.
+        See `plan`.
     options : SearchOptions, optional
         Of them `text`, `threads` and those that change scores are used.
     function : str

@@ -84,7 +84,7 @@ class _Best(NamedTuple):
 
 @dataclass(frozen=True)
 class RerankPlan:
-    """A pool that was checked against an index; only the queries are missing. Made by :func:`plan_rerank`.
+    """A pool that was checked against an index; only the queries are missing. Made by `plan_rerank`.
 
     Attributes
     ----------

@@ -202,7 +202,8 @@ class Scores(_Frames):
 
     def values(self, metric: str) -> np.ndarray:
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
-        name = get_metric(metric, "values").name
+        # Columns of other tools (`read_foreign`) are not in the registry.
+        name = metric if metric in self.metrics else get_metric(metric, "values").name
         if name not in self.metrics:
             msg = f"values: metric must be one of {', '.join(self.metrics)}; got {metric!r}. Score it too."
             raise InputError(msg)
@@ -216,7 +217,7 @@ class Scores(_Frames):
     def interval(
         self, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
     ) -> dict[str, Interval]:
-        """Return an interval of each mean over the studies that have a score: see :func:`metric_oracle.interval`.
+        """Return an interval of each mean over the studies that have a score: see `interval`.
 
         NaN, and degenerate, under a metric that fewer than two pairs have. Metrics that the same pairs have are
         resampled together.
@@ -241,10 +242,10 @@ class Scores(_Frames):
         return html_table(title, ("metric", "mean", "pairs"), rows)
 
     def write(self, path: str | Path, *, published_names: bool = False) -> None:
-        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as :meth:`Results.write` has it.
+        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` has it.
 
         `published_names` gives the columns of a CSV file the names that CXR-Report-Metric's report_scores.csv has;
-        :func:`read_scores` takes the registry's names only.
+        `read_scores` takes the registry's names only.
         """
         path = Path(path)
         table = self.table
@@ -320,7 +321,30 @@ def _json_lines(table: pa.Table) -> Iterator[str]:
 
 
 def read_results(path: str | Path) -> Results:
-    """Read what :meth:`Results.write` wrote."""
+    """Read the results of a search from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        File that `Results.write` or ``oracle retrieve --out`` wrote, with its signature.
+
+    Returns
+    -------
+    Results
+        The table of answers and the signature.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, holds no results, or only those of a part of the shards.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.retrieve(index, "test.csv", "bleu").write("oracle.parquet")
+    >>> mo.read_results("oracle.parquet")
+    <Results: bleu-2, 24 answers to 24 queries, mean of the best 0.3880>
+    """
     return Results(*read_signed(Path(path), ("verify", "results", "retrieve"), _STRINGS, _result_columns))
 
 
@@ -331,7 +355,31 @@ def read_part(path: str | Path) -> Results:
 
 
 def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
-    """Read what :meth:`Scores.write` wrote; `function` begins the error lines."""
+    """Read the scores of pairs of reports from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        File that `Scores.write` or ``oracle score --out`` wrote, with its signature.
+    function : str
+        Name of the caller, with which error messages begin.
+
+    Returns
+    -------
+    Scores
+        The table of scores and the signature.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist or holds no scores.
+
+    Examples
+    --------
+    >>> mo.score("test.csv", "strong.csv", "rouge-l").write("strong.parquet")
+    >>> mo.read_scores("strong.parquet").metrics
+    ['rouge-l']
+    """
     return Scores(*read_signed(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
 
 

@@ -43,7 +43,7 @@ def verify(
     Of every line the score and its components are made again by the plain scorer, and the ids, texts, ranks,
     `fallback` and `exact` compared; `n_ties` too, but for those of the last score of a query, which rows that are not
     listed may have as well: these, and whether the right rows are listed at all, only the search finds, see
-    :mod:`metric_oracle.retrieval.brute_force`.
+    `retrieval.brute_force`.
 
     Of a baseline's result, which claims no search, the choice of the rows is made again: draws by the seed in the
     signature, the most frequent report, the query itself. That of "nearest" is made again where its image vectors are

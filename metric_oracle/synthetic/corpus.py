@@ -325,7 +325,7 @@ def write_synthetic(
         Whether to write what the MODELS "generate" for the test reports, too.
     errors
         Whether to write a candidate with errors for every report, too, and how many of each category it has: see
-        :mod:`metric_oracle.synthetic.errors`.
+        `synthetic.errors`.
     progress
         Called with the number of reports written since the last call.
 
@@ -367,7 +367,7 @@ def write_corpus(
     errors: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, str]:
-    """Write the files of :func:`write_synthetic` into a folder; return what is written: name -> file."""
+    """Write the files of `write_synthetic` into a folder; return what is written: name -> file."""
     first_test = FIRST_ID + n_reports
     drafts = drafts_of(seed, "train")
     files = write_split(folder, "train", "train", drafts, n_reports, FIRST_ID, progress)

@@ -1,6 +1,6 @@
 """A comparison of systems in the layout of tables S5 to S7 of Yu et al.: Markdown, LaTeX, CSV, JSON Lines.
 
-:func:`layout` makes the cells; rounding happens there, and CSV and JSON Lines, which come from the records, have every
+`layout` makes the cells; rounding happens there, and CSV and JSON Lines, which come from the records, have every
 digit.
 """
 
@@ -317,9 +317,27 @@ RENDER = {"md": markdown, "tex": latex, "csv": csv_text, "jsonl": jsonl}
 
 
 def write(comparison: Comparison, path: str | Path) -> None:
-    """Write Markdown, LaTeX, CSV or JSON Lines by the ending of `path`, beside it first and then renamed.
+    """Write a table as Markdown, LaTeX, CSV or JSON Lines, by the ending of the path.
 
-    The signature is a comment of Markdown and LaTeX, and lies beside CSV and JSON Lines as ``<path>.signature.json``.
+    The signature is a comment in Markdown and LaTeX, and the file ``<path>.signature.json`` next to CSV and JSON Lines.
+    An existing file is replaced only when the new one is complete.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The table, of [`compare`][metric_oracle.compare] or [`compare_study`][metric_oracle.compare_study].
+    path : str or path
+        File that ends in ``.md``, ``.tex``, ``.csv`` or ``.jsonl``.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, or the file cannot be written.
+
+    Examples
+    --------
+    >>> systems = {name: mo.score("test.csv", f"{name}.csv", "bleu") for name in ("strong", "weak")}
+    >>> mo.write_table(mo.compare(systems, resamples=1000), "table.tex")
     """
     path = Path(path)
     check_out(path, function="table", endings=ENDINGS)

@@ -51,14 +51,20 @@ from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
 class Model:
     """What a model wrote about the test reports.
 
-    Attributes
+    Parameters
     ----------
-    predictions : path, Reports or a container
-        As `score` takes them; or a folder that build-index made of them.
-    files : mapping
-        Their sources, by the arguments of :func:`metric_oracle.load_queries`: `radgraph`, `chexbert`, `srr_labels`, ...
-    reading : mapping
-        Keyword arguments of `read_predictions`: `ids`, `metadata`, `section`, ...
+    predictions : path, Reports or container
+        The reports, as [`score`][metric_oracle.score] takes them, or a folder that build-index made of them.
+    files : mapping, optional
+        Keyword arguments of [`load_queries`][metric_oracle.load_queries] about them: `radgraph`, `chexbert`,
+        `chexbert_ids`, `labels`.
+    reading : mapping, optional
+        Keyword arguments of [`read_predictions`][metric_oracle.read_predictions]: `ids`, `metadata`, `section`, ...
+
+    Examples
+    --------
+    >>> mo.Model("strong.csv", {"radgraph": "strong_graphs.json"}).read()
+    <Reports: 24 of section unknown; CSV, column report, id study_id, 24 of 24 rows>
     """
 
     predictions: Any
@@ -82,7 +88,13 @@ class Model:
         return open_index(given) if is_index else None
 
     def read(self) -> Reports:
-        """Read the predictions."""
+        """Read the predictions.
+
+        Returns
+        -------
+        Reports
+            The reports, of the file or of the index.
+        """
         index = self.index
         if index is None:
             try:
@@ -94,7 +106,18 @@ class Model:
         return Reports(texts["study_id"], texts["text"], str(self.predictions), {}, {}, *index.section)
 
     def holds(self, queries: Inputs) -> set[str]:
-        """Return the representations that can be made of it."""
+        """Return the representations that can be made of the predictions.
+
+        Parameters
+        ----------
+        queries : Inputs
+            Test reports of the study.
+
+        Returns
+        -------
+        set of str
+            Names of representations.
+        """
         index = self.index
         if index is not None:
             return set(index.content["representations"])
@@ -417,12 +440,33 @@ def compare_study(
 
     Parameters
     ----------
-    systems : mapping
-        What :func:`run_study` returned. Every two models are compared on the same studies.
-    progress : function
-        Called with the name of a step, and how much is done of how much.
-    method, resamples, seed
-        As in :func:`metric_oracle.compare`.
+    systems : mapping of str to Scores
+        What [`study`][metric_oracle.study] returned. Every two models are compared on the same studies.
+    progress : callable, optional
+        Called with the name of a step, the number of its parts that are done, and the number of all.
+    method : {"bca", "percentile", "legacy-yu2023"}
+        Kind of interval, see [`interval`][metric_oracle.interval].
+    resamples : int, optional
+        Number of bootstrap resamples of the studies, by default 10,000.
+    seed : int
+        Seed of the resamples.
+
+    Returns
+    -------
+    Comparison
+        The table, which [`write_study`][metric_oracle.write_study] writes.
+
+    Raises
+    ------
+    InputError
+        If an option breaks its rule, or fewer than two studies are left under every metric.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> systems = mo.study(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu")
+    >>> mo.compare_study(systems, resamples=1000)
+    <Comparison: 5 systems, 24 studies: bleu-2>
     """
     oracles = {metric: oracle_name(metric) for metric in next(iter(systems.values())).metrics}
     models = [name for name in systems if name not in {*oracles.values(), MOST_FREQUENT, IDENTITY, RANDOM}]

@@ -226,7 +226,7 @@ def aligned_counts(scores: Mapping[str, Scores], metric: str, complete: np.ndarr
     Parameters
     ----------
     scores : mapping
-        As :func:`aligned` has them joined.
+        As `aligned` has them joined.
     metric : str
     complete : bool[studies]
         Studies that every system can score.

@@ -40,7 +40,7 @@ def representation_of(index: Index, metric: Metric) -> Representation:
 
 
 class CompositeCorpus(NamedTuple):
-    """What the search under a composite reads of a corpus; see :class:`CompositeIndex`.
+    """What the search under a composite reads of a corpus; see `CompositeIndex`.
 
     Attributes
     ----------
