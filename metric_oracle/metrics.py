@@ -444,6 +444,11 @@ LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
 COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable)
 
 
+def list_metrics() -> list[Metric]:
+    """Return the metrics of the registry: name, direction, source, what each reads."""
+    return list(METRICS.values())
+
+
 def shown_in(command: str) -> tuple[str, ...]:
     """Return the names of the metrics that a command takes where nothing is asked for, in the registry's order."""
     return tuple(name for name, metric in METRICS.items() if command in metric.shown_in)
