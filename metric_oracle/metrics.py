@@ -437,7 +437,6 @@ METRICS: dict[str, Metric] = {
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 # As tables and papers spell metrics, where their names do not have it.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
-BACKENDS = ("auto", "cpu", "cuda", "reference")
 COMPOSITE = "composite"  # a metric that is not in the registry: its weights are in a file
 LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
 # What a composite can be made of. CRG's weights depend on the queries; of BERTScore's forms the search bounds one.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from metric_oracle import api
+from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
@@ -29,7 +30,6 @@ from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
 
 METRICS = shown_in("bench")
-BACKENDS = ("cpu", "cuda")
 DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
 SINGLES, SINGLE_WARM_UP = 50, 10
 _COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
@@ -293,7 +293,7 @@ def run_bench(
     queries: str | Path | None = None,
     *,
     metrics: Sequence[str] | None = None,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] = DEVICES,
     reports: int | None = None,
     tests: int | None = None,
     repetitions: int = 5,
@@ -361,9 +361,9 @@ def _check(
         got = "an index alone" if queries is None else "queries alone"
         msg = f"bench: index and queries must be given together; got {got}. Add the other, or leave both out."
         raise InputError(msg)
-    unknown = [name for name in backends if name not in BACKENDS]
+    unknown = [name for name in backends if name not in DEVICES]
     if unknown or not backends:
-        msg = f"bench: backends must be of {', '.join(BACKENDS)}; got {', '.join(unknown) or 'none'}. Choose one."
+        msg = f"bench: backends must be of {', '.join(DEVICES)}; got {', '.join(unknown) or 'none'}. Choose one."
         raise InputError(msg)
     for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
 from metric_oracle.commands.inputs import check_device, check_installed, load_tests
@@ -18,7 +19,6 @@ from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
 
 app = typer.Typer(rich_markup_mode="rich")
-ENDINGS = (".parquet", ".csv", ".jsonl")
 PLAIN = ("table", "jsonl", "csv")
 
 
@@ -64,7 +64,7 @@ def build_index(
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
     "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json",
     'oracle retrieve INDEX --text "No acute process." -m rouge-l',
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def retrieve(
     index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
@@ -113,7 +113,7 @@ def retrieve(
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert --pool all",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def rerank(
     index: o.Index, queries: o.Queries, crepe: o.Crepe, beside: o.CrepeFiles, bertscore: o.Bertscore, files: o.Files,
@@ -141,7 +141,7 @@ def rerank(
 @command(
     app, "merge",
     "oracle merge part-*.parquet --out oracle.parquet",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
     """Join the parts of a search of a set of shards: the answers of the whole, exactly."""

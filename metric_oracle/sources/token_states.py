@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metric_oracle.choices import STATES
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.errors import InputError
@@ -79,7 +80,7 @@ def load_encoding(
         See :class:`Encoding`.
     """
     states = states or "float32"
-    if states not in ("float32", "float16"):
+    if states not in STATES:
         msg = f"{function}: states must be float32 or float16; got {states!r}. Choose one."
         raise InputError(msg)
     from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import (
     FEW,
-    LEGACY,
     LEGACY_SAMPLE,
     LEVEL,
     Interval,
