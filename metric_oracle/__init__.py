@@ -47,11 +47,10 @@ if TYPE_CHECKING:
     from metric_oracle.corpora.reports import Reports, read_reports
     from metric_oracle.errors import MetricOracleError
     from metric_oracle.presentation.expectation_plot import plot_histogram
-    from metric_oracle.raters.agreement import agreement
-    from metric_oracle.raters.alignment import align
     from metric_oracle.raters.failure_modes import failure_modes
     from metric_oracle.raters.fit_composite import fit_composite
-    from metric_oracle.raters.metric_comparison import RatedFiles, compare_metrics
+    from metric_oracle.raters.interrater import agreement
+    from metric_oracle.raters.metric_agreement import RatedFiles, align, compare_metrics
     from metric_oracle.raters.plots import plot_alignment, plot_failure_modes
     from metric_oracle.raters.rated_sets import read_rated_set
     from metric_oracle.raters.ratings import read_ratings
@@ -79,12 +78,12 @@ _HOMES = {
     ),
     "MetricOracleError": "metric_oracle.errors",
     "Model": "metric_oracle.tables.study",
-    "RatedFiles": "metric_oracle.raters.metric_comparison",
+    "RatedFiles": "metric_oracle.raters.metric_agreement",
     "Reports": "metric_oracle.corpora.reports",
-    "agreement": "metric_oracle.raters.agreement",
-    "align": "metric_oracle.raters.alignment",
+    "agreement": "metric_oracle.raters.interrater",
+    "align": "metric_oracle.raters.metric_agreement",
     "compare": "metric_oracle.tables.comparison",
-    "compare_metrics": "metric_oracle.raters.metric_comparison",
+    "compare_metrics": "metric_oracle.raters.metric_agreement",
     "compare_study": "metric_oracle.tables.study",
     "create_survey": "metric_oracle.survey.create",
     "export_survey": "metric_oracle.survey.export",
