@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from metric_oracle.corpora.tables import Table, existing_file, read_table
 from metric_oracle.raters.grades import BETTER, REFISCO, WORSE, read_grades, read_refisco
+from metric_oracle.raters.orders import ORDER, PREFERENCE, read_orders, read_preferences
 from metric_oracle.raters.ratings import Rated, ratings_of_table, with_texts
 
 _FUNCTION = "read_rated_set"
@@ -30,6 +31,8 @@ class Layout(NamedTuple):
 LAYOUTS = (
     Layout(tuple({*names.values()} for names in REFISCO), read_refisco),
     Layout(({WORSE}, {BETTER}), read_grades),
+    Layout(({PREFERENCE},), read_preferences),
+    Layout(({ORDER},), read_orders),
 )
 
 
@@ -48,7 +51,14 @@ def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Ra
         - Grades: a table with one row for each pair (or pair and rater) and a number, ``errors`` where larger is worse
           or ``quality`` where larger is better, such as RaTE-Eval's errors of each sentence.
 
-        Tables of grades may hold the texts in the columns ``reference`` and ``prediction``.
+        - Preferences: a table with one row for each comparison of two candidates of a study (and each rater):
+          ``study_id``, ``preference`` (a, b or tie), and if the candidates have names ``candidate_a`` and
+          ``candidate_b``. Texts: ``reference``, ``prediction_a``, ``prediction_b``.
+        - Orders: a table with one row for each candidate (and each rater): ``study_id`` and ``order``, a number that is
+          larger where the candidate is worse, with equal numbers for ties. ``chain`` names several chains of a study,
+          ``candidate_type`` the candidates.
+
+        Tables of grades and of orders may hold the texts in the columns ``reference`` and ``prediction``.
     samples : path, optional
         The texts, where `path` does not hold them.
 
