@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metric_oracle.api import (
+        SearchOptions,
+        annotate,
         baseline,
         build_index,
         compute,
@@ -70,9 +72,9 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(
         (
-            *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
-            *("open_index", "pairwise", "read_results", "read_scores", "rerank", "retrieve", "reward", "score"),
-            "verify",
+            *("annotate", "baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
+            *("SearchOptions", "open_index", "pairwise", "read_results", "read_scores", "rerank", "retrieve", "reward"),
+            *("score", "verify"),
         ),
         "metric_oracle.api",
     ),
@@ -112,8 +114,10 @@ __all__ = [
     "Model",
     "RatedFiles",
     "Reports",
+    "SearchOptions",
     "agreement",
     "align",
+    "annotate",
     "baseline",
     "build_index",
     "compare",
@@ -164,8 +168,10 @@ def __getattr__(name: str) -> Any:
         if not isinstance(found, type):
             from metric_oracle.public import public
 
-            found = globals()[name] = public(found)
+            found = globals()[name] = public(name, found)
         return found
+    if name == "__version__":
+        return import_module("importlib.metadata").version("metric-oracle")
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -1,33 +1,138 @@
-"""Every error that a user can cause, each one line.
+"""The errors that a user can cause. Each has fields, and `str(error)` is one line made of them.
 
-The form: *function: argument must be rule; got value. Next step.* The command line turns any :class:`MetricOracleError`
-into that line and exit code 2; an :class:`ExactnessError`, which is a finding and no misuse, into exit code 1. Report
-text is patient data and never part of a message: messages name files, lines, columns and ids. *function* is the called
-one: see :func:`called`.
+Raise an error in one of two forms::
+
+    raise InputError(argument="k", rule="must be an int of at least 1", value=repr(k), step="Choose another number.")
+    raise InputError(f"{path} is not a whole gzip file.", "Fetch it again.")
+
+The first form reads "k must be an int of at least 1; got 0. Choose another number." Use the second form, a plain
+sentence and a next step, where an argument and a rule would not make a sentence. In both forms:
+
+- *No function name.* `called` and `public.public` put the name of the command or of the
+  public function in front, once: "retrieve: k must be ...". Code below them takes no parameter for it.
+- *Options go through* `option`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
+  the command line and "Pass text_column=NAME." in Python.
+- *No report text.* Reports are patient data. `value` shows names of files, lines, columns, ids, counts and types.
+
+The command line prints the line and exits with code 2; with code 1 for an `ExactnessError`, which is a finding
+and not a misuse.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-# Those of readers stay, whoever calls them: their argument is the file that the message names.
-_OF_SHARED_CODE = re.compile(r"(?!read_|open_index|align_graphs)[A-Za-z][\w.]*(?=: )")
+_MARKED = re.compile("\x02(?P<name>[a-z_0-9]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
+# Transition: messages of one text that begin with the name of a function. Those of readers keep their name.
+_OLD_NAME = re.compile(r"(?!read_|open_index|align_graphs)[A-Za-z][\w.]*(?=: )")
 
 
 class MetricOracleError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    Parameters
+    ----------
+    sentence : str, optional
+        What is wrong, as a full sentence; empty where `argument`, `rule` and `value` say it.
+    step : str
+        What to do next, as a full sentence.
+    argument : str, optional
+        The argument that breaks a rule.
+    rule : str, optional
+        What the argument must be, beginning with "must".
+    value : str, optional
+        What was given, as text. Never report text.
+
+    Attributes
+    ----------
+    function : str
+        The command or public function that was called; empty until `called` sets it.
+    keywords : collection of str or None
+        The arguments of the public function where it was called from Python; None on the command line.
+
+    Examples
+    --------
+    >>> try:
+    ...     mo.read_reports("absent.csv")
+    ... except mo.MetricOracleError as error:
+    ...     print(error)
+    read_reports: path must be an existing file or folder; got absent.csv. ...
+    """
+
+    function: str = ""
+    keywords: Collection[str] | None = None
+
+    def __init__(
+        self, sentence: str = "", step: str = "", *, argument: str = "", rule: str = "", value: str = ""
+    ) -> None:
+        super().__init__(sentence, step) if step else super().__init__(sentence)
+        self.sentence, self.step = sentence, step
+        self.argument, self.rule, self.value = argument, rule, value
+
+    @property
+    def is_old(self) -> bool:
+        """Transition: whether the error was given one text that names the function itself."""
+        return not self.step and not self.rule
+
+    def __str__(self) -> str:
+        if self.is_old:
+            return super().__str__()
+        sentence = self.sentence or f"{self.argument} {self.rule}; got {self.value}."
+        line = _MARKED.sub(self._written, f"{sentence} {self.step}")
+        return f"{self.function}: {line}" if self.function else line
+
+    def _written(self, marked: re.Match[str]) -> str:
+        """Return a marked option in the terms of the caller."""
+        name, value, python = marked["name"], marked["value"], marked["python"]
+        if self.keywords is None:
+            flag = ("no-" if value == "False" else "") + name.replace("_", "-")
+            return f"--{flag}" if value in ("", "True", "False") else f"--{flag} {value}"
+        if python:
+            return python
+        similar = (name, f"{name}s", name.removeprefix("predicted_"), name.removeprefix("model_"))
+        name = next((keyword for keyword in similar if keyword in self.keywords), name)
+        return f"{name}={value}" if value else name
 
 
 @contextmanager
-def called(function: str) -> Iterator[None]:
-    """Let the errors of code that several public functions share begin with the one that was called."""
+def called(function: str, keywords: Collection[str] | None = None) -> Iterator[None]:
+    """Put a name in front of the errors raised inside; of nested calls the outermost counts.
+
+    Parameters
+    ----------
+    function : str
+        The command or public function.
+    keywords : collection of str, optional
+        The arguments of a public function called from Python: advice is given in Python's terms.
+    """
     try:
         yield
     except MetricOracleError as error:
-        own = _OF_SHARED_CODE.match(str(error))
-        if own:
-            error.args = (function + str(error)[own.end() :],)
+        old_name = _OLD_NAME.match(str(error)) if error.is_old else None
+        if old_name:
+            error.args = (function + str(error)[old_name.end() :],)
+        error.function, error.keywords = function, keywords
         raise
+
+
+def option(name: str, value: str | bool = "", *, python: str = "") -> str:
+    """Return an option for a message, which is written in the terms of the caller.
+
+    Parameters
+    ----------
+    name : str
+        The argument in Python, such as "text_column".
+    value : str or bool
+        The value to pass, such as "NAME"; True or False for a switch, where False is the option ``--no-...``.
+    python : str
+        How a caller in Python gives it, where that is not `name` = `value`.
+
+    Examples
+    --------
+    >>> str(InputError("a.csv has no known column.", f"Pass {option('text_column', 'NAME')}."))
+    'a.csv has no known column. Pass --text-column NAME.'
+    """
+    return f"\x02{name}\x1f{value}\x1f{python}\x03"
 
 
 class InputError(MetricOracleError, ValueError):

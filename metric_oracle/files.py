@@ -1,23 +1,74 @@
-"""Files and folders that are being written beside their place, and what killed writers left there."""
+"""Files and folders written without loss: checksums, locks, temporary files, leftovers of killed runs."""
 
 import fcntl
 import glob
+import hashlib
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from hashlib import file_digest
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from metric_oracle.errors import InputError, InUseError
 
 
-@contextmanager
-def held(path: Path) -> Iterator[int]:
-    """Lock a folder, or a file that is made, so that others see that its writer lives; yields its descriptor.
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
-    The lock goes with the process, however it ends.
+
+def identify(path: Path) -> dict[str, str]:
+    """Return the name and the SHA-256 of a file, by which signatures identify it."""
+    return {"file": path.name, "sha256": sha256(path)}
+
+
+def checksum(content: Any) -> str:
+    """Return the SHA-256 of JSON content; the order of keys does not matter."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def json_text(content: Any) -> str:
+    """Return JSON as it is written to files: ASCII, indented by two, with a line feed at the end."""
+    return json.dumps(content, indent=2, ensure_ascii=True) + "\n"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file; see `write_bytes`."""
+    write_bytes(path, json_text(content).encode())
+
+
+def write_bytes(path: Path, *content: bytes) -> None:
+    """Write a file under the temporary name ``NAME.PID.tmp``, sync it and rename it: no reader sees half of it."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Lock a folder, or a file that is created, to show that its writer is alive; yield its descriptor.
+
+    The system releases the lock when the process ends, in whatever way.
     """
     file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -29,10 +80,10 @@ def held(path: Path) -> Iterator[int]:
 
 
 @contextmanager
-def alone(folder: Path, lock: str, function: str, work: str) -> Iterator[None]:
-    """Hold a folder in which one process works at a time, by a file `lock` in it, or raise.
+def exclusive(folder: Path, lock: str, function: str, work: str) -> Iterator[None]:
+    """Lock a folder in which one process works at a time, by the file `lock` in it; raise if another process has it.
 
-    The system lets go of it when the process ends, however it ends.
+    The system releases the lock when the process ends, in whatever way.
     """
     with (folder / lock).open("a") as file:
         try:
@@ -43,8 +94,39 @@ def alone(folder: Path, lock: str, function: str, work: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
+    """Yield a temporary file for each path; at the end all are synced and renamed, `path` last.
+
+    All paths are in one folder, which is synced too. Old files stay until then, and stay if anything fails. Temporary
+    files that a killed process left are removed.
+    """
+    paths = (path, *more)
+    temporary = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in paths]
+    try:
+        with ExitStack() as stack:
+            for place in paths:
+                remove_leftovers(place, f".{place.name}.", ".tmp")
+            descriptors = [stack.enter_context(locked(file)) for file in temporary]
+            yield temporary
+            for descriptor in descriptors:
+                os.fsync(descriptor)
+            for file, place in zip(temporary[::-1], paths[::-1], strict=True):
+                file.replace(place)
+            sync(path.parent)
+    except OSError as error:
+        msg = (
+            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
+            "Name another file."
+        )
+        raise InputError(msg) from error
+    finally:
+        for file in temporary:
+            file.unlink(missing_ok=True)
+
+
 def check_new(folder: Path, function: str, argument: str) -> None:
-    """Raise unless a folder is new or empty, and can be renamed to: the current one cannot."""
+    """Raise unless a folder is new or empty, and can be renamed to: the current folder cannot."""
     if folder.is_dir() and folder.samefile(Path.cwd()):
         msg = (
             f"{function}: {argument} must be a new or empty folder; got the current folder, which cannot be replaced. "
@@ -60,14 +142,14 @@ def check_new(folder: Path, function: str, argument: str) -> None:
 def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
     """Yield a temporary folder next to `out`; at the end its files are synced, and it is renamed to `out`.
 
-    `out` is new or an empty folder. What killed writers left beside it is removed; so is the folder if anything fails.
+    `out` is new or an empty folder. If anything fails it is removed, as are those of killed processes.
     """
     before = f".{out.name}.unfinished-"
     remove_leftovers(out, before, "")
     folder = out.with_name(f"{before}{os.getpid()}{time.time_ns()}")
     try:
         folder.mkdir(mode=mode)  # a signal may arrive before the next line
-        with held(folder):
+        with locked(folder):
             yield folder
             for path in (*folder.rglob("*"), folder):
                 sync(path)
@@ -79,23 +161,8 @@ def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def identify(path: Path) -> dict[str, str]:
-    """Return the name and the SHA-256 of a file, by which signatures identify it."""
-    with path.open("rb") as file:
-        return {"file": path.name, "sha256": file_digest(file, "sha256").hexdigest()}
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are safe from a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def remove_leftovers(place: Path, before: str, after: str) -> None:
-    """Remove what killed writers left beside `place`: of the name `before`, a number, `after`, and held by nobody."""
+    """Remove files of killed processes next to `place`: named `before`, a number, `after`, and locked by nobody."""
     for left in place.parent.glob(f"{glob.escape(before)}*{glob.escape(after)}"):
         if not left.name[len(before) : len(left.name) - len(after)].isdecimal():
             continue

@@ -1,8 +1,4 @@
-"""The calls of public functions: arguments are compared with the annotations, and advice is given in Python's terms.
-
-The messages of the package name options of the command line. For a caller in Python, ``--text-column NAME`` becomes
-``text_column=NAME``.
-"""
+"""The wrapper of the public functions: it checks the types of the arguments and names the function in errors."""
 
 import inspect
 import re
@@ -16,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.errors import ArgumentError, MetricOracleError
+from metric_oracle.errors import ArgumentError, MetricOracleError, called
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAMES = {
@@ -28,7 +24,7 @@ _NAMES = {
     type(None): "None",
     Any: "anything",
 }
-# What stays as it is; an option with what looks like its value; an option.
+# Transition, for messages of one text (see `errors`): what stays as it is; an option with its value; an option.
 _OPTION = re.compile(
     r'(?P<command>"oracle [^"]*"|pip install [^;.]*|\b(?:retrieve|score|baseline expectation) --[a-z-]+)'
     r"|--model-(?P<reading>ids|metadata|section) [^ ,;]+"
@@ -42,64 +38,68 @@ _FLAGS = {
 }
 
 
-def public(function: _Function) -> _Function:
-    """Return a function that refuses calls which do not fit its signature, and gives advice in Python's terms."""
-    name = function.__name__.removeprefix("run_")
+def public(name: str, function: _Function) -> _Function:
+    """Return a public function with a check of its arguments, and with its name and Python's terms in its errors.
+
+    Parameters
+    ----------
+    name : str
+        Under which people call it.
+    function : callable
+    """
 
     @wraps(function)
-    def run(*args: Any, **given: Any) -> Any:
-        _check(name, function, args, given)
-        try:
-            return function(*args, **given)
-        except MetricOracleError as error:
-            if error.args and isinstance(error.args[0], str):
-                error.args = (_in_python(error.args[0], _known(function)), *error.args[1:])
-            raise
+    def run(*args: Any, **keywords: Any) -> Any:
+        with called(name, tuple(_known(function))):
+            _check(name, function, args, keywords)
+            try:
+                return function(*args, **keywords)
+            except MetricOracleError as error:  # transition
+                if error.is_old:
+                    error.args = (_in_python(str(error), _known(function)),)
+                raise
 
     return run  # type: ignore[return-value]
 
 
-def _check(name: str, function: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> None:
-    """Raise unless a call fits the signature of a function: names, places and types."""
-    known = _known(function)
-    unknown = next((one for one in given if one not in known), None)
+def _check(name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    """Raise unless a call fits the signature of a function: names, positions and types."""
+    known, signature = _known(function), inspect.signature(function)
+    unknown = next((keyword for keyword in keywords if keyword not in known), None)
     if unknown is not None:
-        near = get_close_matches(unknown, known, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Its arguments are {', '.join(known)}."
-        msg = f"{name}: there is no argument {unknown!r}. {hint}"
-        raise ArgumentError(msg)
+        similar = get_close_matches(unknown, known, n=1)
+        step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
+        raise ArgumentError(f"there is no argument {unknown!r}.", step)
     step = f"The call is {name}({_call(function)})."
     try:
-        bound = inspect.signature(function).bind(*args, **given)
+        bound = signature.bind(*args, **keywords)
     except TypeError as error:
-        msg = f"{name}: {error}. {step}"
-        raise ArgumentError(msg) from None
+        raise ArgumentError(f"{error}.", step) from None
     for argument, value in bound.arguments.items():
-        of_each = (
-            value if inspect.signature(function).parameters[argument].kind is inspect.Parameter.VAR_KEYWORD else None
-        )
-        for one, content in (of_each or {argument: value}).items():
-            kind = known.get(one, Any)
-            if not _fits(content, kind):
-                msg = f"{name}: {one} must be {_named(kind)}; got {_shown(content)}. {step}"
-                raise ArgumentError(msg)
+        is_keywords = signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD
+        for key, content in (value if is_keywords else {argument: value}).items():
+            annotation = known.get(key, Any)
+            if not _fits(content, annotation):
+                raise ArgumentError(
+                    argument=key, rule=f"must be {_named(annotation)}", value=_shown(content), step=step
+                )
 
 
 @cache
 def _known(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the annotation of each argument of a function, those of its keywords included."""
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            found[name] = parameter.annotation
+            annotations[name] = parameter.annotation
         else:
             keywords = typing.get_type_hints(typing.get_args(parameter.annotation)[0])
-            found |= {key: kind | None for key, kind in keywords.items()}
-    return found
+            annotations |= {key: annotation | None for key, annotation in keywords.items()}
+    return annotations
 
 
 def _call(function: Callable[..., Any]) -> str:
-    """Return the arguments of a function that have a place or must be given, and dots for the others."""
+    """Return the positional and the required arguments of a function, and dots for the others."""
     shown, parameters = [], inspect.signature(function).parameters.values()
     for p in parameters:
         if p.kind is p.POSITIONAL_OR_KEYWORD:
@@ -109,43 +109,43 @@ def _call(function: Callable[..., Any]) -> str:
     return ", ".join(shown + ["..."] * (len(shown) < len(parameters)))
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Tell whether a value is of an annotated type; numbers of NumPy are numbers, and any iterable is a sequence."""
-    if kind is Any or kind is inspect.Parameter.empty:
+def _fits(value: Any, annotation: Any) -> bool:
+    """Return whether a value is of an annotated type. NumPy numbers are numbers; any iterable is a sequence."""
+    if annotation is Any or annotation is inspect.Parameter.empty:
         return True
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
-        return any(_fits(value, one) for one in inner)
-    if kind is None or kind is type(None):
+        return any(_fits(value, alternative) for alternative in inner)
+    if annotation is None or annotation is type(None):
         return value is None
-    if origin is Callable or kind is Callable:
+    if origin is Callable or annotation is Callable:
         return callable(value)
     if origin in (Sequence, list, tuple):
         is_listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
-        return is_listed and (not isinstance(value, Sequence) or all(_fits(one, inner[0]) for one in value))
+        return is_listed and (not isinstance(value, Sequence) or all(_fits(item, inner[0]) for item in value))
     if origin in (Mapping, dict):
         return isinstance(value, Mapping) and all(
-            _fits(one, key) and _fits(other, content) for key, content in [inner] for one, other in value.items()
+            _fits(key, inner[0]) and _fits(content, inner[1]) for key, content in value.items()
         )
-    alike = {int: Integral, float: Real, Path: PathLike}.get(kind, kind)
-    return isinstance(value, alike) or (kind is bool and type(value).__name__ == "bool_")
+    wider = {int: Integral, float: Real, Path: PathLike}.get(annotation, annotation)
+    return isinstance(value, wider) or (annotation is bool and type(value).__name__ == "bool_")
 
 
-def _named(kind: Any) -> str:
-    """Return what an annotated type is called in a message."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+def _named(annotation: Any) -> str:
+    """Return the words for an annotated type."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
-        names = [_named(one) for one in inner if not (one is str and Path in inner)]
+        names = [_named(alternative) for alternative in inner if not (alternative is str and Path in inner)]
         names = list(dict.fromkeys(names))
         return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     if origin is Callable:
         return "a function"
     if origin in (Sequence, list, tuple):
-        one = _named(inner[0])
-        return "a list" if " or " in one else f"a list of {one.partition(' ')[2]}s"
+        item = _named(inner[0])
+        return "a list" if " or " in item else f"a list of {item.partition(' ')[2]}s"
     if origin in (Mapping, dict):
         return f"a dict from {_named(inner[0])} to {_named(inner[1])}"
-    return _NAMES.get(kind) or _with_article(kind.__name__.replace("ndarray", "array"))
+    return _NAMES.get(annotation) or _with_article(annotation.__name__.replace("ndarray", "array"))
 
 
 def _with_article(name: str) -> str:
@@ -153,13 +153,13 @@ def _with_article(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a truth value, a number or None as it is; of anything else, which may be a report, the type."""
+    """Return a boolean, a number or None as it is, and the type of anything else, which may be a report."""
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, Mapping | list | tuple) and value:
         inside = [[*value.keys()], [*value.values()]] if isinstance(value, Mapping) else [value]
-        of_each = [" or ".join(sorted({type(one).__name__ for one in some})) for some in inside]
-        return f"a {type(value).__name__} {'from' if len(of_each) > 1 else 'of'} {' to '.join(of_each)}"
+        names = [" or ".join(sorted({type(item).__name__ for item in items})) for items in inside]
+        return f"a {type(value).__name__} {'from' if len(names) > 1 else 'of'} {' to '.join(names)}"
     return _with_article(type(value).__name__)
 
 

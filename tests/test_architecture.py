@@ -1,7 +1,7 @@
 """Imports point one way; what must stay light, stays light.
 
     cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables -> presentation -> api -> retrieval
-        -> indexes -> encoders, kernels -> NumPy, Numba
+        -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
 
 The rooms of design.md: each imports only what stands in ``ALLOWED``. `errors`, `files`, `metrics`, `public` and
 `statistics` are leaves. `web` serves and renders pages and knows nothing of what they show. `cluster` hands work to Ray
@@ -26,7 +26,7 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"errors", "metrics"}
-ENGINE = LEAVES | {"corpora", "indexes", "retrieval"}
+ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval", "sources"}
 ALLOWED = {
     "errors": set(),
     "files": {"errors"},
@@ -38,15 +38,16 @@ ALLOWED = {
     "web": {"errors"},
     "corpora": LEAVES,
     "encoders": LEAVES | {"corpora", "files"},
-    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels"},
-    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "statistics"},
+    "sources": LEAVES | {"corpora", "encoders"},
+    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels", "sources"},
+    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "sources", "statistics"},
     "api": ENGINE | {"cluster"},
     "presentation": ENGINE | {"api", "statistics"},
-    "tables": ENGINE | {"api", "files", "kernels", "presentation", "statistics"},
-    "raters": ENGINE | {"files", "presentation", "statistics", "tables"},
-    "survey": ENGINE | {"api", "files", "raters", "tables", "web"},
+    "tables": ENGINE | {"api", "kernels", "presentation", "statistics"},
+    "raters": ENGINE | {"presentation", "statistics", "tables"},
+    "survey": ENGINE | {"api", "raters", "tables", "web"},
     "explorer": ENGINE | {"api", "kernels", "presentation", "raters", "tables", "web"},
-    "synthetic": ENGINE | {"api", "files", "presentation", "raters"},
+    "synthetic": ENGINE | {"api", "presentation", "raters"},
     "bench": ENGINE | {"api", "kernels", "presentation", "synthetic"},
     "commands": ENGINE | {"api", "bench", "encoders", "explorer", "presentation", "raters", "survey", "synthetic",
                           "tables", "web"},
@@ -152,6 +153,10 @@ def test_no_import_points_up():
         ("indexes/index.py", "import importlib\nimportlib.import_module(f'metric_oracle.retrieval.{x}')"),
         ("indexes/__init__.py", "from ..retrieval import search"),
         ("corpora/reports.py", "import metric_oracle.indexes.index"),
+        ("corpora/entities.py", "from metric_oracle.sources.entities import as_entities"),
+        ("sources/radgraph.py", "from metric_oracle.indexes.radgraph import FAMILIES"),
+        ("sources/labels.py", "from metric_oracle.kernels.topk import reference"),
+        ("encoders/ratescore.py", "from metric_oracle.sources.entities import as_entities"),
         ("retrieval/search.py", "from metric_oracle.api import retrieve"),
         ("retrieval/search.py", "from metric_oracle.tables import study"),
         ("tables/study.py", "from metric_oracle.raters import interrater"),
@@ -294,3 +299,13 @@ def test_public_names_are_loaded_when_used():
     assert dir(metric_oracle) == sorted(metric_oracle.__all__)
     with pytest.raises(AttributeError, match=r"^module 'metric_oracle' has no attribute 'nothing'$"):
         metric_oracle.nothing  # noqa: B018
+
+
+def test_models_are_imported_by_what_opens_them():
+    """Reading a source loads no encoder."""
+    code = (
+        "import sys; from metric_oracle.sources.inputs import attached_sources; attached_sources(); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not [name for name in done.stdout.split() if name.startswith("metric_oracle.encoders")]
+    assert "metric_oracle.sources.radgraph" in done.stdout.split()

@@ -1,6 +1,7 @@
 """Every line that the package raises is read by some test: four words of its literal text stand in a row there."""
 
 import ast
+import pickle
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 import metric_oracle
 import metric_oracle as mo
-from metric_oracle.errors import ExactnessError, InputError, called
+from metric_oracle.errors import ExactnessError, InputError, called, option
 
 PACKAGE = Path(metric_oracle.__file__).parent
 WORDS = 4
@@ -44,13 +45,32 @@ def messages(tree):
         return max(before, key=lambda found: found[0])[1] if before else ast.Pass()
 
     for node in ast.walk(tree):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-            given = node.exc.args[0]
-            text = last(given.id, node.lineno) if isinstance(given, ast.Name) else given
-            if is_text(text):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            text = line_of(node.exc, lambda name, line=node.lineno: last(name, line))
+            if text is not None:
                 names = {n.id for n in ast.walk(text) if isinstance(n, ast.Name)}
                 fields = [n for name in names for n in ast.walk(last(name, node.lineno)) if is_text(n)]
                 yield node.lineno, [text, *fields]
+
+
+def line_of(call, value_of):
+    """Return the line that an error will be, as one f-string: of its fields, or of sentence and next step."""
+
+    def resolved(node):
+        text = value_of(node.id) if isinstance(node, ast.Name) else node
+        return text if is_text(text) else node
+
+    given = {k.arg: resolved(k.value) for k in call.keywords}
+    if call.args and is_text(resolved(call.args[0])):
+        given |= dict(zip(("sentence", "step"), map(resolved, call.args), strict=False))
+    if not given.keys() & {"sentence", "rule"}:
+        return None
+    order = {"sentence": "", "argument": "", "rule": " ", "value": "; got ", "step": ". " if "rule" in given else " "}
+    parts = []
+    for name in [name for name in order if name in given]:
+        parts.append(ast.Constant(order[name]))
+        parts += given[name].values if isinstance(given[name], ast.JoinedStr) else [given[name]]
+    return ast.JoinedStr(parts)
 
 
 def unread(source, known):
@@ -83,10 +103,70 @@ def test_every_message_is_read_by_a_test(known):
         ('if a:\n    rule = "qwz of the sort that nobody tested"\n    raise E(f"{f}: {a} qwz {rule}.")', [3]),
         ('for rule in ("given where the file holds no ids",):\n    raise E(f"{f}: {rule} qwz {a}.")', []),
         ("raise\nraise E\nraise E(3)\nraise E(error)", []),
+        ('raise E(argument="k", rule="must be an int", value=f"{k}", step=step)', []),
+        ('raise E(argument="k", rule="must be qwz", value=f"{k}", step=step)', [1]),
+        ('raise E(f"qwz of {path} that nobody tested.", "Qwz it again.")', [1]),
+        ('rule = "must be a qwz that nobody tested"\nraise E(argument=name, rule=rule, value=f"{k}", step=step)', [2]),
     ],
 )
 def test_the_guard(source, lines, known):
     assert unread(source, known) == lines
+
+
+def caught(error, *called_functions):
+    """Return the error after it went through calls of functions, the innermost first."""
+    for function, keywords in called_functions:
+        with pytest.raises(type(error)), called(function, keywords):
+            raise error
+    return error
+
+
+def test_an_error_has_fields_and_is_one_line():
+    error = InputError(argument="k", rule="must be an int", value="'5'", step="Choose another number.")
+    assert (error.argument, error.rule, error.value, error.step) == ("k", "must be an int", "'5'", error.step)
+    assert str(error) == "k must be an int; got '5'. Choose another number."
+    assert str(InputError("a.gz is cut short.", "Fetch it again.")) == "a.gz is cut short. Fetch it again."
+
+
+def test_the_outermost_call_names_an_error():
+    error = InputError("a.gz is cut short.", "Fetch it again.")
+    assert str(caught(error, ("retrieve", None))) == "retrieve: a.gz is cut short. Fetch it again."
+    assert str(caught(error, ("study", None))) == "study: a.gz is cut short. Fetch it again."
+
+
+@pytest.mark.parametrize(
+    ("given", "keywords", "advice"),
+    [
+        (option("text_column", "NAME"), None, "--text-column NAME"),
+        (option("text_column", "NAME"), ["text_column"], "text_column=NAME"),
+        (option("predicted_text_column", "NAME"), ["text_column"], "text_column=NAME"),
+        (option("metric"), ["metrics"], "metrics"),
+        (option("metric", "bleu"), [], "metric=bleu"),
+        (option("section"), None, "--section"),
+        (option("inner", True), None, "--inner"),
+        (option("inner", True), ["inner"], "inner=True"),
+        (option("text", False), None, "--no-text"),
+        (option("text", False), ["text"], "text=False"),
+        (option("model_ids", "NAME=FILE", python='reading={"ids": ...}'), None, "--model-ids NAME=FILE"),
+        (option("model_ids", "NAME=FILE", python='reading={"ids": ...}'), [], 'reading={"ids": ...}'),
+    ],
+)
+def test_an_option_is_written_for_the_caller(given, keywords, advice):
+    error = InputError("Nothing is known.", f"Pass {given}, or {given}.")
+    assert str(caught(error, ("score", keywords))) == f"score: Nothing is known. Pass {advice}, or {advice}."
+
+
+def test_fields_survive_the_way_between_processes():
+    errors = [
+        InputError("a.gz is cut short.", f"Pass {option('inner', True)}."),
+        ExactnessError(argument="k", rule="must be an int", value="'5'", step="Choose one."),
+        InputError("retrieve: k must be 1; got 2. Choose one."),
+    ]
+    for error in errors:
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is type(error)
+        assert vars(back) == vars(error)
+        assert str(caught(back, ("study", ["inner"]))) == str(caught(error, ("study", ["inner"])))
 
 
 def test_errors_name_what_was_called():

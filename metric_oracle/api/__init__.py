@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from metric_oracle.metrics import METRICS, Metric
 
 if TYPE_CHECKING:
+    from metric_oracle.api.annotating import annotate
     from metric_oracle.api.memory import compute, pairwise, reward
-    from metric_oracle.api.reranking import rerank
+    from metric_oracle.api.reranking import plan_rerank, rerank
     from metric_oracle.api.scoring import score
     from metric_oracle.api.searching import (
         baseline,
@@ -24,19 +25,31 @@ if TYPE_CHECKING:
     )
     from metric_oracle.corpora.predictions import read_predictions
     from metric_oracle.corpora.reports import read_reports
+    from metric_oracle.retrieval.baselines import plan_baseline
+    from metric_oracle.retrieval.expectation import plan_expectation
+    from metric_oracle.retrieval.options import SearchOptions
+    from metric_oracle.retrieval.plan import plan
     from metric_oracle.retrieval.results import read_results, read_scores
 
 _HOMES = {
+    "annotate": "metric_oracle.api.annotating",
     **dict.fromkeys(("compute", "pairwise", "reward"), "metric_oracle.api.memory"),
     "rerank": "metric_oracle.api.reranking",
     "score": "metric_oracle.api.scoring",
     **dict.fromkeys(("baseline", "build_index", "expectation", "load_queries", "merge"), "metric_oracle.api.searching"),
     **dict.fromkeys(("open_index", "retrieve", "verify"), "metric_oracle.api.searching"),
+    "SearchOptions": "metric_oracle.retrieval.options",
+    "plan": "metric_oracle.retrieval.plan",
+    "plan_baseline": "metric_oracle.retrieval.baselines",
+    "plan_expectation": "metric_oracle.retrieval.expectation",
+    "plan_rerank": "metric_oracle.api.reranking",
     "read_predictions": "metric_oracle.corpora.predictions",
     "read_reports": "metric_oracle.corpora.reports",
     **dict.fromkeys(("read_results", "read_scores"), "metric_oracle.retrieval.results"),
 }
 __all__ = [
+    "SearchOptions",
+    "annotate",
     "baseline",
     "build_index",
     "compute",
@@ -46,6 +59,10 @@ __all__ = [
     "merge",
     "open_index",
     "pairwise",
+    "plan",
+    "plan_baseline",
+    "plan_expectation",
+    "plan_rerank",
     "read_predictions",
     "read_reports",
     "read_results",

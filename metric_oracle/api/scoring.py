@@ -26,12 +26,13 @@ from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import load_encoding
-from metric_oracle.indexes.open_models import open_pair_models
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_models import with_pair_models
 from metric_oracle.retrieval.results import Scores
+from metric_oracle.sources.pair_models import open_pair_models
 
 
 @called("score")
@@ -165,8 +166,7 @@ def score(
         prepared=(prepared, prepared_too),
         models=split(given, MODELS),
         encoding=encoding,
-        idf=idf,
-        rescale=rescale,
+        options=SearchOptions(idf=idf, rescale=rescale),
         text=text,
         progress=progress,
         pair_models=pair_models,

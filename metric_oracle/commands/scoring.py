@@ -142,11 +142,9 @@ def _lines(render: Any, compared: Any) -> list[str]:
 )  # fmt: skip
 def study(
     index: o.Index, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
-    metric: o.Metrics = None, model: o.ModelRows = None, model_radgraph: o.ModelRadgraph = None,
-    model_chexbert: o.ModelChexbert = None, model_chexbert_ids: o.ModelChexbertIds = None,
-    model_chexbert_labels: o.ModelLabels = None, model_ids: o.ModelIds = None, model_metadata: o.ModelMetadata = None,
-    model_section: o.ModelSection = None, inner: o.Inner = False, out: o.NewFolderOrNone = None,
-    interval: o.IntervalMethod = "bca", threads: o.Threads = None, seed: o.Seed = 0,
+    model_files: o.ModelFiles, metric: o.Metrics = None, model: o.ModelRows = None, model_ids: o.ModelIds = None,
+    model_metadata: o.ModelMetadata = None, model_section: o.ModelSection = None, inner: o.Inner = False,
+    out: o.NewFolderOrNone = None, interval: o.IntervalMethod = "bca", threads: o.Threads = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
 
@@ -163,20 +161,15 @@ def study(
     check_installed("study", files, models.encoder)
     written = dict(named(model, "model", "NAME=FILE", "=", function="study"))
     of_model: dict[str, dict[str, Any]] = {}
-    options = {
-        "radgraph": model_radgraph, "chexbert": model_chexbert, "chexbert_ids": model_chexbert_ids,
-        "chexbert_labels": model_chexbert_labels, "ids": model_ids, "metadata": model_metadata,
-        "section": model_section,
-    }  # fmt: skip
-    called = {"chexbert_labels": "labels"}  # by `load_inputs`
-    for option, values in options.items():
+    own = {name.removeprefix("model_"): values for name, values in given(model_files).items()}
+    for option, values in {**own, "ids": model_ids, "metadata": model_metadata, "section": model_section}.items():
         for name, path in named(values, f"model_{option}", "NAME=FILE", "=", function="study"):
             if name not in written:
                 msg = f"study: model_{option} must name a model; got {name!r}, which has no --model. Add it."
                 raise InputError(msg)
-            kind = "reading" if option in ("ids", "metadata", "section") else "files"
+            kind = "files" if option in own else "reading"
             value = path if option == "section" else Path(path)
-            of_model.setdefault(name, {}).setdefault(kind, {})[called.get(option, option)] = value
+            of_model.setdefault(name, {}).setdefault(kind, {})[option] = value
             if option == "ids" and reading.split is not None:
                 of_model[name][kind]["split"] = reading.split
     rows = {name: studies.Model(Path(path), **of_model.get(name, {})) for name, path in written.items()}

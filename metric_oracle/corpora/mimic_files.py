@@ -53,7 +53,7 @@ def find_report_files(path: Path) -> dict[str, str]:
 
 
 def read_report_files(path: Path, places: list[str]) -> Iterator[str]:
-    """Yield the whole reports at some places that :func:`find_report_files` returned."""
+    """Yield the whole reports at some places that `find_report_files` returned."""
     if path.is_dir():
         for place in places:
             if not os.path.isfile(place):

@@ -90,7 +90,7 @@ class _Options(NamedTuple):
 
 
 def as_predictions(predictions: Any, *, function: str = "as_predictions", **reading: Any) -> Reports:
-    """Return a model's reports whatever they are in, see :func:`metric_oracle.corpora.reports.as_reports`.
+    """Return a model's reports whatever they are in, see `corpora.reports.as_reports`.
 
     Empty ones are kept. Of texts without columns and ids, the ids are "0", "1", ...
 
@@ -100,7 +100,7 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
     function : str
         The public function, for error lines.
     **reading
-        Options of :func:`read_predictions`.
+        Options of `read_predictions`.
 
     Raises
     ------
@@ -142,37 +142,49 @@ def read_predictions(
     encoding: str | None = None,
     separator: str | None = None,
 ) -> Reports:
-    """Read a model's reports; what a file is follows from its header and content.
+    """Read the reports that a model wrote, from a file whose layout follows from its header and content.
 
     Parameters
     ----------
-    path : path
-        CSV, TSV, Parquet, JSON, JSON Lines, Excel, or text with one report a line; see the module for the models.
-    ids : path
-        Where the predictions have only an order: the file with an id a row in that order, such as R2Gen's
-        annotation.json or CXR-RePaiR's bootstrap_test/reports.csv.
-    split : str
-        Of that file's rows, where it says their split: "test" (the default), "val", or several with +.
-    metadata : path
-        mimic-cxr-2.0.0-metadata.csv.gz, which makes studies of images as Yu et al. do: the report of an AP or PA image,
-        of several a random one, else that of a random other image.
+    path : str or path
+        CSV, TSV, Parquet, JSON, JSON Lines, Excel, or text with one report a line. docs/formats.md lists the models
+        whose files are recognised.
+    ids : str or path, optional
+        For predictions that have only an order: the file with one id a row in that order, such as R2Gen's
+        ``annotation.json`` or CXR-RePaiR's ``bootstrap_test/reports.csv``.
+    split : str, optional
+        Rows of that file to use, where it has splits: "test" (the default), "val", or several joined with "+".
+    metadata : str or path, optional
+        ``mimic-cxr-2.0.0-metadata.csv.gz``, which turns reports of images into reports of studies as in Yu et al.: the
+        report of an AP or PA image, a random one if there are several, otherwise that of a random other image.
     seed : int
-        Of those choices. The choice for a study depends on it and on the study's own images only.
+        Seed of these choices. The choice for a study depends only on the seed and on the study's own images.
     after_impression : bool
-        Take what follows "Impression:"; a prediction without it counts as missing.
-    id_column, text_column : str
-        Columns of a table, where their names do not say it.
-    section : {"impression", "findings", "findings+impression"}
-        What the model writes, where file and texts do not say it, or say another thing.
-    encoding, separator : str
-        Of the file, as in :func:`metric_oracle.read_reports`.
+        Use what follows "Impression:"; a prediction without it counts as missing.
+    id_column, text_column : str, optional
+        Columns of a table, where their names do not tell.
+    section : {"impression", "findings", "findings+impression"}, optional
+        What the model writes, where file and texts do not say it, or say something else.
+    encoding, separator : str, optional
+        Encoding and separator of the file, as in [`read_reports`][metric_oracle.read_reports].
 
     Returns
     -------
     Reports
-        With empty texts, because an empty report is a model's failure: an empty cell of a CSV or Excel file is one,
-        whether it is quoted or not. `states` lists the studies whose report is missing (null in JSON and Parquet, in
-        any file a word such as "nan" alone), which are left out.
+        Empty texts are kept, because an empty report is a failure of the model: an empty cell of a CSV or Excel file is
+        one, quoted or not. `states` lists the studies whose report is missing (null in JSON and Parquet, in any file a
+        word such as "nan" alone); these are left out.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist or cannot be read, ids are missing or occur twice, or `ids` has another number of
+        rows.
+
+    Examples
+    --------
+    >>> len(mo.read_predictions("strong.csv").ids)
+    24
     """
     path = existing_file(Path(path), _NAME, "predictions")
     rows = _read_rows(path, id_column, text_column, encoding, separator)

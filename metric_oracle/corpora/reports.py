@@ -52,20 +52,43 @@ _KNOWN_HEADERS = (
 
 @dataclass(frozen=True)
 class Reports:
-    """Reports of one corpus in file order, one a study.
+    """Reports of one corpus in the order of the file, one for each study.
 
-    Attributes
+    Usually made by [`read_reports`][metric_oracle.read_reports] or `Reports.from_texts`.
+
+    Parameters
     ----------
-    ids : study ids, unique
-    texts : the text of each, untouched
-    source : one line for people that says what was recognised
-    counts : rows = other_split + duplicate + missing + empty + tokenless + kept (with keep_empty, kept includes the two
-        states before it); also absent (ids of the split without a report) and disagreeing (studies whose images differ)
-    states : ids by state: missing, empty (blank after strip), tokenless (no alphanumeric character)
-    section : "impression", "findings", "findings+impression", or None where nothing says it
-    section_by : what says it: "column" (its name), "headers" (within the texts), "caller", "paper" (how Yu et al. 2023
-        tabulate the models that write such files), or ""
-    words : how many reports are missing because they are nothing but such a word: "nan", "NULL", ...; `source` says so
+    ids : list of str
+        Study ids, each once.
+    texts : list of str
+        The text of each report, unchanged.
+    source : str
+        One line that says what the file was recognised as.
+    counts : dict of str to int
+        ``rows`` is the sum of ``other_split``, ``duplicate``, ``missing``, ``empty``, ``tokenless`` and ``kept``; with
+        `keep_empty`, ``kept`` includes the two states before it. Also ``absent`` (ids of the split without a report)
+        and ``disagreeing`` (studies whose images have different reports).
+    states : dict of str to list of str
+        Ids by state: ``missing``; ``empty`` (nothing but white space); ``tokenless`` (no letter or digit).
+    section : {"impression", "findings", "findings+impression"}, optional
+        The section, where it is known.
+    section_by : {"column", "headers", "caller", "paper", ""}
+        What names the section: the name of the column, headers within the texts, the caller, or how Yu et al. (2023)
+        tabulate the models that write such files.
+    words : dict of str to int
+        How many reports count as missing because they consist of a word such as "nan" or "NULL".
+
+    See Also
+    --------
+    read_predictions : Read the reports that a model wrote.
+
+    Examples
+    --------
+    >>> reports = mo.Reports.from_texts(["No edema.", None, ""], ["s1", "s2", "s3"])
+    >>> reports.ids
+    ['s1']
+    >>> reports.states["missing"], reports.states["empty"]
+    (['s2'], ['s3'])
     """
 
     ids: list[str]
@@ -106,14 +129,28 @@ class Reports:
         section: str | None = None,
         keep_empty: bool = False,
     ) -> "Reports":
-        """Take reports that are in memory, by the rules that hold for files.
+        """Return reports that are in memory, by the rules that hold for files.
 
         Parameters
         ----------
-        texts : the reports; None is a missing one, and so is a word that stands for it, such as "nan"
-        ids : their study ids, unique; by default their places "0", "1", ...
-        section : which section they are, where that is known
-        keep_empty : as in :func:`read_reports`
+        texts : iterable of str or None
+            The reports. None is a missing report, and so is a word that stands for it, such as "nan".
+        ids : iterable, optional
+            Study ids, each once; by default the positions "0", "1", ...
+        section : {"impression", "findings", "findings+impression"}, optional
+            The section of the texts, where it is known.
+        keep_empty : bool
+            Keep reports that are empty or have no letter or digit; missing ones are always dropped.
+
+        Returns
+        -------
+        Reports
+            The reports that are kept.
+
+        Raises
+        ------
+        InputError
+            If ids and texts differ in number, an id occurs twice, or there is no such section.
         """
         return _from_texts(list(texts), ids, section, keep_empty, "Reports.from_texts", "the texts")
 
@@ -143,22 +180,50 @@ def read_reports(
     encoding: str | None = None,
     separator: str | None = None,
 ) -> Reports:
-    """Read reports; what a file is follows from its header and content, and an open question is an error.
+    """Read reports from a file or folder, whose layout follows from its header and content.
+
+    What the content does not settle, such as which of two columns has the text, is an error.
 
     Parameters
     ----------
-    path : a table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the MIMIC-CXR report folder or `mimic-cxr-reports.zip`
-    section : "impression", "findings", or "findings+impression", which joins both by a blank, findings first (the
-        text of tables S6 and S7 of Yu et al., 2023); decides between columns, and what is cut from MIMIC-CXR files; by
-        default the impression
-    id_column, text_column : columns of a table, where their names do not say it
-    split : names joined with "+", such as "train+validate"
-    split_file : the table that says the split of each id (MIMIC-CXR's, R2Gen's); else the reports' own column `split`
-    profile : the section rule for MIMIC-CXR report files, see :mod:`metric_oracle.corpora.sections`
-    keep_empty : keep reports that are empty or hold no alphanumeric character; missing ones are dropped always
-    encoding : of a text file, such as "cp1252"; by default UTF-8, or what the byte-order mark says, or cp1252 where all
-        lines beyond ASCII can be that
-    separator : of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts the header into most columns
+    path : str or path
+        A table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the folder of MIMIC-CXR's reports, or
+        ``mimic-cxr-reports.zip``.
+    section : {"impression", "findings", "findings+impression"}, optional
+        Decides between columns, and what is cut out of MIMIC-CXR's files, where the default is the impression. The last
+        choice joins both by a blank, findings first (tables S6 and S7 of Yu et al., 2023).
+    id_column, text_column : str, optional
+        Columns of a table, where their names do not tell.
+    split : str, optional
+        Split to read; several are joined with "+", such as "train+validate".
+    split_file : str or path, optional
+        Table with the split of each id (MIMIC-CXR's, R2Gen's); by default the column ``split`` of the reports.
+    profile : {"yu2023", "mit"}
+        Rule that cuts sections out of MIMIC-CXR's report files: that of Yu et al. (2023) or that of the MIT scripts.
+    keep_empty : bool
+        Keep reports that are empty or have no letter or digit; missing ones are always dropped.
+    encoding : str, optional
+        Encoding of a text file, such as "cp1252". By default UTF-8 or what the byte-order mark says, or cp1252 if all
+        lines beyond ASCII can be read as that.
+    separator : str, optional
+        Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts the header into most
+        columns.
+
+    Returns
+    -------
+    Reports
+        The reports that are kept, with the ids of those that are missing or empty.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist or cannot be read, a column is missing or ambiguous, an id occurs twice with
+        different texts, or an option does not fit the kind of file.
+
+    Examples
+    --------
+    >>> mo.read_reports("test.csv")
+    <Reports: 24 of section unknown; CXR-Report-Metric CSV, id study_id, column report, 24 of 24 rows>
     """
     path = Path(path)
     if section is not None:
@@ -207,14 +272,14 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
     Parameters
     ----------
     reports : path, Reports, or a container
-        A path is a file or folder for :func:`read_reports`. A list, a column of an Arrow table, Polars or pandas
+        A path is a file or folder for `read_reports`. A list, a column of an Arrow table, Polars or pandas
         frame, or a NumPy array holds the texts, whose ids are "0", "1", ...; a dict is id -> text. Arrow tables, Polars
         and pandas frames, Hugging Face datasets, and lists or dicts of records have columns as a file has. A missing
         text is None, NaN or NA, or a word that stands for it, such as "nan", as in files.
     function : str
         The public function, for error lines.
     **reading
-        Options of :func:`read_reports`. Of texts without columns, `section` says what they are.
+        Options of `read_reports`. Of texts without columns, `section` says what they are.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Tables that people have (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as named columns of cells.
 
-CSV cells stay text; :mod:`metric_oracle.corpora.missing` says what is missing. An empty cell is missing, too, save in a
+CSV cells stay text; `corpora.missing` says what is missing. An empty cell is missing, too, save in a
 column of reports where it is quoted (``""``): that is an empty report. Error messages name files, rows, columns and ids
 and never quote a cell.
 """
@@ -84,7 +84,7 @@ class Table:
         return self.cells(places[0], function, is_text=is_text)
 
     def cells(self, place: int, function: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of a column by its place, see :meth:`column`."""
+        """Return the cells of a column by its place, see `column`."""
         column = self.columns[place]
         try:
             cells = column if isinstance(column, list) else column.to_pylist()
@@ -98,7 +98,7 @@ class Table:
 
     @property
     def header(self) -> str:
-        """The names of the columns for a message; one that may be a report is withheld, as :func:`shown_names` does.
+        """The names of the columns for a message; one that may be a report is withheld, as `shown_names` does.
 
         A table without header has a report among its names. It is known by its ids, which have digits.
         """
@@ -232,7 +232,7 @@ def read_table(path: Path, function: str, *, encoding: str | None = None, separa
     function : str
         For error lines.
     encoding : str
-        Of a text file, see :func:`metric_oracle.corpora.text_files.read_text`.
+        Of a text file, see `corpora.text_files.read_text`.
     separator : str
         Of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts its header into most columns.
     """

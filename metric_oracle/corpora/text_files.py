@@ -223,7 +223,7 @@ def read_text(path: Path, function: str, encoding: str | None = None) -> tuple[s
 
 
 def stream_encoding(path: Path, function: str, encoding: str | None = None) -> str:
-    """Return the encoding of a file that is read piece by piece, by the rules of :func:`read_text`: reads it once."""
+    """Return the encoding of a file that is read piece by piece, by the rules of `read_text`: reads it once."""
     asked = checked_encoding(encoding, function)
     with opened(path) as file:
         head = file.read(4)
@@ -273,7 +273,7 @@ def wrong_encoding(encoding: str, path: str | Path, function: str) -> InputError
 
 
 def text_pieces(path: Path, function: str) -> Iterator[str]:
-    """Yield a text file: whole where it is small or packed, as :func:`read_text` gives it, else piece by piece.
+    """Yield a text file: whole where it is small or packed, as `read_text` gives it, else piece by piece.
 
     Raises
     ------

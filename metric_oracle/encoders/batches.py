@@ -11,9 +11,10 @@ product did change them. Lengths are never mixed: padding would cost more, and i
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,25 @@ def run_batches(
     yield from run_all(one, batches)
 
 
+def flatten(sequences: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Join lists of ids: int32[T] and the offsets of each list, int64[n + 1]."""
+    return np.fromiter(chain.from_iterable(sequences), np.int32), np.cumsum([0, *map(len, sequences)])
+
+
+def store_tokens(
+    output: Any, ptr: npt.NDArray[np.int64], run: Callable[[npt.NDArray[np.int64]], Any]
+) -> Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], None]:
+    """Return a function for :func:`run_batches`: `run`, int64[B, L] -> [B, L, ...], stores a row a token in `output`.
+
+    `ptr`, int64[n + 1], has the offsets of each sequence in `output`, an array or a tensor.
+    """
+
+    def store(places: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
+        output[ptr[places, None] + np.arange(batch.shape[1])] = run(batch)[: len(places)]
+
+    return store
+
+
 def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
     """Return what a model of transformers makes first of word pieces, int64[B, L] -> tensor [B, L, ...].
 
@@ -134,35 +154,6 @@ def environment(device: str, batch_tokens: int) -> dict[str, Any]:
         "batch_tokens": batch_tokens,
         "threads_of_a_product": 1,
     }
-
-
-class FromFiles:
-    """A model read from files: what reproduces what it makes.
-
-    Attributes
-    ----------
-    signature : dict of str
-        Model, its files by SHA-256, torch and transformers.
-    environment : dict
-        Where it runs: numbers may differ in their last bits between two of these, and only there.
-    """
-
-    def _sign(self, device: str, batch_tokens: int, **files: str) -> None:
-        import torch
-        import transformers
-
-        versions = {"torch": str(torch.__version__), "transformers": transformers.__version__}
-        self._signature, self._environment = files | versions, environment(device, batch_tokens)
-
-    @property
-    def signature(self) -> dict[str, str]:
-        """What reproduces the model."""
-        return dict(self._signature)
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        """Where it runs."""
-        return dict(self._environment)
 
 
 def digest(settings: Any, *arrays: npt.NDArray[Any]) -> str:

@@ -4,21 +4,19 @@ CheXbert is a BertModel with 14 linear heads over the state of [CLS]. `chexbert.
 names them, and the state of Adam, which is left alone.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metric_oracle.corpora.tables import existing_file
-from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches, run_model
+from metric_oracle.encoders.base import Encoder, longest_first
+from metric_oracle.encoders.batches import one_thread_each, run_batches, run_model
 from metric_oracle.encoders.checkpoints import check_names, load_strictly, read_torch
-from metric_oracle.encoders.libraries import choose_device, import_libraries
-from metric_oracle.encoders.parts import Parts
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 # Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
@@ -26,56 +24,36 @@ _CALLED = "CheXbert", "chexbert.pth"  # the model, and the file that people pass
 _MAX_PIECES = 512
 _SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _VOCABULARY_NAMES = ("bert-base-uncased", "google-bert/bert-base-uncased")
-# Word pieces of one batch, see `batches`, and of a part that is kept: half a minute of bert-base on two cores.
-_PIECES_PER_BATCH = {"cpu": 128, "cuda": 4_096}
-_PIECES_PER_PART = {"cpu": 1 << 15, "cuda": 1 << 20}
 _TEXTS_PER_BLOCK = 1_024
 
 
-class CheXbert(FromFiles):
-    """CheXbert, ready to encode.
+class CheXbert(Encoder):
+    """CheXbert: reports -> embeddings and classes. Parameters that are not listed are those of :class:`Encoder`.
 
     Parameters
     ----------
-    checkpoint : path
+    path : path
         `chexbert.pth` as published.
     vocabulary : path
-        `vocab.txt` of bert-base-uncased; by default the one beside the checkpoint, else that of the local Hugging Face
-        cache. Nothing is downloaded.
-    device : {"auto", "cpu", "cuda"}
-        "auto" takes the GPU if there is one.
-    function : str
-        Name for error messages.
+        `vocab.txt` of bert-base-uncased; by default the one in the folder of the checkpoint, else that of the local
+        Hugging Face cache.
     """
 
-    def __init__(
-        self,
-        checkpoint: str | Path,
-        *,
-        vocabulary: str | Path | None = None,
-        device: str = "auto",
-        function: str = "build_index",
-    ) -> None:
-        _, transformers = import_libraries(function, "CheXbert")
-        self._function = function
-        self._path = existing_file(Path(checkpoint), function, "checkpoint")
-        self._device = choose_device(device, function)
-        with self._path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    title, part_name = "CheXbert", "chexbert"
+
+    def _open(self, *, vocabulary: str | Path | None = None) -> dict[str, str]:
+        from transformers import BertTokenizerFast  # type: ignore[attr-defined]
+
+        function = self._function
+        existing_file(self._path, function, "checkpoint")
         model = _build_model(_read_tensors(self._path, function), self._path, function)
         self._model = model.eval().to(self._device)
         config = model["bert"].config
-        self._width = config.hidden_size
+        self._dtype = np.dtype([("embedding", np.float32, config.hidden_size), ("classes", np.uint8, len(_HEADS))])
         self._max_pieces = min(_MAX_PIECES, config.max_position_embeddings)
         words = _find_vocabulary(vocabulary, self._path, config.vocab_size, function)
-        self._tokenizer = transformers.BertTokenizerFast(str(words), do_lower_case=True)
-        self._sign(
-            self._device,
-            _PIECES_PER_BATCH[self._device],
-            model="chexbert",
-            checkpoint=self._path.name,
-            sha256=sha256,
-        )
+        self._tokenizer = BertTokenizerFast(str(words), do_lower_case=True)
+        return {"model": "chexbert", "checkpoint": self._path.name, "sha256": sha256(self._path)}
 
     def encode(
         self,
@@ -85,9 +63,6 @@ class CheXbert(FromFiles):
         scratch: Path | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Encode reports as the published code does, each distinct sequence of word pieces once.
-
-        On one device and library, a report's embedding is the same bits whatever reports are with it, and in whatever
-        number of threads.
 
         Parameters
         ----------
@@ -109,39 +84,39 @@ class CheXbert(FromFiles):
         """
         clean = [" ".join(text.split()) for text in texts]
         pieces, truncated = self._split(dict.fromkeys(clean))
-        # Longest first, ties by content: parts depend on the set of texts, not on its order.
-        distinct = sorted(set(pieces.values()), key=lambda ids: (-len(ids), ids))
-        place = {ids: unit for unit, ids in enumerate(distinct)}
-        unit_of_row = np.array([place[pieces[text]] for text in clean], np.int64)
-        n_rows = np.bincount(unit_of_row, minlength=len(distinct))
+        distinct, ptr = longest_first({ids: len(ids) // 4 for ids in pieces.values()})
+        place = {ids: number for number, ids in enumerate(distinct)}
+        which = np.array([place[pieces[text]] for text in clean], np.int64)
+        counts = np.bincount(which, minlength=len(distinct))
         ids = np.frombuffer(b"".join(distinct), np.int32)
-        ptr = np.cumsum([0, *map(len, distinct)]) // ids.itemsize
-        found = np.empty(len(distinct), [("embedding", np.float32, self._width), ("classes", np.uint8, len(_HEADS))])
-        size = _PIECES_PER_PART[self._device]
-        parts = Parts(scratch, "chexbert", digest([self.signature, self.environment, size], ptr, ids))
-        for part, (start, stop) in enumerate(pairwise(part_bounds(ptr, size))):
-            kept = parts.read(part)
-            if kept is None:
-                for some in self._run_part(ids, ptr[start : stop + 1], found[start:stop]):
-                    if progress is not None:
-                        progress(int(n_rows[start:stop][some].sum()))
-                parts.write(part, found[start:stop].tobytes())
-            else:
-                found[start:stop] = np.frombuffer(kept, found.dtype)
+        output = np.empty(len(distinct), self._dtype)
+
+        def run(part: slice) -> np.ndarray:
+            for done in self._run_part(ids, ptr[part.start : part.stop + 1], output[part]):
                 if progress is not None:
-                    progress(int(n_rows[start:stop].sum()))
+                    progress(int(counts[part][done].sum()))
+            return output[part]
+
+        for part, rows in self._run_parts(run, ptr, counts, [ptr, ids], scratch, progress):
+            output[part] = rows
         n_truncated = sum(text in truncated for text in clean)
-        return found["embedding"][unit_of_row], found["classes"][unit_of_row], n_truncated
+        return output["embedding"][which], output["classes"][which], n_truncated
 
-    def _run_part(self, ids: np.ndarray, ptr: np.ndarray, found: np.ndarray) -> Iterator[np.ndarray]:
-        """Fill in embeddings and classes of sequences; give their places batch by batch."""
+    def _pack(self, output: np.ndarray) -> bytes:
+        return output.tobytes()
 
-        def run(some: np.ndarray, batch: np.ndarray) -> None:
+    def _unpack(self, content: bytes) -> np.ndarray:
+        return np.frombuffer(content, self._dtype)
+
+    def _run_part(self, ids: np.ndarray, ptr: np.ndarray, output: np.ndarray) -> Iterator[np.ndarray]:
+        """Fill in embeddings and classes of sequences; yield the places of those that are finished."""
+
+        def run(places: np.ndarray, batch: np.ndarray) -> None:
             embeddings, classes = self._run(batch)
-            found["embedding"][some], found["classes"][some] = embeddings[: len(some)], classes[: len(some)]
+            output["embedding"][places], output["classes"][places] = embeddings[: len(places)], classes[: len(places)]
 
         with one_thread_each(self._device) as run_all:
-            yield from run_batches(run, ids, ptr, _PIECES_PER_BATCH[self._device], run_all)
+            yield from run_batches(run, ids, ptr, self.batch_tokens[self._device], run_all)
 
     def _split(self, texts: Iterable[str]) -> tuple[dict[str, bytes], set[str]]:
         """Return the word pieces of each text (int32 ids as bytes, compact and hashable) and the texts cut off."""

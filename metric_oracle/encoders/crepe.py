@@ -11,20 +11,20 @@ Written from the paper; the names of tensors and configuration keys, and the for
 public code, which has no licence: none of it is copied.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from metric_oracle.corpora.tables import existing_file
-from metric_oracle.encoders.batches import FromFiles, one_thread_each
+from metric_oracle.encoders.base import Encoder
+from metric_oracle.encoders.batches import one_thread_each
 from metric_oracle.encoders.checkpoints import load_strictly, read_torch
-from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 # False finding, omission, wrong location, wrong severity, comparison made up, comparison omitted.
 CATEGORIES = ("A", "B", "C", "D", "E", "F")
@@ -35,14 +35,14 @@ _CALLED = "CREPE", "the folder of gihuncho/crepe-biomedbert, or one that oracle 
 _SPECIAL_PIECES = ("[UNK]", "[CLS]", "[SEP]")
 
 
-class Crepe(FromFiles):
-    """CREPE, ready to read pairs of reports.
+class Crepe(Encoder):
+    """CREPE: pairs of reports -> expected errors. Parameters that are not listed are those of :class:`Encoder`.
 
     An empty candidate is read as the published package does it: as the reference alone, ``[CLS] reference [SEP]``.
 
     Parameters
     ----------
-    checkpoint : path
+    path : path
         Folder with model.safetensors or pytorch_model.bin, or such a file (``.safetensors``, ``.bin``, ``.pt``,
         ``.pth``: tensors without code).
     config : path
@@ -50,27 +50,16 @@ class Crepe(FromFiles):
     vocabulary : path
         tokenizer.json or vocab.txt; by default the one beside the weights, tokenizer.json first. A vocab.txt is
         lower-cased unless a tokenizer_config.json beside it says ``"do_lower_case": false``.
-    device : {"auto", "cpu", "cuda"}
-        "auto" takes the GPU if there is one.
-    function : str
-        Name for error messages.
     """
 
-    def __init__(
-        self,
-        checkpoint: str | Path,
-        *,
-        config: str | Path | None = None,
-        vocabulary: str | Path | None = None,
-        device: str = "auto",
-        function: str = "score",
-    ) -> None:
-        import_libraries(function, "CREPE")
-        self._function = function
-        self._path = _find_weights(Path(checkpoint).expanduser(), function)
+    title = "CREPE"
+    batch_tokens: ClassVar = {"cpu": 1, "cuda": 1}  # each pair alone
+
+    def _open(self, *, config: str | Path | None = None, vocabulary: str | Path | None = None) -> dict[str, str]:
+        function = self._function
+        self._path = _find_weights(self._path.expanduser(), function)
         settings = _find(config, self._path.parent, ("config.json",), function, "crepe_config")
         words = _find(vocabulary, self._path.parent, VOCABULARIES, function, "crepe_vocabulary")
-        self._device = choose_device(device, function)
         content = _read_config(settings, function)
         self._is_poisson = content["use_poisson_loss"]
         network = _build(content, settings, function)
@@ -79,15 +68,13 @@ class Crepe(FromFiles):
         shape = network["bert"].config
         self._tokenizer = load_tokenizer(words, shape.vocab_size, function)
         self._tokenizer.enable_truncation(min(MAX_PIECES, shape.max_position_embeddings), strategy="longest_first")
-        self._sign(
-            self._device,
-            1,
-            model="crepe",
-            checkpoint=self._path.name,
-            sha256=_sha256(self._path),
-            config_sha256=_sha256(settings),
-            vocabulary_sha256=_sha256(words),
-        )
+        return {
+            "model": "crepe",
+            "checkpoint": self._path.name,
+            "sha256": sha256(self._path),
+            "config_sha256": sha256(settings),
+            "vocabulary_sha256": sha256(words),
+        }
 
     def count_errors(
         self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None
@@ -295,8 +282,3 @@ def _read_tensors(path: Path, function: str) -> dict[str, Any]:
     # Old versions of transformers saved this constant.
     tensors.pop("bert.embeddings.position_ids", None)
     return tensors
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,6 @@ presence the binary cross-entropy of "at least one"; both are means over pairs a
 (1 - w) of the first and w of the second. The presence heads help the encoder and are not asked afterwards.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from metric_oracle.encoders.crepe import (
 )
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
 from metric_oracle.errors import InputError
-from metric_oracle.files import new_folder
+from metric_oracle.files import json_text, new_folder
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises; then it falls to 0
 _DECAY = 0.01  # of the weights, biases and norms apart
@@ -264,7 +263,7 @@ def _write(out: Path, network: Any, words: Path, described: dict[str, Any]) -> N
         tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
         save_file(tensors, folder / "model.safetensors", {"format": "pt"})
         for name, content in (("config.json", config), ("training.json", described)):
-            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            (folder / name).write_text(json_text(content), encoding="utf-8")
         for path in (words, words.with_name("tokenizer_config.json")):
             if path.is_file():
                 shutil.copyfile(path, folder / path.name)

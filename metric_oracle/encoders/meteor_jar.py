@@ -4,7 +4,6 @@ It matches stems, WordNet's synonyms and a table of paraphrases, and normalises 
 are far from those of nltk's METEOR, which is another metric.
 """
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import BackendError
+from metric_oracle.files import sha256
 
 JAR = "meteor-1.5.jar"
 # As pycocoevalcap calls it, but for the encoding, which is not left to the language of the terminal.
@@ -58,9 +58,7 @@ class MeteorJar:
     @property
     def signature(self) -> dict[str, str]:
         """What reproduces the scores: the program by its SHA-256."""
-        with (self._folder / JAR).open("rb") as file:
-            checksum = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"model": JAR, "sha256": checksum}
+        return {"model": JAR, "sha256": sha256(self._folder / JAR)}
 
     def score_pairs(
         self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from metric_oracle.encoders.libraries import quiet
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 _TOKENIZER_FILES = (
     "tokenizer.json",
@@ -121,8 +122,7 @@ def hash_files(folder: Path) -> str:
     """Return the SHA-256 of what makes a model and its tokenizer, wherever the folder lies."""
     hasher = hashlib.sha256()
     for name in ["config.json", *weight_files(folder), *tokenizer_files(folder)]:
-        with (folder / name).open("rb") as file:
-            hasher.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        hasher.update(f"{name} {sha256(folder / name)}\n".encode())
     return hasher.hexdigest()
 
 

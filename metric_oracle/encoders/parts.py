@@ -1,8 +1,9 @@
 """Finished parts of a long run of a model, kept in a folder so that a killed run resumes."""
 
 import hashlib
-import os
 from pathlib import Path
+
+from metric_oracle.files import write_bytes
 
 
 class Parts:
@@ -40,14 +41,7 @@ class Parts:
         """Keep a part; it is on disk when this returns."""
         if self._folder is None:
             return
-        path = self._path(self._folder, part)
-        beside = path.with_suffix(".tmp")
-        with beside.open("wb") as file:
-            file.write(self._checksum(part, content))
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_bytes(self._path(self._folder, part), self._checksum(part, content), content)
 
     def _path(self, folder: Path, part: int) -> Path:
         return folder / f"{self._name}-{part:06d}.part"

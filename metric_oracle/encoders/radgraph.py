@@ -5,7 +5,6 @@ a time; this module gives the same annotations beside transformers 4 and 5, and 
 `config.json`, `weights.th` and `vocabulary/`. Configuration and tokenizer of its transformer are files of their own.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -13,21 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.encoders.batches import (
-    FromFiles,
-    RunAll,
-    digest,
-    one_thread_each,
-    part_bounds,
-    run_batches,
-    run_model,
-)
-from metric_oracle.encoders.libraries import choose_device, import_libraries
-from metric_oracle.encoders.parts import Parts
+from metric_oracle.encoders.base import Encoder, longest_first
+from metric_oracle.encoders.batches import RunAll, flatten, one_thread_each, run_batches, run_model, store_tokens
 from metric_oracle.encoders.radgraph_archive import (
     ENCODER,
     WIDTHS,
@@ -50,10 +40,6 @@ _XL_ESCAPES = (("\\n", " "), ("\\f", " "), ("\\u2122", " "), ('\\"', "``"))
 _XL_PARTED = ((").", ") ."), ("%.", "% ."), (".'", ". '"), ("%,", "% ,"), ("%)", "% )"))
 # Words that the model reads in another form than the annotation shows.
 _READ_AS = {"/.": ".", "/?": "?"}
-
-# Word pieces of one batch, see `batches`, and of a part that is kept: half a minute of bert-base on two cores.
-_PIECES_PER_BATCH = {"cpu": 128, "cuda": 4_096}
-_PIECES_PER_PART = {"cpu": 1 << 15, "cuda": 1 << 17}
 _PAIRS_PER_BATCH = 2_048
 
 
@@ -80,36 +66,25 @@ class _Spans:
         return cls(start, start + width, width)
 
 
-class RadGraph(FromFiles):
-    """RadGraph, ready to annotate.
+class RadGraph(Encoder):
+    """RadGraph: reports -> graphs. Parameters that are not listed are those of :class:`Encoder`.
 
     Parameters
     ----------
-    archive : path
+    path : path
         `radgraph.tar.gz`, `radgraph-xl.tar.gz`, `modern-radgraph-xl.tar.gz` or `echograph.tar.gz` as published, or the
         folder that one was extracted to. The names of its vocabulary files tell the model type.
     encoder : path
         Folder with `config.json` and tokenizer of the transformer that the archive names (its weights are in the
-        archive); by default the local folder of that name, else its entry in the local Hugging Face cache. Nothing is
-        downloaded. A tokenizer of the same size but other word pieces cannot be told from the right one.
-    device : {"auto", "cpu", "cuda"}
-        "auto" takes the GPU if there is one.
-    function : str
-        Name for error messages.
+        archive); by default the local folder of that name, else its entry in the local Hugging Face cache. A tokenizer
+        of the same size with other word pieces cannot be recognised as wrong.
     """
 
-    def __init__(
-        self,
-        archive: str | Path,
-        *,
-        encoder: str | Path | None = None,
-        device: str = "auto",
-        function: str = "build_index",
-    ) -> None:
-        import_libraries(function, "RadGraph")
-        self._function = function
-        self._path = Path(archive)
-        self._device = choose_device(device, function)
+    title, part_name = "RadGraph", "radgraph"
+    part_size: ClassVar = {"cpu": 1 << 15, "cuda": 1 << 17}
+
+    def _open(self, *, encoder: str | Path | None = None) -> dict[str, str]:
+        function = self._function
         files, sha256 = read_files(self._path, function)
         self._type, self._labels, self._relation_types = read_vocabulary(files, self._path, function)
         self._settings = read_settings(files["config.json"], self._path, function)
@@ -136,14 +111,8 @@ class RadGraph(FromFiles):
         # transformers 4 added no special tokens here, so the published weights were trained on windows without them,
         # and on words that read one piece too far, since a start token was counted all the same.
         self._is_legacy = model.config.model_type == "modernbert"
-        self._sign(
-            self._device,
-            _PIECES_PER_BATCH[self._device],
-            model=self._type,
-            archive=self._path.name,
-            sha256=sha256,
-            special_tokens="legacy" if self._is_legacy else "added",
-        )
+        special = "legacy" if self._is_legacy else "added"
+        return {"model": self._type, "archive": self._path.name, "sha256": sha256, "special_tokens": special}
 
     def annotate(
         self,
@@ -153,9 +122,6 @@ class RadGraph(FromFiles):
         scratch: Path | None = None,
     ) -> dict[str, dict[str, Any]]:
         """Annotate reports as the package does, each distinct sequence of words once.
-
-        On one device and library, every score is the same bits whatever reports are with it, and in whatever number of
-        threads.
 
         Parameters
         ----------
@@ -178,25 +144,25 @@ class RadGraph(FromFiles):
         n_rows = Counter(parted[text] for text in texts)
         pieces = self._split_pieces(set(chain.from_iterable(text.split() for text in n_rows)))
         n_pieces = {text: sum(len(pieces[word]) for word in text.split()) for text in n_rows}
-        # Longest first, ties by content: parts depend on the set of texts, not on its order.
-        distinct = sorted(n_pieces, key=lambda text: (-n_pieces[text], text))
-        ptr = np.cumsum([0, *(n_pieces[text] for text in distinct)])
-        size = _PIECES_PER_PART[self._device]
-        settings = [self.signature, self.environment, size, distinct, sorted(pieces.items())]
-        parts = Parts(scratch, "radgraph", digest(settings))
-        graphs: dict[str, dict[str, Any]] = {}
-        for part, (start, stop) in enumerate(pairwise(part_bounds(ptr, size))):
-            some, kept = distinct[start:stop], parts.read(part)
+        distinct, ptr = longest_first(n_pieces)
+        counts = [n_rows[text] for text in distinct]
+
+        def run(part: slice) -> list[dict[str, Any]]:
             found = []
             with one_thread_each(self._device) as run_all:
-                results = self._run_part(some, pieces, run_all) if kept is None else json.loads(kept)
-                for text, entities in zip(some, results, strict=True):
+                results = self._run_part(distinct[part], pieces, run_all)
+                for entities, count in zip(results, counts[part], strict=True):
                     found.append(entities)
-                    graphs[text] = {"text": text, "entities": entities, "data_source": None, "data_split": "inference"}
                     if progress is not None:
-                        progress(n_rows[text])
-            if kept is None:
-                parts.write(part, json.dumps(found).encode())
+                        progress(count)
+            return found
+
+        key = [distinct, sorted(pieces.items())]
+        graphs = {
+            text: {"text": text, "entities": entities, "data_source": None, "data_split": "inference"}
+            for part, found in self._run_parts(run, ptr, counts, key, scratch, progress)
+            for text, entities in zip(distinct[part], found, strict=True)
+        }
         return {str(row): graphs[parted[text]] for row, text in enumerate(texts)}
 
     def _head_layers(self) -> dict[str, list[tuple[str, tuple[int, int]]]]:
@@ -262,15 +228,10 @@ class RadGraph(FromFiles):
         reports = [text.split() for text in texts]
         ids_of = [self._with_ends([piece for word in words for piece in pieces[word]]) for words in reports]
         windows = [ids[first : first + window] for ids in ids_of for first in range(0, len(ids), window)]
-        ids = np.fromiter(chain.from_iterable(windows), np.int32)
-        ptr = np.cumsum([0, *map(len, windows)])
+        ids, ptr = flatten(windows)
         states = torch.empty(len(ids), self._dim, device=self._device)
-
-        def run(some: np.ndarray, batch: np.ndarray) -> None:
-            place = torch.from_numpy(ptr[some, None] + np.arange(batch.shape[1])).to(self._device)
-            states[place] = self._encode(batch)[: len(some)]
-
-        for _ in run_batches(run, ids, ptr, _PIECES_PER_BATCH[self._device], run_all):
+        store = store_tokens(states, ptr, self._encode)
+        for _ in run_batches(store, ids, ptr, self.batch_tokens[self._device], run_all):
             pass
         ends = np.cumsum([0, *map(len, ids_of)]).tolist()
 

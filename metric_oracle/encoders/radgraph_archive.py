@@ -1,6 +1,5 @@
 """Published RadGraph archives: their files are read, checked and never extracted; nothing in them is run."""
 
-import hashlib
 import io
 import json
 import math
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 MODEL_TYPES = ("radgraph", "radgraph-xl", "modern-radgraph-xl", "echograph")
 ENCODER = "_embedder.token_embedder_bert._matched_embedder.transformer_model."
@@ -53,10 +53,7 @@ def read_files(path: Path, function: str) -> tuple[dict[str, bytes], str]:
         if name not in files:
             msg = f"{function}: archive must hold {name}; got none in {path}. Pass a published RadGraph archive."
             raise InputError(msg)
-    if path.is_dir():
-        return files, hashlib.sha256(files["weights.th"]).hexdigest()
-    with path.open("rb") as file:
-        return files, hashlib.file_digest(file, "sha256").hexdigest()
+    return files, sha256(path / "weights.th" if path.is_dir() else path)
 
 
 def _is_needed(name: str) -> bool:

@@ -6,35 +6,34 @@ for its text, of at most 30 word pieces. Two artefacts of the package are not ke
 the entities of the next one, and with a batch of several sentences its labels of padding count.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metric_oracle.corpora.entities import TYPES, EntityTable
-from metric_oracle.encoders.batches import FromFiles, digest, one_thread_each, part_bounds, run_batches, run_model
-from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
+from metric_oracle.encoders.base import Encoder, longest_first
+from metric_oracle.encoders.batches import digest, flatten, one_thread_each, run_batches, run_model, store_tokens
+from metric_oracle.encoders.libraries import quiet
 from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
-from metric_oracle.encoders.parts import Parts
 from metric_oracle.encoders.sentences import RULES, Sentences
 from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
 
 _MAX_PIECES, _MAX_OF_ENTITY = 512, 30
 _LEAST = 3  # characters of a sentence that is read
 _LABELS = {"O", *(f"{first}-{kind.upper()}" for first in "BI" for kind in TYPES)}
 _SPECIAL = ("[CLS]", "[SEP]")
-# Word pieces of one batch, see `batches`, and characters of a part that is kept: about half a minute on two cores.
-_PIECES_PER_BATCH = {"cpu": 128, "cuda": 4_096}
-_CHARACTERS_PER_PART = {"cpu": 1 << 15, "cuda": 1 << 20}
 _TOKENIZED_AT_ONCE = 1_024
 
 _Entity = tuple[str, str]  # type and words
+# Entities of each text and whether it was cut; vectors of the words that no earlier part has.
+_Part = tuple[list[tuple[list[_Entity], bool]], dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -76,65 +75,46 @@ class Recognised:
         return {str(row): made[place] for row, place in enumerate(self.of_row.tolist())}
 
 
-class EntityModels(FromFiles):
-    """RaTE-NER and BioLORD, ready to recognise.
+class EntityModels(Encoder):
+    """RaTE-NER and BioLORD: reports -> entities and their vectors. See :class:`Encoder` for the other parameters.
 
     Parameters
     ----------
-    recogniser : path
+    path : path
         Folder of RaTE-NER-Deberta: a token classifier of transformers with its tokenizer. Where medspaCy's
         `rush_rules.tsv` lies in it, sentences are found by that; otherwise medspaCy must be installed.
     encoder : path
         Folder of BioLORD-2023-C, or of another model of BERT's kind, with its tokenizer.
-    device : {"auto", "cpu", "cuda"}
-        "auto" takes the GPU if there is one.
-    function : str
-        Name for error messages.
     """
 
-    def __init__(
-        self,
-        recogniser: str | Path,
-        *,
-        encoder: str | Path | None = None,
-        device: str = "auto",
-        function: str = "build_index",
-    ) -> None:
-        _, transformers = import_libraries(function, "RaTE-NER")
-        self._function = function
+    title, part_name = "RaTE-NER", "entities"  # `part_size` counts characters
+
+    def _open(self, *, encoder: str | Path | None = None) -> dict[str, str]:
+        from transformers import AutoModel, AutoModelForTokenClassification
+
+        function = self._function
         if encoder is None:
             msg = (
                 f"{function}: entity_encoder must be given with a model that finds entities; got None. "
                 "Add --entity-encoder FOLDER: that of BioLORD-2023-C."
             )
             raise InputError(msg)
-        self._path = whole_folder(recogniser, function, "entities")
+        self._path = whole_folder(self._path, function, "entities")
         self._encoder_path = whole_folder(encoder, function, "entity_encoder")
-        self._device = choose_device(device, function)
         rules = self._path / RULES
         self._sentences = Sentences(rules if rules.is_file() else None, function)
-        self._tokenizer, self._model = self._open(self._path, transformers.AutoModelForTokenClassification, "entities")
+        self._tokenizer, self._model = self._load(self._path, AutoModelForTokenClassification, "entities")
         self._labels = self._read_labels()
         self._max_pieces = min(_MAX_PIECES, n_positions(self._model))
-        self._encoder_tokenizer, self._encoder = self._open(
-            self._encoder_path, transformers.AutoModel, "entity_encoder"
-        )
+        self._encoder_tokenizer, self._encoder = self._load(self._encoder_path, AutoModel, "entity_encoder")
         self._width = self._encoder.config.hidden_size
-        with self._sentences.path.open("rb") as file:
-            rules_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         own = {
             "recogniser_sha256": hash_files(self._path),
             "entity_encoder_sha256": hash_files(self._encoder_path),
-            "rules_sha256": rules_sha256,
+            "rules_sha256": sha256(self._sentences.path),
         }
-        self._sign(
-            self._device,
-            _PIECES_PER_BATCH[self._device],
-            model=self._path.name,
-            entity_encoder=self._encoder_path.name,
-            sha256=digest([*own.values()]),  # another part makes another model
-            **own,
-        )
+        named = {"model": self._path.name, "entity_encoder": self._encoder_path.name}
+        return named | {"sha256": digest([*own.values()])} | own  # a change of any part makes another model
 
     def recognise(
         self,
@@ -144,9 +124,6 @@ class EntityModels(FromFiles):
         scratch: Path | None = None,
     ) -> Recognised:
         """Find the entities of reports, each distinct sentence read once, and their vectors, each of distinct words.
-
-        On one device and library, what a report gets is the same bits whatever reports are with it, and in whatever
-        number of threads.
 
         Parameters
         ----------
@@ -158,27 +135,19 @@ class EntityModels(FromFiles):
             Folder that keeps finished parts, for the caller to remove: the same call after a kill resumes with them.
         """
         n_rows = Counter(texts)
-        # Longest first, ties by content: parts depend on the set of texts, not on its order.
-        distinct = sorted(n_rows, key=lambda text: (-len(text), text))
-        ptr = np.cumsum([0, *(len(text) + 1 for text in distinct)])
-        size = _CHARACTERS_PER_PART[self._device]
-        parts = Parts(scratch, "entities", digest([self.signature, self.environment, size, distinct]))
+        distinct, ptr = longest_first({text: len(text) + 1 for text in n_rows})
         of_sentence: dict[str, list[_Entity]] = {}
         vectors: dict[str, np.ndarray] = {}
         entities: list[list[_Entity]] = []
         cut: list[bool] = []
-        for part, (start, stop) in enumerate(pairwise(part_bounds(ptr, size))):
-            kept = parts.read(part)
-            some = {text: n_rows[text] for text in distinct[start:stop]}
-            if kept is not None:
-                found, made = self._unpacked(kept)
-                if progress is not None:
-                    progress(sum(some.values()))
-            else:
-                found = self._read_texts(some, of_sentence, progress)
-                words = dict.fromkeys(words for of_text, _ in found for _, words in of_text if words not in vectors)
-                made = self._embed(list(words))
-                parts.write(part, _packed(found, made))
+
+        def run(part: slice) -> _Part:
+            found = self._read_texts({text: n_rows[text] for text in distinct[part]}, of_sentence, progress)
+            words = dict.fromkeys(words for of_text, _ in found for _, words in of_text if words not in vectors)
+            return found, self._embed(list(words))
+
+        counts = [n_rows[text] for text in distinct]
+        for _, (found, made) in self._run_parts(run, ptr, counts, [distinct], scratch, progress):
             vectors |= made
             entities += [of_text for of_text, _ in found]
             cut += [is_cut for _, is_cut in found]
@@ -194,7 +163,7 @@ class EntityModels(FromFiles):
         of_row = np.array([place[text] for text in texts], np.int64)
         return Recognised(table, [words for _, words in every], of_row, n_truncated)
 
-    def _open(self, folder: Path, kind: Any, argument: str) -> tuple[Any, Any]:
+    def _load(self, folder: Path, kind: Any, argument: str) -> tuple[Any, Any]:
         with quiet():
             tokenizer, model, random = read(folder, kind, self._function, argument)
         check_weights(model, random, folder, self._function, argument)
@@ -226,15 +195,11 @@ class EntityModels(FromFiles):
         if progress is not None:
             progress(sum(n for text, n in texts.items() if not n_waiting[text]))
         ids, is_cut = self._split(self._tokenizer, todo, self._max_pieces)
-        ptr = np.cumsum([0, *map(len, ids)])
-        flat = np.fromiter(chain.from_iterable(ids), np.int32)
+        flat, ptr = flatten(ids)
         labels = np.empty(len(flat), np.int16)
-
-        def run(some: np.ndarray, batch: np.ndarray) -> None:
-            labels[ptr[some, None] + np.arange(batch.shape[1])] = self._label(batch)[: len(some)]
-
+        store = store_tokens(labels, ptr, self._label)
         with one_thread_each(self._device) as run_all:
-            for done in run_batches(run, flat, ptr, _PIECES_PER_BATCH[self._device], run_all):
+            for done in run_batches(store, flat, ptr, self.batch_tokens[self._device], run_all):
                 finished = 0
                 for place in done.tolist():
                     n_waiting.subtract(waiting[todo[place]])
@@ -287,13 +252,11 @@ class EntityModels(FromFiles):
         ids, _ = self._split(self._encoder_tokenizer, words, _MAX_OF_ENTITY)
         vectors = np.empty((len(words), self._width), np.float32)
 
-        def run(some: np.ndarray, batch: np.ndarray) -> None:
-            vectors[some] = self._first_states(batch)[: len(some)]
+        def run(places: np.ndarray, batch: np.ndarray) -> None:
+            vectors[places] = self._first_states(batch)[: len(places)]
 
-        flat = np.fromiter(chain.from_iterable(ids), np.int32)
-        ptr = np.cumsum([0, *map(len, ids)])
         with one_thread_each(self._device) as run_all:
-            for _ in run_batches(run, flat, ptr, _PIECES_PER_BATCH[self._device], run_all):
+            for _ in run_batches(run, *flatten(ids), self.batch_tokens[self._device], run_all):
                 pass
         return dict(zip(words, vectors, strict=True))
 
@@ -315,11 +278,15 @@ class EntityModels(FromFiles):
             )
             raise InputError(msg)
 
-    def _unpacked(self, kept: bytes) -> tuple[list[tuple[list[_Entity], bool]], dict[str, np.ndarray]]:
-        """Read a part that :func:`_packed` made."""
-        n = int.from_bytes(kept[:8], "little")
-        texts, words = json.loads(kept[8 : 8 + n])
-        vectors = np.frombuffer(kept[8 + n :], np.float32).reshape(len(words), self._width)
+    def _pack(self, output: _Part) -> bytes:
+        found, vectors = output
+        content = json.dumps([found, list(vectors)]).encode()
+        return b"".join([len(content).to_bytes(8, "little"), content, *(row.tobytes() for row in vectors.values())])
+
+    def _unpack(self, content: bytes) -> _Part:
+        n = int.from_bytes(content[:8], "little")
+        texts, words = json.loads(content[8 : 8 + n])
+        vectors = np.frombuffer(content[8 + n :], np.float32).reshape(len(words), self._width)
         found = [([(kind, spelled) for kind, spelled in some], is_cut) for some, is_cut in texts]
         return found, dict(zip(words, vectors, strict=True))
 
@@ -349,9 +316,3 @@ def find_entities(pieces: Sequence[str], labels: Sequence[str]) -> list[tuple[in
     if begun is not None and not has_ended:
         found.append((begun[0], len(pieces) - 2, begun[1]))
     return found
-
-
-def _packed(found: list[tuple[list[_Entity], bool]], vectors: dict[str, np.ndarray]) -> bytes:
-    """Return the bytes of a finished part: entities as JSON, then the vectors of words that no earlier part has."""
-    content = json.dumps([found, list(vectors)]).encode()
-    return b"".join([len(content).to_bytes(8, "little"), content, *(vector.tobytes() for vector in vectors.values())])

@@ -19,10 +19,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.encoders.batches import digest, environment, one_thread_each, part_bounds, run_batches, run_model
+from metric_oracle.encoders.batches import (
+    digest,
+    environment,
+    one_thread_each,
+    part_bounds,
+    run_batches,
+    run_model,
+    store_tokens,
+)
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import InputError, not_installed
+from metric_oracle.files import write_json
 
 _DISTILROBERTA = (
     5,
@@ -316,9 +325,7 @@ def write_states(
                 file.flush()
                 os.fsync(file.fileno())
                 checksums[part] = zlib.crc32(states.data)
-                beside = record.with_name(record.name + ".tmp")
-                beside.write_text(json.dumps({"digest": run_digest, "parts": checksums}) + "\n", encoding="utf-8")
-                beside.replace(record)
+                write_json(record, {"digest": run_digest, "parts": checksums})
             n_done += last - first
             if progress:
                 progress(n_done)
@@ -332,12 +339,9 @@ def _states(encoder: TokenEncoder, tokens: Tokens, start: int, stop: int, storag
     if encoder.device == "cuda":
         return _states_on_device(encoder, ids, ptr, storage)
     states = np.empty((len(ids), encoder.width), storage)
-
-    def run(some: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
-        states[ptr[some, None] + np.arange(batch.shape[1])] = encoder.run(batch)[: len(some)]
-
+    store = store_tokens(states, ptr, encoder.run)
     with one_thread_each(encoder.device) as run_all:
-        for _ in run_batches(run, ids, ptr, _BATCH_TOKENS[encoder.device], run_all):
+        for _ in run_batches(store, ids, ptr, _BATCH_TOKENS[encoder.device], run_all):
             pass
     return states
 

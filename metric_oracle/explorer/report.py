@@ -11,8 +11,9 @@ import numpy as np
 from metric_oracle.explorer.case import groups
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.figures import sections
+from metric_oracle.files import replacing
 from metric_oracle.presentation.short_signature import short_signature
-from metric_oracle.retrieval.results import check_out, replacing
+from metric_oracle.retrieval.results import check_out
 from metric_oracle.web.render import STATIC, templates
 
 

@@ -24,11 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.errors import InputError
-from metric_oracle.files import alone
+from metric_oracle.files import exclusive, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import StoredRepresentation
 from metric_oracle.indexes.index import Index, open_index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import (
     DISTINCT,
     REPORTS,
@@ -39,7 +38,8 @@ from metric_oracle.indexes.store import (
     release,
     write_table,
 )
-from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
+from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
+from metric_oracle.sources.inputs import Inputs
 
 BUILDING = ".building"
 # Files of a build under way: the lock that one process holds, and what is finished.
@@ -47,11 +47,12 @@ LOCK = ".lock"
 PROGRESS = "build.json"
 # Folder of what an encoder has finished of its work, and what it may hold.
 SCRATCH = "encoding"
-_SCRATCH_FILES = ("states.raw", "states.json", "states.json.tmp")
-_MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert|entities)-\d+\.(part|tmp)")  # of `encoders.parts`
-_TEMPORARY = re.compile(r"(build|manifest|stamps)\.json\.\d+\.tmp")  # of `write_json`
+_SCRATCH_FILES = ("states.raw", "states.json")
+# Finished parts of a model's run, see `sources.contract.Source.run`.
+_MODEL_PART = re.compile(rf"{SCRATCH}/({'|'.join(s.name for s in ATTACHED if s.model)})-\d+\.part(\.\d+\.tmp)?")
+_TEMPORARY = re.compile(rf"(build|manifest|stamps|{SCRATCH}/states)\.json\.\d+\.tmp")  # of `write_json`
 # Representations with files of their own.
-STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not record.parts and record.source != "pair")
+STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not (record.parts or record.is_pair))
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -70,8 +71,8 @@ def build_index(
     Parameters
     ----------
     inputs : Inputs
-        The corpus, see :func:`metric_oracle.indexes.inputs.load_inputs`. Ids and texts may be
-        :class:`metric_oracle.indexes.store.Strings`, which take a third of the memory of lists.
+        The corpus, see `sources.inputs.load_inputs`. Ids and texts may be
+        `indexes.store.Strings`, which take a third of the memory of lists.
     out : path
         New folder.
     metrics : sequence of str
@@ -81,7 +82,7 @@ def build_index(
     states : dict
         Counts of missing, empty and token-less reports.
     section : (str or None, str)
-        Which section the reports are, and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
+        Which section the reports are, and what says so, see [`Reports`][metric_oracle.Reports].
     progress : function
         Called with the name of each part before it is built.
 
@@ -100,11 +101,11 @@ def build_index(
     _check_own(building)
     try:
         building.mkdir(parents=True, exist_ok=True)
-        with alone(building, LOCK, "build_index", "build"):
+        with exclusive(building, LOCK, "build_index", "build"):
             _check_new(out)  # another build may just have ended
             _build(inputs, building, kinds, (source, section), states or {}, progress or (lambda part: None))
             building.rename(out)
-            manifest.sync(out.parent)
+            sync(out.parent)
             _finish(out)
     except OSError as error:
         if error.errno not in _NO_ROOM and not any(
@@ -138,7 +139,7 @@ def _check_new(out: Path) -> None:
     manifest.check_name(out, "build_index", "out")
     if out.exists() or out.is_symlink():
         if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
-            with suppress(OSError, InputError), alone(out, LOCK, "build_index", "build"):
+            with suppress(OSError, InputError), exclusive(out, LOCK, "build_index", "build"):
                 _finish(out)
         msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
         raise InputError(msg)
@@ -154,7 +155,8 @@ def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
     kinds = {kind: name for name in metrics for kind in get_metric(name, "build_index").representations}
     for kind, name in kinds.items():
         if kind in lacking:
-            needs = REPRESENTATIONS[kind]
+            needs = REPRESENTATIONS[kind].source
+            assert needs is not None  # what is made of the texts is never lacking
             msg = f"build_index: {needs.plural} must be given for metric {name!r}; got none. Add {needs.option}."
             raise InputError(msg)
     return [kind for kind in STORED if kind in kinds]
@@ -229,7 +231,7 @@ def _build(
         folder.mkdir(exist_ok=True)
         counts = make(folder)
         done[name] = {"counts": counts, "files": _describe(building, name)}
-        manifest.write_json(building / PROGRESS, {"inputs": digest, "done": done})
+        write_json(building / PROGRESS, {"inputs": digest, "done": done})
 
     part("reports", lambda folder: _write_reports(folder, inputs))
     pa.default_memory_pool().release_unused()
@@ -245,13 +247,13 @@ def _build(
         "files": {name: entry for part_name in ("reports", *kinds) for name, entry in done[part_name]["files"].items()},
     }
     stamps = {name: (building / name).stat() for name in content["files"]}
-    manifest.write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
+    write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
     built_by = f"metric-oracle {version('metric-oracle')}"
     built_at = datetime.now(UTC).isoformat(timespec="seconds")
     manifest.write_manifest(building, content, built_by=built_by, built_at=built_at)
     folders = {(building / name).parent for name in content["files"]} | {building}
     for path in (*(building / name for name in content["files"]), building / manifest.NAME, *folders):
-        manifest.sync(path)
+        sync(path)
     for name in [name for name in _contents(building)[0] if name.startswith(f"{SCRATCH}/")]:
         (building / name).unlink(missing_ok=True)
     if (building / SCRATCH).is_dir():

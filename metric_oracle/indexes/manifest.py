@@ -3,7 +3,7 @@
 Opening an index opens all its files, so that a folder that takes its name later changes nothing, and compares their
 sizes. A file is compared with its checksum when it is first used, unless its time is the one that the build recorded or
 this user found it right before. Damage that keeps size and time is seen where it makes a file unreadable, and else by
-:meth:`Files.verify` alone, which reads all (docs/security.md).
+`Files.verify` alone, which reads all (docs/security.md).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError
-from metric_oracle.files import sync
+from metric_oracle.files import checksum, sha256, write_json
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"
@@ -26,12 +26,6 @@ NAME = "manifest.json"
 SET_NAME, SET_FORMAT = "set.json", "metric-oracle shard set"  # of a set of shards, see `indexes.shards`
 # Size and time of the files as the build left them; a reader writes nothing into an index.
 STAMPS = "stamps.json"
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe(folder: Path, names: Iterable[str], data: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
@@ -47,28 +41,10 @@ def fingerprint(content: dict[str, Any]) -> str:
     return checksum({name: entry["content"] for name, entry in content["files"].items() if "content" in entry})
 
 
-def checksum(content: Any) -> str:
-    """Return the SHA-256 of what JSON can hold."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
     """Write the manifest of an index, with notes for people."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "fingerprint": fingerprint(content)}
     write_json(folder / NAME, {**head, **notes, "checksum": checksum(content), "content": content})
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file beside, sync and rename it, so that nobody ever sees half of it."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(json.dumps(content, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
-        sync(beside)
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def check_name(folder: Path, function: str, argument: str) -> None:

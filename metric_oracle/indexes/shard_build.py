@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import InputError, InUseError
-from metric_oracle.files import alone, remove_leftovers
+from metric_oracle.files import checksum, exclusive, remove_leftovers, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import BUILDING, LOCK, build_index
 from metric_oracle.indexes.index import open_index as open_one
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name, write_set
 from metric_oracle.indexes.store import Strings
+from metric_oracle.sources.inputs import Inputs
 
 PAUSE = 0.5  # seconds between two looks at what others are building
 
@@ -35,7 +35,7 @@ class Slice:
     make : function
         Returns the Inputs of these reports, when they are needed; gets what all shards have `beside` them.
     source, states, section
-        See :func:`metric_oracle.indexes.build.build_index`.
+        See `indexes.build.build_index`.
     """
 
     ids: Sequence[str]
@@ -81,7 +81,7 @@ def build_set(
     beside : object
         What slices make Inputs with.
     metrics, progress
-        See :func:`metric_oracle.indexes.build.build_index`; the name of the shard stands before that of the part.
+        See `indexes.build.build_index`; the name of the shard stands before that of the part.
     make_all : function
         Makes the shards that are not there; by default this process, one after another. See `indexes.remote`.
 
@@ -91,7 +91,7 @@ def build_set(
         If `out` is another folder, or a set under way of another plan; and as `build_index` does for a shard.
     """
     out = Path(out)
-    _begin(out, manifest.checksum(plan))
+    _begin(out, checksum(plan))
     while True:
         busy, n_shards = (make_all or _make_all)(slices(), out, beside, metrics, progress)
         if not busy:
@@ -100,7 +100,7 @@ def build_set(
             time.sleep(PAUSE)
     while not (out / NAME).is_file():
         try:
-            with alone(out, LOCK, "build_index", "build"):
+            with exclusive(out, LOCK, "build_index", "build"):
                 if not (out / NAME).is_file():
                     write_set(out, n_shards)
         except InUseError:
@@ -153,8 +153,8 @@ def _begin(out: Path, plan: str) -> None:
             )
             raise InputError(msg)
         return
-    manifest.write_json(out / PLAN, {"plan": plan})
-    manifest.sync(out.parent)
+    write_json(out / PLAN, {"plan": plan})
+    sync(out.parent)
 
 
 def _is_finished(folder: Path) -> bool:
@@ -167,7 +167,7 @@ def _is_free(folder: Path) -> bool:
     if _is_finished(folder):
         return False
     try:
-        with alone(building, LOCK, "build_index", "build"):
+        with exclusive(building, LOCK, "build_index", "build"):
             return True
     except InUseError:
         return False

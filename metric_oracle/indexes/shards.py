@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.files import checksum, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
@@ -173,12 +174,28 @@ def is_set(path: Path) -> bool:
 
 
 def open_index(path: str | Path) -> Index:
-    """Open an index or a set of shards that :func:`metric_oracle.build_index` made.
+    """Open an index, or a set of shards, that [`build_index`][metric_oracle.build_index] made.
+
+    Parameters
+    ----------
+    path : str or path
+        Folder of the index or of the set.
+
+    Returns
+    -------
+    Index
+        The index; its arrays are mapped from the files, and nothing is read before it is used.
 
     Raises
     ------
     IndexFormatError
-        If the folder is neither, unfinished, of another format version, or one of its files was cut or altered.
+        If the folder is neither, is unfinished, has another format version, or one of its files was cut or altered.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.open_index("INDEX").n_reports
+    398
     """
     path = Path(path)
     return ShardSet(path) if is_set(path) else open_one(path)
@@ -236,8 +253,8 @@ def write_set(folder: Path, n_shards: int) -> None:
         "built_by": f"metric-oracle {version('metric-oracle')}",
         "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    manifest.write_json(folder / NAME, {**head, **built, "checksum": manifest.checksum(content), "content": content})
-    manifest.sync(folder)
+    write_json(folder / NAME, {**head, **built, "checksum": checksum(content), "content": content})
+    sync(folder)
 
 
 def most_frequent(shards: Sequence[tuple[Index, int, np.ndarray]]) -> int:
@@ -335,7 +352,7 @@ def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
 
 def _fingerprint(content: dict[str, Any]) -> str:
     """Return the identity of a set: what its shards hold, in their order."""
-    return manifest.checksum([[record["fingerprint"], record["reports"]] for record in content["shards"]])
+    return checksum([[record["fingerprint"], record["reports"]] for record in content["shards"]])
 
 
 def _is_index(folder: Path) -> bool:
@@ -362,7 +379,7 @@ def _read_set(folder: Path) -> dict[str, Any]:
         )
         raise IndexFormatError(msg)
     content: Any = found.get("content")
-    if found.get("checksum") != manifest.checksum(content) or found.get("fingerprint") != _fingerprint(content):
+    if found.get("checksum") != checksum(content) or found.get("fingerprint") != _fingerprint(content):
         msg = f"open_index: {NAME} must match its own checksum; got an altered one in {folder}. Build the set again."
         raise IndexFormatError(msg)
     return found

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import not_installed
-from metric_oracle.retrieval.results import check_out, replacing
+from metric_oracle.files import replacing
+from metric_oracle.retrieval.results import check_out
 
 ENDINGS = (".png", ".svg", ".pdf")
 

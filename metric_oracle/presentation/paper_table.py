@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from metric_oracle.files import replacing
 from metric_oracle.presentation.short_signature import short_signature
-from metric_oracle.retrieval.results import Results, check_out, replacing
+from metric_oracle.retrieval.results import Results, check_out
 
 DATA_ENDINGS = (".csv", ".parquet", ".jsonl")
 ENDINGS = (".md", ".tex", *DATA_ENDINGS)

@@ -38,7 +38,7 @@ class Grades(Rated):
     Attributes
     ----------
     grades : dict of float64[R, P]
-        Kind -> what each rater says of each pair, larger is worse; the other attributes are those of :class:`Rated`.
+        Kind -> what each rater says of each pair, larger is worse; the other attributes are those of `Rated`.
     """
 
     pairs: list[str]

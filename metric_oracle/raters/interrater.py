@@ -62,7 +62,7 @@ class Agreement(OneLine):
         One row for each candidate type ("all": all together), kind of errors, rater ("between raters", or the rater who
         is compared with himself) and statistic. Columns: ``value``, the ends of its percentile and BCa intervals over
         studies, ``effective`` (the number of studies that the interval rests on, see
-        :func:`metric_oracle.statistics.effective_studies`) and ``degenerate`` (resamples without a value). A value that
+        `statistics.effective_studies`) and ``degenerate`` (resamples without a value). A value that
         does not exist, because all counts are equal, is null.
     signature : dict
         What is needed to compute the same numbers again.
@@ -107,7 +107,8 @@ def agreement(
     Parameters
     ----------
     ratings : path or Ratings
-        Counted errors, see :func:`metric_oracle.read_ratings`. At least two raters, unless `repeated` is given.
+        Counted errors, see [`read_ratings`][metric_oracle.read_ratings]. At least two raters, unless `repeated` is
+        given.
     repeated : path or Ratings, optional
         Errors that the same raters counted when pairs were shown to them again, as the export of a survey has them.
     resamples : int, default 1000
@@ -129,21 +130,11 @@ def agreement(
 
     Examples
     --------
-    >>> import csv, tempfile
-    >>> from pathlib import Path
-    >>> import metric_oracle as mo
-    >>> ratings = Path(tempfile.mkdtemp()) / "ratings.csv"
-    >>> counts = {("p1", "anna"): 0, ("p1", "ben"): 0, ("p2", "anna"): 2, ("p2", "ben"): 3}
-    >>> with ratings.open("w", newline="") as file:
-    ...     rows = csv.writer(file)
-    ...     _ = rows.writerow(["pair_id", "rater", "category", "significant", "count"])
-    ...     for (pair, rater), count in counts.items():
-    ...         rows.writerows([[pair, rater, 1, "true", count], [pair, rater, 1, "false", 0]])
-    >>> result = mo.agreement(ratings, resamples=100)
-    >>> result.summary()
-    '2 pairs of 2 studies, 2 raters'
-    >>> [(r["statistic"], round(r["value"], 2)) for r in result.records() if r["errors"] == "total"]
-    [('ICC(A,1)', 0.92), ('ICC(A,k)', 0.96), ('exact agreement', 0.5)]
+    >>> result = mo.agreement("ratings.csv", resamples=200)
+    >>> result
+    <Agreement: 96 pairs of 24 studies, 3 raters>
+    >>> [(r["statistic"], round(r["value"], 3)) for r in result.records()[:3]]
+    [('ICC(A,1)', 0.645), ('ICC(A,k)', 0.845), ('exact agreement', 0.17)]
     """
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     again = repeated if isinstance(repeated, Ratings) or repeated is None else read_ratings(repeated)
@@ -339,7 +330,7 @@ def other_raters(values: Array, draws: Array, n_studies: int) -> Array:
         The statistic on the resamples, without each study, and on all studies; then, for each rater left out, without
         each study and on all studies.
     draws : float64[B, R]
-        See :func:`draw_raters`.
+        See `draw_raters`.
     n_studies : int
         S.
 

@@ -147,20 +147,19 @@ class Alignment(OneLine):
 class RatedFiles:
     """The files of one rated set.
 
-    Attributes
+    Parameters
     ----------
     ratings : path or Rated
-        See :func:`metric_oracle.raters.rated_sets.read_rated_set`.
-    scores : sequence of paths
-        Tables of scores of the pairs, see :func:`metric_oracle.align`.
+        See [`read_rated_set`][metric_oracle.read_rated_set].
+    scores : sequence of paths, optional
+        Tables of scores of the pairs, see [`align`][metric_oracle.align].
     samples : path, optional
         Texts of the pairs, where `ratings` is a path to a file without them.
 
     Examples
     --------
-    >>> import metric_oracle as mo
-    >>> mo.RatedFiles("ratings.csv", samples="samples.csv").scores
-    ()
+    >>> mo.RatedFiles("ratings.csv", samples="samples.csv")
+    RatedFiles(ratings='ratings.csv', scores=(), samples='samples.csv')
     """
 
     ratings: str | Path | Rated
@@ -255,7 +254,7 @@ class _Scored:
         Metrics whose lower scores are better.
     drawn : Resamples
     deviations : float64[B, R] or None
-        See :func:`draw_raters`; None where the raters are fixed.
+        See `draw_raters`; None where the raters are fixed.
     """
 
     rated: Rated
@@ -326,12 +325,12 @@ def align(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Alignment:
-    r"""Measure how well metrics agree with each radiologist and with the mean of all.
+    """Measure how well metrics agree with each radiologist and with the mean of all.
 
     Parameters
     ----------
     ratings : path or Rated
-        A rated set, see :func:`metric_oracle.raters.rated_sets.read_rated_set`.
+        A rated set, see [`read_rated_set`][metric_oracle.read_rated_set].
     scores : path or sequence of paths
         Tables of any tool with one row for each pair and a column of numbers for each metric. The pair is named by a
         pair id, or by study and candidate type. Files that ``oracle score`` wrote are such tables; the components of
@@ -341,8 +340,8 @@ def align(
     metrics : sequence of str, optional
         Columns to use, by default all columns of numbers. A name that is no column is a metric, under which the texts
         are scored.
-    directions : mapping, optional
-        Column -> "higher" or "lower", whichever is better, for columns whose names do not say it.
+    directions : mapping of str to {"higher", "lower"}, optional
+        Which values of a column are better, for columns whose names do not say it.
     paired : sequence of (str, str), optional
         Pairs of metrics whose agreement is compared, by default all pairs. They are the family over which p-values are
         adjusted.
@@ -356,6 +355,7 @@ def align(
     Returns
     -------
     Alignment
+        Agreement of each metric with each rater, with its intervals, and the tests between metrics.
 
     Raises
     ------
@@ -369,20 +369,8 @@ def align(
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import metric_oracle as mo
-    >>> ratings = Path(tempfile.mkdtemp()) / "ratings.csv"
-    >>> _ = ratings.write_text(
-    ...     "pair_id,study_id,errors,reference,prediction\n"
-    ...     "p1,s1,0,No effusion.,No effusion.\n"
-    ...     "p2,s1,3,No effusion.,Large effusion on the left.\n"
-    ...     "p3,s2,1,Normal heart.,Normal heart size.\n"
-    ...     "p4,s2,2,Normal heart.,Heart is large.\n"
-    ... )
-    >>> result = mo.align(ratings, metrics=["rouge-l"], resamples=100)
-    >>> {r["statistic"]: r["value"] for r in result.table.to_pylist() if r["rater"] == "mean of raters"}
-    {'tau-b': 1.0, 'spearman': 1.0, 'tau-b within studies': 1.0, 'pairwise accuracy': 1.0}
+    >>> mo.align("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], resamples=200)
+    <Alignment: 96 pairs of 24 studies, 3 raters: bleu-2, rouge-l>
     """
     check_resampling(resamples, seed)
     from scipy.stats import kendalltau, spearmanr
@@ -463,7 +451,7 @@ def compare_metrics(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> MetricComparison:
-    r"""Compare metrics by their agreement with radiologists on several rated sets.
+    """Compare metrics by their agreement with radiologists on several rated sets.
 
     Parameters
     ----------
@@ -473,20 +461,20 @@ def compare_metrics(
     metrics : sequence of str, optional
         Columns of the scores of each set, by default all. A name that is no column is a metric, under which the texts
         are scored and which is timed. A set without scores is scored under the usual metrics.
-    directions : mapping, optional
-        As in :func:`metric_oracle.align`.
+    directions : mapping of str to {"higher", "lower"}, optional
+        As in [`align`][metric_oracle.align].
     paired : sequence of (str, str), optional
-        As in :func:`metric_oracle.align`. A pair is compared on the sets that have both metrics, and all comparisons of
-        a statistic are one family.
+        As in [`align`][metric_oracle.align]. A pair is compared on the sets that have both metrics, and all
+        comparisons under one statistic are one family.
     times : path, optional
         Table of other tools' times with the columns ``metric``, ``ms_per_pair`` and, if known, ``device``.
     ablations : mapping of str to path, optional
         Name of a variant -> table of its scores of the pairs of the first set, in a column with the name of the metric.
         As in Cho et al., variants are compared without pairs of equal texts, where these are known.
     resample_raters : bool, default False
-        Make intervals and p-values speak of other raters as well as of other studies, see
-        :func:`metric_oracle.raters.interrater.other_raters`. The intervals of the ceiling keep the raters fixed. A few
-        raters who weigh findings very differently do not show how differently, and such intervals are still too short.
+        Resample raters as well as studies, so that intervals and p-values are about other raters, too. The intervals of
+        the ceiling keep the raters fixed. A few raters who weigh findings very differently do not show how differently
+        others would, and such intervals are still too short.
     resamples : int, default 1000
         Number of bootstrap resamples of the studies.
     seed : int, default 0
@@ -495,6 +483,7 @@ def compare_metrics(
     Returns
     -------
     MetricComparison
+        Agreement of each metric on each set, with intervals, tests, ceilings and times.
 
     Raises
     ------
@@ -508,22 +497,12 @@ def compare_metrics(
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import metric_oracle as mo
-    >>> ratings = Path(tempfile.mkdtemp()) / "ratings.csv"
-    >>> _ = ratings.write_text(
-    ...     "pair_id,study_id,errors,reference,prediction\n"
-    ...     "p1,s1,0,No effusion.,No effusion.\n"
-    ...     "p2,s1,3,No effusion.,Large effusion on the left.\n"
-    ...     "p3,s2,1,Normal heart.,Normal heart size.\n"
-    ...     "p4,s2,2,Normal heart.,Heart is large.\n"
-    ... )
-    >>> result = mo.compare_metrics({"Mine": mo.RatedFiles(ratings)}, metrics=["rouge-l"], resamples=100)
-    >>> result.summary()
-    'rouge-l on Mine (4 pairs), Mine* (3 pairs)'
-    >>> [r["value"] for r in result.select("agreement", set="Mine", statistic="tau-b")]
-    [1.0]
+    >>> sets = {"example": mo.RatedFiles("ratings.csv", samples="samples.csv")}
+    >>> result = mo.compare_metrics(sets, metrics=["bleu", "rouge-l"], resamples=200)
+    >>> result
+    <MetricComparison: bleu-2, rouge-l on example (96 pairs), example* (77 pairs)>
+    >>> [round(r["value"], 3) for r in result.select("agreement", set="example", errors="total", statistic="tau-b")]
+    [0.417, 0.433]
     """
     check_resampling(resamples, seed)
     if not sets:

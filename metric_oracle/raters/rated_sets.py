@@ -44,7 +44,7 @@ def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Ra
     path : path
         One of these:
 
-        - Counted errors in any layout of :func:`metric_oracle.read_ratings`.
+        - Counted errors in any layout of [`read_ratings`][metric_oracle.read_ratings].
         - ReFiSco, version 0 or 1, with one row for each line of a report: the number of lines with an error (as Cho et
           al. 2025 count), the maximum (MES) and the average (AES) of their severities from 0 to 4. Each annotation is a
           pair of its own with one rater.

@@ -8,7 +8,7 @@ from typing import Any
 
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.metrics import BACKENDS, Metric, check_searched
+from metric_oracle.metrics import BACKENDS, Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:
@@ -28,7 +28,6 @@ def home(metric: Metric) -> str:
 
 def check_backend(name: str, metric: Metric, function: str) -> str:
     """Return the backend that is meant, after a check that the metric and this machine have it."""
-    check_searched(metric, function)
     if name not in BACKENDS:
         msg = f"{function}: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
         raise InputError(msg)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError
-from metric_oracle.files import held, remove_leftovers
-from metric_oracle.indexes.manifest import check_outside, sha256, sync
-from metric_oracle.metrics import get_metric
+from metric_oracle.files import json_text, replacing, sha256
+from metric_oracle.indexes.manifest import check_outside
+from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval import sealed
 from metric_oracle.retrieval.sealed import hash_table
 from metric_oracle.statistics import LEVEL, Interval, intervals
@@ -41,16 +41,11 @@ _KINDS = {
 _STRINGS = ("query_id", "candidate_id", "text")
 # Columns of scores that are no numbers.
 _TEXTS = ("query_id", "reference", "prediction")
-# What report_scores.csv of CXR-Report-Metric calls the columns of scores.
+# Names of the columns in report_scores.csv of CXR-Report-Metric, in its order.
 PUBLISHED_NAMES = {
     "query_id": "study_id",
     "prediction": "report",
-    "bleu-2": "bleu_score",
-    "bertscore": "bertscore",
-    "chexbert": "semb_score",
-    "radgraph": "radgraph_combined",
-    "radcliq:v0": "RadCliQ-v0",
-    "radcliq": "RadCliQ-v1",
+    **{name: METRICS[name].column for name in ("bleu-2", "bertscore", "chexbert", "radgraph", "radcliq:v0", "radcliq")},
 }
 
 
@@ -207,7 +202,8 @@ class Scores(_Frames):
 
     def values(self, metric: str) -> np.ndarray:
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
-        name = get_metric(metric, "values").name
+        # Columns of other tools (`read_foreign`) are not in the registry.
+        name = metric if metric in self.metrics else get_metric(metric, "values").name
         if name not in self.metrics:
             msg = f"values: metric must be one of {', '.join(self.metrics)}; got {metric!r}. Score it too."
             raise InputError(msg)
@@ -221,7 +217,7 @@ class Scores(_Frames):
     def interval(
         self, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
     ) -> dict[str, Interval]:
-        """Return an interval of each mean over the studies that have a score: see :func:`metric_oracle.interval`.
+        """Return an interval of each mean over the studies that have a score: see `interval`.
 
         NaN, and degenerate, under a metric that fewer than two pairs have. Metrics that the same pairs have are
         resampled together.
@@ -246,10 +242,10 @@ class Scores(_Frames):
         return html_table(title, ("metric", "mean", "pairs"), rows)
 
     def write(self, path: str | Path, *, published_names: bool = False) -> None:
-        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as :meth:`Results.write` has it.
+        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` has it.
 
         `published_names` gives the columns of a CSV file the names that CXR-Report-Metric's report_scores.csv has;
-        :func:`read_scores` takes the registry's names only.
+        `read_scores` takes the registry's names only.
         """
         path = Path(path)
         table = self.table
@@ -263,37 +259,6 @@ class Scores(_Frames):
     def json_lines(self) -> Iterator[str]:
         """Yield one line a pair."""
         return _json_lines(self.table)
-
-
-@contextmanager
-def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
-    """Yield files beside some paths; they take their places, `path` last, once all are written and on the disk.
-
-    All paths are in one folder, whose new names are on the disk at the end. Old files stay until then, and stay if
-    anything fails. What a killed process left beside a path is removed.
-    """
-    places = (path, *more)
-    besides = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in places]
-    try:
-        with ExitStack() as stack:
-            for place in places:
-                remove_leftovers(place, f".{place.name}.", ".tmp")
-            files = [stack.enter_context(held(beside)) for beside in besides]
-            yield besides
-            for file in files:
-                os.fsync(file)
-            for beside, place in zip(besides[::-1], places[::-1], strict=True):
-                beside.replace(place)
-            sync(path.parent)
-    except OSError as error:
-        msg = (
-            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
-            "Name another file."
-        )
-        raise InputError(msg) from error
-    finally:
-        for beside in besides:
-            beside.unlink(missing_ok=True)
 
 
 def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str) -> None:
@@ -333,10 +298,10 @@ def replacing_signed(function: str, path: Path, signature: dict[str, Any]) -> It
         record = transient = sealed.seal(signature, sha256(beside))
         if replaced is not None:
             transient = {**record, sealed.REPLACES: sealed.seal(replaced, sha256(path))}
-        signature_beside.write_text(json.dumps(transient, indent=2) + "\n", encoding="utf-8")
+        signature_beside.write_text(json_text(transient), encoding="utf-8")
     if replaced is not None:
         with suppress(InputError), replacing(function, beside_path) as (signature_beside,):
-            signature_beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            signature_beside.write_text(json_text(record), encoding="utf-8")
 
 
 def _read_signature(path: Path) -> dict[str, Any]:
@@ -356,7 +321,30 @@ def _json_lines(table: pa.Table) -> Iterator[str]:
 
 
 def read_results(path: str | Path) -> Results:
-    """Read what :meth:`Results.write` wrote."""
+    """Read the results of a search from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        File that `Results.write` or ``oracle retrieve --out`` wrote, with its signature.
+
+    Returns
+    -------
+    Results
+        The table of answers and the signature.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, holds no results, or only those of a part of the shards.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.retrieve(index, "test.csv", "bleu").write("oracle.parquet")
+    >>> mo.read_results("oracle.parquet")
+    <Results: bleu-2, 24 answers to 24 queries, mean of the best 0.3880>
+    """
     return Results(*read_signed(Path(path), ("verify", "results", "retrieve"), _STRINGS, _result_columns))
 
 
@@ -367,7 +355,31 @@ def read_part(path: str | Path) -> Results:
 
 
 def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
-    """Read what :meth:`Scores.write` wrote; `function` begins the error lines."""
+    """Read the scores of pairs of reports from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        File that `Scores.write` or ``oracle score --out`` wrote, with its signature.
+    function : str
+        Name of the caller, with which error messages begin.
+
+    Returns
+    -------
+    Scores
+        The table of scores and the signature.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist or holds no scores.
+
+    Examples
+    --------
+    >>> mo.score("test.csv", "strong.csv", "rouge-l").write("strong.parquet")
+    >>> mo.read_scores("strong.parquet").metrics
+    ['rouge-l']
+    """
     return Scores(*read_signed(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
 
 

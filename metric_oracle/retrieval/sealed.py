@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from metric_oracle.indexes.manifest import checksum
+from metric_oracle.files import checksum
 from metric_oracle.indexes.store import Strings, hash_strings
 
 # Fields that only a file's signature has; `REPLACES` between the renames of a write: the signature before it.

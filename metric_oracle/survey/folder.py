@@ -1,4 +1,4 @@
-"""The folder of a survey, as pages, status and export read it; :mod:`metric_oracle.survey.create` makes it.
+"""The folder of a survey, as pages, status and export read it; `survey.create` makes it.
 
 Light: a server starts at once.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.manifest import checksum
+from metric_oracle.files import checksum
 from metric_oracle.survey.log import History, Log
 
 FORMAT, VERSION = "metric-oracle survey", 1
@@ -38,7 +38,7 @@ class Survey:
     instructions : str
     raters : list of str
     orders : dict
-        Rater -> what :meth:`order` returns, where raters have different orders; else empty.
+        Rater -> what `order` returns, where raters have different orders; else empty.
     """
 
     folder: Path

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from metric_oracle.errors import InputError, MetricOracleError
-from metric_oracle.indexes.manifest import write_json
+from metric_oracle.files import write_json
 from metric_oracle.survey.folder import Survey, open_cells, read_json
 from metric_oracle.survey.log import MOST, ConflictError, Counts, Event, Log, SaveError
 from metric_oracle.web.render import page

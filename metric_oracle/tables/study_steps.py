@@ -11,14 +11,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 from metric_oracle.errors import InputError
-from metric_oracle.files import alone, held, remove_leftovers
+from metric_oracle.files import checksum, exclusive, json_text, locked, remove_leftovers, replacing, sha256
 from metric_oracle.indexes import manifest
-from metric_oracle.retrieval.results import Results, Scores, replacing
+from metric_oracle.retrieval.results import Results, Scores
 
 STEPS, LOCK = "steps.json", ".lock"
 FOLDER = ".predictions"  # end of the names of folders
@@ -86,9 +85,9 @@ class Written:
         self._write()
 
     def _write(self) -> None:
-        entries = {name: {"made_of": key, "sha256": checksum} for name, (key, checksum) in self.entries.items()}
+        entries = {name: {"made_of": key, "sha256": recorded} for name, (key, recorded) in self.entries.items()}
         with replacing("study", self._folder / STEPS) as (beside,):
-            beside.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+            beside.write_text(json_text(entries), encoding="utf-8")
 
 
 class Steps:
@@ -101,7 +100,7 @@ class Steps:
         self._written = Written(folder)
 
     def _key(self, name: str, made_of: Any) -> str:
-        return sha256(json.dumps([self._base, name, made_of]).encode()).hexdigest()
+        return checksum([self._base, name, made_of])
 
     def place(self, model: str, made_of: Any) -> Path:
         """Return the folder for the index of a model's predictions."""
@@ -123,10 +122,10 @@ class Steps:
         """
         self._written.check()
         places = {self._place_name(name, made_of) for name, made_of in models.items()}
-        for name, (made_of, checksum) in list(self._written.entries.items()):
+        for name, (made_of, recorded) in list(self._written.entries.items()):
             path = self._folder / name
             is_kept = made_of == self._key(name, models.get(path.stem)) and path.is_file()
-            if not (is_kept and checksum == checksum_of(path)) and name not in places:
+            if not (is_kept and recorded == checksum_of(path)) and name not in places:
                 self._written.remove(name)
 
     def advance(self, n: int) -> None:
@@ -174,10 +173,9 @@ def checksum_of(path: Path) -> str:
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         listed = [(str(file.relative_to(path)), checksum_of(file)) for file in inside]
-        return sha256(json.dumps(listed).encode()).hexdigest()
+        return checksum(listed)
     try:
-        with path.open("rb") as file:
-            return file_digest(file, "sha256").hexdigest()
+        return sha256(path)
     except OSError as error:
         msg = f"study: model files must be readable; got {path} ({error.strerror or error}). Check the name."
         raise InputError(msg) from error
@@ -197,7 +195,7 @@ def workplace(out: Path | None) -> Iterator[Path]:
         folder = place.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
         try:
             folder.mkdir(mode=0o700)  # a signal may arrive before the next line
-            with held(folder):
+            with locked(folder):
                 yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -211,7 +209,7 @@ def workplace(out: Path | None) -> Iterator[Path]:
         )
         raise InputError(msg)
     folder.mkdir(exist_ok=True)
-    with alone(folder, LOCK, "study", "study"):
+    with exclusive(folder, LOCK, "study", "study"):
         yield folder
 
 

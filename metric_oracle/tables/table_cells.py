@@ -54,7 +54,7 @@ class Cell:
     nonzero : int
         Studies whose score is not 0.
     effective : float
-        Studies that the interval rests on, see :func:`metric_oracle.statistics.effective_studies`.
+        Studies that the interval rests on, see `statistics.effective_studies`.
     unscorable : int
         Studies that this system could not score.
     best : bool

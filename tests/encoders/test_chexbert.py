@@ -141,7 +141,7 @@ def test_equals_the_published_forward(checkpoint, parts):
 
 def test_batches_do_not_matter(checkpoint, parts, monkeypatch):
     for n_pieces in (1, 1000):
-        monkeypatch.setattr("metric_oracle.encoders.chexbert._PIECES_PER_BATCH", {"cpu": n_pieces})
+        monkeypatch.setattr(CheXbert, "batch_tokens", {"cpu": n_pieces})
         monkeypatch.setattr("metric_oracle.encoders.chexbert._TEXTS_PER_BLOCK", 2)
         check_against_published(load(checkpoint), parts, TEXTS)
 
@@ -164,7 +164,7 @@ def test_the_same_bits_in_any_company(tmp_path):
             assert np.concatenate(found).tobytes() == expected.tobytes(), (n_threads, size)
         assert encoder.encode(texts[::-1])[0][::-1].tobytes() == expected.tobytes()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("metric_oracle.encoders.chexbert._PIECES_PER_PART", {"cpu": 70})
+            patch.setattr(CheXbert, "part_size", {"cpu": 70})
             assert encoder.encode(texts)[0].tobytes() == expected.tobytes()
     torch.set_num_threads(n_before)
 
@@ -209,7 +209,7 @@ def test_order_and_repetition_do_not_matter(checkpoint):
 
 
 def test_progress_counts_every_text(checkpoint, monkeypatch):
-    monkeypatch.setattr("metric_oracle.encoders.chexbert._PIECES_PER_BATCH", {"cpu": 16})
+    monkeypatch.setattr(CheXbert, "batch_tokens", {"cpu": 16})
     steps = []
     load(checkpoint).encode(TEXTS, progress=steps.append)
     assert sum(steps) == len(TEXTS)

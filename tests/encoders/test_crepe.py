@@ -42,7 +42,7 @@ def folder(tmp_path, tensors):
 
 
 def load(path, **options):
-    return Crepe(path, device="cpu", **options)
+    return Crepe(path, device="cpu", function="score", **options)
 
 
 def refused(path, line, **options):
@@ -366,7 +366,7 @@ def test_without_torch(folder):
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from metric_oracle.encoders.crepe import Crepe\nfrom metric_oracle.errors import BackendError\n"
-        f"try: Crepe({str(folder)!r})\nexcept BackendError as error: print(error)"
+        f"try: Crepe({str(folder)!r}, function='score')\nexcept BackendError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     command = f"Run: {install_command('encoders')}"
@@ -376,4 +376,4 @@ def test_without_torch(folder):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu(folder):
     with pytest.raises(BackendError, match=r'^score: device "cuda" is not usable'):
-        Crepe(folder, device="cuda")
+        Crepe(folder, device="cuda", function="score")

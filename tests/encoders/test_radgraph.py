@@ -132,9 +132,9 @@ def test_the_batch_changes_nothing(models, monkeypatch, model_type):
     annotations = models[model_type].annotate(TEXTS)
     monkeypatch.setattr(radgraph, "_PAIRS_PER_BATCH", 97)
     for n_pieces in (1, 1 << 12):
-        monkeypatch.setattr(radgraph, "_PIECES_PER_BATCH", {"cpu": n_pieces})
+        monkeypatch.setattr(RadGraph, "batch_tokens", {"cpu": n_pieces})
         assert models[model_type].annotate(TEXTS) == annotations
-    monkeypatch.setattr(radgraph, "_PIECES_PER_PART", {"cpu": 100})
+    monkeypatch.setattr(RadGraph, "part_size", {"cpu": 100})
     assert models[model_type].annotate(TEXTS) == annotations
     backwards = models[model_type].annotate(TEXTS[:7:-1])
     assert list(backwards.values()) == list(annotations.values())[:7:-1]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.encoders import ratescore, sentences
+from metric_oracle.encoders import sentences
 from metric_oracle.encoders.ratescore import EntityModels, find_entities
 from metric_oracle.encoders.sentences import Sentences
 from metric_oracle.errors import BackendError, InputError
@@ -200,7 +200,7 @@ def test_company_and_threads_change_no_bit(model, found):
 
 
 def test_a_stopped_run_resumes(folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(ratescore, "_CHARACTERS_PER_PART", {"cpu": 700})
+    monkeypatch.setattr(EntityModels, "part_size", {"cpu": 700})
     model = EntityModels(folders[0], encoder=folders[1], device="cpu")
     done = []
 

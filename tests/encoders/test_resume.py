@@ -47,10 +47,10 @@ def progress(n):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if name == "chexbert":
-    chexbert._PIECES_PER_PART = {{"cpu": {PART}}}
+    chexbert.CheXbert.part_size = {{"cpu": {PART}}}
     run = chexbert.CheXbert(model, device="cpu").encode
 else:
-    radgraph._PIECES_PER_PART = {{"cpu": {PART}}}
+    radgraph.RadGraph.part_size = {{"cpu": {PART}}}
     run = radgraph.RadGraph(model, encoder=encoder, device="cpu").annotate
 run(texts, progress=progress, scratch=Path(scratch) if scratch else None)
 print(done)
@@ -65,13 +65,12 @@ class Run:
         if name == "chexbert":
             tiny = module("test_chexbert")
             self.model = tiny.save(folder, tiny.tensors_of(*tiny.tiny_parts()))
-            self.owner, self.call = chexbert, chexbert.CheXbert(self.model, device="cpu").encode
+            self.call = chexbert.CheXbert(self.model, device="cpu").encode
         else:
             tiny = module("tiny_radgraph")
             tiny.write_encoder(self.encoder, "radgraph")
             self.model = tiny.write_archive(folder / "radgraph.tar.gz", tiny.files_of("radgraph", self.encoder))
-            model = radgraph.RadGraph(self.model, encoder=self.encoder, device="cpu")
-            self.owner, self.call = radgraph, model.annotate
+            self.call = radgraph.RadGraph(self.model, encoder=self.encoder, device="cpu").annotate
         self.expected = self.bytes_of(self.call(TEXTS))
 
     @staticmethod
@@ -83,7 +82,7 @@ class Run:
         with pytest.MonkeyPatch.context() as patch:
             cls = self.call.__self__.__class__
             seen, run_part = [], cls._run_part
-            patch.setattr(self.owner, "_PIECES_PER_PART", {"cpu": PART})
+            patch.setattr(cls, "part_size", {"cpu": PART})
             patch.setattr(cls, "_run_part", lambda *args: seen.append(args) or run_part(*args))
             found = self.call(texts, scratch=self.scratch)
         return self.bytes_of(found), len(seen)

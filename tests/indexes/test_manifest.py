@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.files import checksum, sha256, write_json
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.manifest import Files, checksum, describe, fingerprint, write_json, write_manifest
+from metric_oracle.indexes.manifest import Files, describe, fingerprint, write_manifest
 from metric_oracle.indexes.store import write_arrays
 
 CONTENT = {"counts": {}, "representations": {}, "files": {}}
@@ -151,7 +152,7 @@ def test_manifest_with_other_parts(tmp_path, content):
 @pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "sub/../../secret"])
 def test_paths_that_climb_out(tmp_path, name):
     (tmp_path / "secret").write_bytes(b"x")
-    files = {name: {"bytes": 1, "sha256": manifest.sha256(tmp_path / "secret")}}
+    files = {name: {"bytes": 1, "sha256": sha256(tmp_path / "secret")}}
     folder = folder_with(tmp_path, content={**CONTENT, "files": files})
     (folder / "sub").mkdir()
     match = rf"^open_index: {re.escape(name)} must be in the index; got no such file in .*\. Rebuild the index\.$"

@@ -11,10 +11,9 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.errors import IndexFormatError, InputError
-from metric_oracle.files import alone
+from metric_oracle.files import checksum, exclusive
 from metric_oracle.indexes import build, manifest, shard_build, shards
 from metric_oracle.indexes.build import LOCK
-from metric_oracle.indexes.manifest import checksum
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
 from support import write
@@ -193,7 +192,7 @@ def test_what_another_worker_left_is_taken_over(table, tmp_path, monkeypatch):
             make(table, tmp_path)
     shutil.rmtree(tmp_path / "set" / shard_name(1))
     building.mkdir()
-    other = alone(building, LOCK, "build_index", "build")
+    other = exclusive(building, LOCK, "build_index", "build")
     other.__enter__()
     waited = []
 

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.manifest import sync
+from metric_oracle.files import sync
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, Scores, check_out, read_results, read_scores
 from support.power import Power, kinds_of
 

@@ -9,7 +9,7 @@ import pytest
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.errors import InputError
-from metric_oracle.files import held
+from metric_oracle.files import locked
 from metric_oracle.synthetic.corpus import MODELS, SyntheticReport, synthesize, write_synthetic
 
 BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
@@ -290,7 +290,7 @@ def test_folders_of_killed_writers_go(tmp_path):
     for folder in (dead, alive, of_another):
         folder.mkdir()
         (folder / "train.csv").write_text("half")
-    with held(alive):
+    with locked(alive):
         write_synthetic(tmp_path / "c", 3, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, of_another.name, "c"]
     assert (alive / "train.csv").read_text() == "half"
