@@ -883,7 +883,7 @@ MUTANTS = [
         "encoders/test_ratescore.py",
     ),
     Mutant(
-        "raters/rater_agreement.py",
+        "raters/interrater.py",
         "raters and studies share a stream of random numbers",
         "default_rng([seed, 1])",
         "default_rng(seed)",

@@ -161,7 +161,7 @@ def test_no_import_points_up():
         ("encoders/ratescore.py", "from metric_oracle.sources.entities import as_entities"),
         ("retrieval/search.py", "from metric_oracle.api import retrieve"),
         ("retrieval/search.py", "from metric_oracle.tables import study"),
-        ("tables/study.py", "from metric_oracle.raters import agreement"),
+        ("tables/study.py", "from metric_oracle.raters import interrater"),
         ("presentation/terminal.py", "from metric_oracle import cli"),
         ("presentation/terminal.py", "from metric_oracle.kernels import topk"),
         ("retrieval/search.py", "import tests.conftest"),
