@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -32,6 +32,7 @@ from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import InputError, not_installed
 from metric_oracle.files import write_json
+from metric_oracle.progress import Count
 
 _DISTILROBERTA = (
     5,
@@ -274,7 +275,7 @@ def write_states(
     *,
     storage: npt.DTypeLike,
     part_tokens: int = 1 << 18,
-    progress: Callable[[int], None] | None = None,
+    progress: Count | None = None,
 ) -> np.memmap:
     """Write the unit-length token states of texts to a raw file; a killed run resumes.
 

@@ -22,6 +22,7 @@ from metric_oracle.retrieval import pool
 from metric_oracle.retrieval.answers import fall_back, fill_zeros, most_frequent_row
 from metric_oracle.sources.inputs import Inputs
 from support import beside
+from support.calls import Calls
 from support.inputs import changed
 from support.sequences import subsequence
 
@@ -170,9 +171,12 @@ def test_mapped_pages_are_given_back_and_come_again(index):
 
 def test_progress_adds_up_to_the_queries(index, queries):
     for metric in ("bleu", "chexbert"):
-        steps = []
-        api.retrieve(index, queries, metric, progress=steps.append)
-        assert sum(steps) == len(queries.ids)
+        steps = Calls()
+        api.retrieve(index, queries, metric, progress=steps)
+        n = len(queries.ids)
+        assert steps[0] == ("", 0, n)
+        assert steps == sorted(steps)
+        assert steps[-1] == ("", n, n)
 
 
 def test_corpus_of_one_report(tmp_path):
