@@ -268,11 +268,7 @@ def peak() -> int:
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
     peaks = [1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-    return (
-        peaks[0]
-        if peaks
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    )
+    return peaks[0] if peaks else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # ---- oracle bench ----------------------------------------------------------------------------------------------------

@@ -57,11 +57,7 @@ class CheXbert(Encoder):
         return {"model": "chexbert", "checkpoint": self._path.name, "sha256": sha256(self._path)}
 
     def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        progress: Count | None = None,
-        scratch: Path | None = None,
+        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Encode reports as the published code does, each distinct sequence of word pieces once.
 

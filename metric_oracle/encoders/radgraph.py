@@ -116,11 +116,7 @@ class RadGraph(Encoder):
         return {"model": self._type, "archive": self._path.name, "sha256": sha256, "special_tokens": special}
 
     def annotate(
-        self,
-        texts: Sequence[str],
-        *,
-        progress: Count | None = None,
-        scratch: Path | None = None,
+        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> dict[str, dict[str, Any]]:
         """Annotate reports as the package does, each distinct sequence of words once.
 

@@ -118,11 +118,7 @@ class EntityModels(Encoder):
         return named | {"sha256": digest([*own.values()])} | own  # a change of any part makes another model
 
     def recognise(
-        self,
-        texts: Sequence[str],
-        *,
-        progress: Count | None = None,
-        scratch: Path | None = None,
+        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> Recognised:
         """Find the entities of reports, each distinct sentence read once, and their vectors, each of distinct words.
 

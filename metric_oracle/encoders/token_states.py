@@ -7,7 +7,6 @@ mBART) still applies it when cut, as in bert_score; `hidden_states[layer]` would
 
 import json
 import os
-import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -313,8 +312,7 @@ def write_states(
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(shape[0] * row_bytes)
         # A disk without room shows now and not after hours.
-        if sys.platform == "linux":
-            os.posix_fallocate(file.fileno(), 0, shape[0] * row_bytes)
+        os.posix_fallocate(file.fileno(), 0, shape[0] * row_bytes)
         n_done = 0
         for part, (start, stop) in enumerate(pairwise(bounds)):
             first, last = int(tokens.ptr[start]), int(tokens.ptr[stop])

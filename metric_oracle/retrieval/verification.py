@@ -18,7 +18,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Count, Progress, counter
 from metric_oracle.retrieval import baselines, brute_force
-from metric_oracle.retrieval.answers import fall_back, most_frequent_row
+from metric_oracle.retrieval.answers import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
@@ -352,7 +352,7 @@ class _Check:
             )  # fmt: skip
             fallback = np.zeros(found.rows.shape, bool)
             if self.record.fallback:
-                fall_back(found, fallback, self.most_frequent)
+                put_most_frequent_first(found, fallback, self.most_frequent)
             for place, q in enumerate(some):
                 lines = [array[place].tolist() for array in (*found[:3], fallback)]
                 right = list(zip(range(1, self.k + 1), *lines, strict=True))

@@ -19,7 +19,7 @@ from metric_oracle.kernels.bleu import cuda
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import pool
-from metric_oracle.retrieval.answers import fall_back, fill_zeros, most_frequent_row
+from metric_oracle.retrieval.answers import fill_zeros, most_frequent_row, put_most_frequent_first
 from metric_oracle.sources.inputs import Inputs
 from support import beside
 from support.calls import Calls
@@ -239,7 +239,7 @@ def test_the_report_that_is_fallen_back_to_is_listed_once(index):
     found = Answers(np.array(rows), np.zeros((4, 3)), np.ones((4, 3), np.int64), np.full(4, -np.inf))
     found.scores[3, 0] = 0.5
     fallback = np.zeros((4, 3), bool)
-    fall_back(found, fallback, row)
+    put_most_frequent_first(found, fallback, row)
     assert found.rows.tolist() == [[row, a, b]] * 3 + [rows[3]]
     assert fallback.tolist() == [[True, False, False]] * 3 + [[False] * 3]
 
