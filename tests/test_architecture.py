@@ -25,10 +25,11 @@ from metric_oracle.metrics import METRICS
 
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
-LEAVES = {"choices", "errors", "metrics"}
+LEAVES = {"choices", "errors", "metrics", "progress"}
 ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval", "sources"}
 ALLOWED = {
     "choices": set(),
+    "progress": set(),
     "errors": set(),
     "files": {"errors"},
     "metrics": {"choices", "errors"},

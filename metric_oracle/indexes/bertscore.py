@@ -103,7 +103,7 @@ class TokenStateIndex(Units):
             distinct,
             path,
             storage=encoding.storage,
-            progress=lambda done: encoding.advance(done, len(distinct.ids)),
+            progress=lambda done: encoding.progress("token states", done, len(distinct.ids)),
         )
         states = np.frombuffer(map_file(path), encoding.storage).reshape(-1, encoder.width)
         description = {

@@ -12,6 +12,7 @@ from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table
 from metric_oracle.errors import InputError
+from metric_oracle.progress import Count
 from metric_oracle.sources.contract import Attachment, Source, ignore
 
 _COLUMNS = ("types", "vectors")
@@ -136,7 +137,7 @@ class EntitySource(Source):
 
     def run(
         self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+        progress: Count | None = None, scratch: Path | None = None,
     ) -> Any:  # fmt: skip
         """Find the entities of texts and their vectors: a `Recognised` of `encoders.ratescore`."""
         made = model.recognise(texts, progress=progress, scratch=scratch)
