@@ -272,3 +272,48 @@ def occurrences(text, gram, n_grams):
             seen_in[g] = text[p]
             out[p] = times[g]
     return out
+
+
+@jit
+def number_rows(words, n_bits):
+    """Find the distinct rows of a matrix and number them in order of first use.
+
+    Parameters
+    ----------
+    words : uint32[n, d] or uint8[n, d]
+    n_bits : int
+        The hash table has 2**n_bits slots, at least twice as many as rows.
+
+    Returns
+    -------
+    first : int64[m]
+        First row of each distinct one, ascending.
+    number : int64[n]
+        Number of each row's distinct one.
+    """
+    table = np.full(1 << n_bits, -1, np.int64)
+    first = np.empty(len(words), np.int64)
+    number = np.empty(len(words), np.int64)
+    n = 0
+    for i in range(len(words)):
+        h = np.uint64(0xCBF29CE484222325)
+        for j in range(words.shape[1]):
+            h = (h ^ np.uint64(words[i, j])) * np.uint64(0x9E3779B97F4A7C15)
+            h ^= h >> np.uint64(29)
+        slot = np.int64(h >> np.uint64(64 - n_bits))
+        while table[slot] >= 0 and not _equal(words, first[table[slot]], i):
+            slot = (slot + 1) % len(table)
+        if table[slot] < 0:
+            table[slot] = n
+            first[n] = i
+            n += 1
+        number[i] = table[slot]
+    return first[:n].copy(), number
+
+
+@jit
+def _equal(words, a, b):
+    for j in range(words.shape[1]):  # noqa: SIM110 - compiled
+        if words[a, j] != words[b, j]:
+            return False
+    return True
