@@ -14,7 +14,7 @@ from metric_oracle.kernels._simd import LANES, prefetch
 from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, lowest_angles, make_bounds
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import lanes_of
-from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
+from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION, RECALL, f1, mean
 
 STEPS = 255  # steps of an angle byte
 STEP = np.pi / 360  # half a degree
@@ -123,6 +123,8 @@ def part_of(part, precision, recall):
         return precision
     if part == RECALL:
         return recall
+    if part == MEAN:
+        return mean(precision, recall)
     return f1(precision, recall)
 
 

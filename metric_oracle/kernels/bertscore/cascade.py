@@ -25,7 +25,7 @@ from metric_oracle.kernels.bertscore.bounds import (
 )
 from metric_oracle.kernels.bertscore.exact import approximate, exact, exact_pair, length_of, widen
 from metric_oracle.kernels.bertscore.query import Coded
-from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL
+from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION, RECALL
 
 FIRST = 4  # of the seeds, the best 4 k are scored first
 AHEAD = 2  # candidates whose codes are asked for in advance
@@ -243,7 +243,8 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
             bound = bound_of(part, precision, 0.0, bonus)
         else:
             low = work.lower[i] + bound_means(u, corpus, query.coded, margins.means)
-            if part == F1 and low > 0.0 and bound_of(part, precision, 1.0 + margins.exact, bonus) < threshold[0]:
+            rises = part == MEAN or (part == F1 and low > 0.0)
+            if rises and bound_of(part, precision, 1.0 + margins.exact, bonus) < threshold[0]:
                 continue
             recall = bound_recall(u, corpus, query.coded, work, tables.above, margins.exact)
             if is_sure(part, low, precision + recall):
