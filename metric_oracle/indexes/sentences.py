@@ -103,7 +103,7 @@ class SentenceIndex(Units):
             states=self.vectors,
             ptr=self.ptr,
             weights=np.pad(ids.astype(np.float32), (0, 16)),
-            unit_weight=np.diff(self.ptr) - float(COPIES),
+            document_weight=np.diff(self.ptr) - float(COPIES),
             weight_of_id=np.array([0.0, 1.0]),
             ids=ids,
             row_ptr=self.row_ptr,

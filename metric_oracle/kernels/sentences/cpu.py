@@ -48,12 +48,12 @@ class Backend(bertscore.Backend):
         """Bound the error of what :meth:`score_all` yields."""
         return super().score_error(corpus, batch) + ROUNDING
 
-    def score_pairs(self, corpus, batch, query, unit):
+    def score_pairs(self, corpus, batch, query, document):
         """Return the distances of pairs of a distinct query and a document, float64[n], and their components."""
-        parts = self.components(corpus, batch, query, unit, None)
+        parts = self.components(corpus, batch, query, document, None)
         return distance(parts["precision"], parts["recall"]), parts
 
-    def components(self, corpus, batch, query, unit, scores):
+    def components(self, corpus, batch, query, document, scores):
         """Return the mean cosines in both directions for pairs of a distinct query and a document."""
-        parts = super().components(corpus, batch, query, unit, scores)
+        parts = super().components(corpus, batch, query, document, scores)
         return {"precision": parts["precision"], "recall": parts["recall"]}
