@@ -46,6 +46,7 @@ class Beside(TypedDict, total=False):
     chexbert_labels: Any
     srr_labels: Any
     entities: Any
+    sentences: Any
     embeddings: Any
     embedding_ids: Any
 
@@ -76,6 +77,7 @@ class Predicted(TypedDict, total=False):
     predicted_chexbert_labels: Any
     predicted_srr_labels: Any
     predicted_entities: Any
+    predicted_sentences: Any
     predicted_embeddings: Any
     predicted_embedding_ids: Any
 

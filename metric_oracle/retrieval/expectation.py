@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.kernels._distribution import BINS, new_room, summarise
+from metric_oracle.kernels._distribution import BINS, new_scratch, summarise
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, counter
 from metric_oracle.retrieval.kernels import load_kernel
@@ -118,7 +118,7 @@ class ExpectationPlan:
 
         def run(first: int) -> int:
             last = min(first + size, len(times))
-            room = idle.pop() if idle else new_room(len(rows))
+            room = idle.pop() if idle else new_scratch(len(rows))
             of_block: list[_Bins] = []
             scores_of = score_all(kernel, sides, range(first, last))
             for q, of_query in zip(range(first, last), scores_of, strict=True):
