@@ -44,6 +44,7 @@ class Beside(TypedDict, total=False):
     chexbert: Any
     chexbert_ids: Any
     chexbert_labels: Any
+    labels: Any
     srr_labels: Any
     entities: Any
     sentences: Any
@@ -75,6 +76,7 @@ class Predicted(TypedDict, total=False):
     predicted_chexbert: Any
     predicted_chexbert_ids: Any
     predicted_chexbert_labels: Any
+    predicted_labels: Any
     predicted_srr_labels: Any
     predicted_entities: Any
     predicted_sentences: Any
