@@ -105,9 +105,9 @@ def radgraph(options: argparse.Namespace) -> None:
     """F1 of two families of sets; words and pairs of words stand in for entities and relations."""
     from metric_oracle.kernels.radgraph import cuda, reference
 
-    def sets(tokens: Sequence[str]) -> list[set]:
+    def sets(tokens: Sequence[str]) -> list[set[Any]]:
         seen: dict[Any, int] = {}
-        out: list[set] = [set(), set()]
+        out: list[set[Any]] = [set(), set()]
         for size, family in enumerate(out, 1):
             for gram in zip(*(tokens[i:] for i in range(size)), strict=False):
                 seen[gram] = seen.get(gram, 0) + 1
