@@ -82,9 +82,11 @@ def _search(kind: str, backend: Any, plain: Callable[[Any, Any], float], n: int)
     encoded = index.encode(queries)
     n_queries = int(encoded.which.max()) + 1
     answers = Answers(
-        np.full((n_queries, 1), -1), np.zeros((n_queries, 1)), np.zeros((n_queries, 1), np.int64),
+        np.full((n_queries, 1), -1),
+        np.zeros((n_queries, 1)),
+        np.zeros((n_queries, 1), np.int64),
         np.full(n_queries, -np.inf),
-    )  # fmt: skip
+    )
     corpus = index.corpus(METRICS["bleu-2" if kind == "ngrams" else "rouge-l"], encoded)
     backend.search(corpus, encoded.batch, 0, n_queries, 1, answers, None)
     for q in range(n_queries):
