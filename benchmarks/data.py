@@ -258,8 +258,8 @@ class Sample:
     queries : the references
     """
 
-    references: list[tuple[str, dict]]
-    candidates: list[tuple[str, dict]]
+    references: list[tuple[str, dict[str, Any]]]
+    candidates: list[tuple[str, dict[str, Any]]]
     index: Index
     queries: Inputs
 
@@ -333,13 +333,13 @@ def _unit(item: Any) -> tuple[np.ndarray, np.ndarray]:
     return item.states / np.linalg.norm(item.states, axis=1, keepdims=True), item.weights > 0
 
 
-def write_graphs(path: Path, graphs: list[dict]) -> Path:
+def write_graphs(path: Path, graphs: list[dict[str, Any]]) -> Path:
     """Write annotations with the ids "0", "1", ..., which a list of texts has too."""
     path.write_text(json.dumps({str(i): graph for i, graph in enumerate(graphs)}), encoding="utf-8")
     return path
 
 
-def _graphs(path: Path, rows: np.ndarray) -> list[dict]:
+def _graphs(path: Path, rows: np.ndarray) -> list[dict[str, Any]]:
     """Return the annotations of some reports; the synthetic file has one a line, after the line of the brace."""
     wanted = set((rows + 1).tolist())
     with path.open(encoding="utf-8") as file:

@@ -20,7 +20,7 @@ from metric_oracle.errors import InputError
 class SourceRecord:
     """What the engine knows of something that metrics read in addition to the text.
 
-    The class that `home` names, in :mod:`metric_oracle.sources`, knows the rest: files, models, prepared folders. This
+    The class that `home` names, in `sources`, knows the rest: files, models, prepared folders. This
     record is light, so that the command line can list its options without loading that class.
 
     Attributes

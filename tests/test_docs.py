@@ -242,4 +242,5 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     for path in [*pages, *(tmp_path / "site").rglob("*.css")]:
         text = path.read_text(encoding="utf-8")
         assert not loading.findall(text), path
+        assert not re.search(r":(?:func|class|meth|mod|attr):|\]\[metric_oracle", text), path
         assert not re.search(r"url\([\"']?(?:https?:)?//|@import", text), path

@@ -155,7 +155,10 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: 
     n_units = len(representation_of(index, get_metric(metric)).row_ptr) - 1
     distinct, stages = studies[-1].distinct * n_units, studies[-1].stages
     return {
-        **{"seconds": total, "p20": p20, "p80": p80, "repetitions": len(studies)},
+        "seconds": total,
+        "p20": p20,
+        "p80": p80,
+        "repetitions": len(studies),
         "encode_s": median([s.encode for s in studies]),
         "search_s": median([s.search for s in studies]),
         "queries_per_s": len(queries.ids) / total,

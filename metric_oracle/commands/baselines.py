@@ -49,7 +49,7 @@ def _baseline(kind: str, asked: Asked, to: Destination, with_text: bool, **own: 
     show_answers(to, plan.run(batch))
 
 
-def _command(name: str, *examples: str, plot: bool = False) -> Any:
+def _command(name: str, *examples: str, plot: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return command(app, name, *examples, endings=RESULTS, formats=PLAIN, plot=plot, function="baseline")
 
 

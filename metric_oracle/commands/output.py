@@ -185,7 +185,7 @@ def deliver_results(
 
 @contextmanager
 def progress(task: str) -> Iterator[Progress]:
-    """Show a bar with the time left on stderr, on a terminal; yield a function for :mod:`metric_oracle.progress`.
+    """Show a bar with the time left on stderr, on a terminal; yield a function for `progress`.
 
     While the machine code of a kernel is made for the first time, the bar says so.
     """

@@ -1,4 +1,4 @@
-"""The names of :mod:`metric_oracle.sources` at their former place, until every module imports them from there."""
+"""The names of `sources` at their former place, until every module imports them from there."""
 
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, is_model, load_inputs

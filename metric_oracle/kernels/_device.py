@@ -316,10 +316,10 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
 
 
 def is_resident(owner: Any, name: str) -> bool:
-    """Return whether :func:`resident` holds data for an owner."""
+    """Return whether `resident` holds data for an owner."""
     return (id(owner), name) in _RESIDENT
 
 
 def forget(owner: Any, name: str) -> None:
-    """Free the data that :func:`resident` holds for an owner."""
+    """Free the data that `resident` holds for an owner."""
     _RESIDENT.pop((id(owner), name), None)

@@ -260,7 +260,7 @@ def count_matches(queries, query, document, index, mark, out):
 
 
 def matches(corpus, batch, query, document):
-    """Return the counts of :func:`count_matches`: int64[F, n]."""
+    """Return the counts of `count_matches`: int64[F, n]."""
     out = np.empty((batch.queries.sizes.shape[1], len(query)), np.int64)
     mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
     count_matches(batch.queries, query, document, corpus.features, mark, out)

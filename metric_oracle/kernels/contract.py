@@ -77,7 +77,7 @@ class Kernel(Protocol):
         raise NotImplementedError
 
     def score_error(self, corpus: Any, batch: Any) -> float:
-        """Bound the error of :meth:`score_all`; 0 where its scores have the bits of the reference."""
+        """Bound the error of `score_all`; 0 where its scores have the bits of the reference."""
         return 0.0
 
     def score_pairs(

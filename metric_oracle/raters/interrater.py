@@ -90,8 +90,10 @@ class Agreement(OneLine):
             return []
         subject = "interval rests" if len(few) == 1 else "intervals rest"
         return [
-            f"{len(few)} {subject} on fewer than {FEW} effective studies (the least on {min(few):.0f}, see the column "
-            "`effective`) and are too short: a few studies with many errors decide them."
+            (
+                f"{len(few)} {subject} on fewer than {FEW} effective studies (the least on {min(few):.0f}, see the "
+                "column `effective`) and are too short: a few studies with many errors decide them."
+            )
         ]
 
 

@@ -63,11 +63,15 @@ def agreement_tables(found: Agreement) -> list[PaperTable]:
     bootstrap = found.signature["bootstrap"]
     tables[0].notes.extend(
         [
-            "ICC(A,1), ICC(A,k): intraclass correlations of one rater and of the mean of all, two-way model, random "
-            "raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout and Fleiss. Exact "
-            "agreement: how often two raters count the same number of errors.",
-            f"{found.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, seed "
-            f"{bootstrap['seed']}, the raters fixed.",
+            (
+                "ICC(A,1), ICC(A,k): intraclass correlations of one rater and of the mean of all, two-way model, "
+                "random raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout and Fleiss. "
+                "Exact agreement: how often two raters count the same number of errors."
+            ),
+            (
+                f"{found.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, "
+                f"seed {bootstrap['seed']}, the raters fixed."
+            ),
             *found.warnings(),
         ]
     )
@@ -239,11 +243,15 @@ def composite_table(fitted: Composite) -> Group:
     inside, outside = (_tau(fit, name) for name in ("tau_b", "tau_b_held_out"))
     bootstrap = fit["bootstrap"]
     notes = [
-        f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
-        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better",
-        "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
-        f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they are; "
-        "standard errors of weights: clustered by study",
+        (
+            f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
+            f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better"
+        ),
+        (
+            "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
+            f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they "
+            "are; standard errors of weights: clustered by study"
+        ),
         *fitted.warnings(),
     ]
     heads = [name.replace("_", " ") for name in names]

@@ -101,9 +101,11 @@ def _alignment_notes(result: Alignment) -> list[str]:
     signature, bootstrap = result.signature, result.signature["bootstrap"]
     left_out = f" ({signature['left_out']:,} identical pairs left out)" if signature["left_out"] else ""
     notes = [
-        f"{signature['pairs']:,} pairs of {signature['studies']:,} studies{left_out}; 95 % percentile intervals from "
-        f"{bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the raters fixed; positive: a "
-        "better score goes with fewer errors.",
+        (
+            f"{signature['pairs']:,} pairs of {signature['studies']:,} studies{left_out}; 95 % percentile intervals "
+            f"from {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the raters fixed; "
+            "positive: a better score goes with fewer errors."
+        ),
         *result.warnings(),
     ]
     return [*notes, *_common_notes(signature, sum(result.table["degenerate"].to_pylist()), "counts")]
@@ -198,8 +200,10 @@ def _notes(result: MetricComparison) -> list[str]:
     ]
     raters = "and what other raters would change" if "rater" in bootstrap["unit"] else "the raters fixed"
     notes = [
-        f"{'; '.join(sets)}. 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, {raters}, "
-        f"seed {bootstrap['seed']}; positive: a better score goes with fewer errors.",
+        (
+            f"{'; '.join(sets)}. 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, "
+            f"{raters}, seed {bootstrap['seed']}; positive: a better score goes with fewer errors."
+        ),
         *result.warnings(),
     ]
     if any(view.name != view.base for view in result.views):

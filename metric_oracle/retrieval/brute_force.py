@@ -151,7 +151,7 @@ def _bertscores(
     asked = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
     stops = np.cumsum(counts)
     lengths, width = np.diff(index.ptr), index.states.shape[1]
-    longest = int(max(lengths.max(), max(counts)))
+    longest = int(max(lengths.max(), *counts))
     error = 4 * gamma(width + longest + 16, FLOAT64)
     base = 0.0 if batch.baseline is None else batch.baseline[part]
     scores = np.empty((len(counts), len(lengths)))

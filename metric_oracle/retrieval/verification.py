@@ -262,7 +262,7 @@ class _Check:
 
     def lists(self) -> None:
         """Compare what follows from all lines of a query: ranks, order, ties, fall-back, a baseline's rows."""
-        listed: dict[str, list[tuple]] = {}
+        listed: dict[str, list[tuple[Any, ...]]] = {}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), self.units, strict=True):
             listed.setdefault(query, []).append(tuple(answer))
         for query, answers in listed.items():
@@ -285,7 +285,7 @@ class _Check:
     def _n_rows(self, unit: int) -> int:
         return 0 if unit < 0 else int(self.representation.row_ptr[unit + 1] - self.representation.row_ptr[unit])
 
-    def _check_ranked(self, query: str, answers: Sequence[tuple]) -> None:
+    def _check_ranked(self, query: str, answers: Sequence[tuple[Any, ...]]) -> None:
         _, rows, scores, ties, fallback, units = zip(*answers, strict=True)
         falls = self.record.fallback and scores[0] == 0
         if falls and rows[0] != self.most_frequent:
@@ -338,7 +338,7 @@ class _Check:
 
     def search(self, chosen: np.ndarray, asked: list[int], tell: Count) -> None:
         """Compare the answers of some queries with those of a search by brute force."""
-        listed: dict[str, list[tuple]] = {self.queries.ids[i]: [] for i in chosen.tolist()}
+        listed: dict[str, list[tuple[Any, ...]]] = {self.queries.ids[i]: [] for i in chosen.tolist()}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):
             if query in listed:
                 listed[query].append(tuple(answer))

@@ -20,7 +20,7 @@ from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
@@ -86,7 +86,7 @@ class SyntheticReport:
 
     study_id: str
     text: str
-    graph: dict
+    graph: dict[str, Any]
     labels: tuple[int, ...]
 
 

@@ -225,7 +225,7 @@ def _leave_out(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
 
 
 def _misplace(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
-    return _change_word(sentences, draw, lambda word: _ELSEWHERE.get(word))
+    return _change_word(sentences, draw, _ELSEWHERE.get)
 
 
 def _misjudge(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:

@@ -29,6 +29,7 @@ from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.shards import is_set, one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
@@ -43,7 +44,7 @@ from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
 from metric_oracle.sources.token_states import Encoding
 from metric_oracle.tables.comparison import Comparison, compare
-from metric_oracle.tables.study_steps import Progress, Steps, checksum_of, file_name, workplace
+from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, workplace
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
 
 

@@ -287,7 +287,7 @@ def test_sizes_that_are_others(built, monkeypatch):
     place = int(np.argmax(np.diff(columns["sequence_ptr"]) > 0)) + 1
     moved = columns["sequence_ptr"].copy()
     moved[place] -= 1
-    monkeypatch.setattr("metric_oracle.indexes.ngrams.read_arrays", lambda columns: dict(columns))
+    monkeypatch.setattr("metric_oracle.indexes.ngrams.read_arrays", dict)
     type(words).load("words", {"features.arrow": {**whole, **columns}})
     with pytest.raises(ValueError, match=r"^sizes of sequences that are others$"):
         type(words).load("words", {"features.arrow": {**whole, **columns, "sequence_ptr": moved}})

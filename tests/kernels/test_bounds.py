@@ -431,7 +431,7 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
 
 
 def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable, n_sampled: int) -> Any:
-    """Do what :func:`search_with` does in an index, for the first query, and check so many documents."""
+    """Do what `search_with` does in an index, for the first query, and check so many documents."""
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     encoded = index.encode(inputs)
     corpus, queries = index.corpus(record, encoded), getattr(encoded.batch, "queries", None)

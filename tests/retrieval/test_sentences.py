@@ -207,7 +207,7 @@ def test_scores_of_pairs(tmp_path):
 
 
 def test_a_shard_without_any_sentence_vectors(tmp_path):
-    sets = {f"r{i}": np.eye(3, dtype=np.float32)[i % 3 : i % 3 + 1] for i in range(0, 4)}
+    sets = {f"r{i}": np.eye(3, dtype=np.float32)[i % 3 : i % 3 + 1] for i in range(4)}
     shards = mo.build_index(texts(12), tmp_path / "S", metrics="sentences", sentences=sets, shard_rows=4)
     found = mo.retrieve(shards, {"q": "x"}, "sentences", k=4, sentences={"q": np.eye(3)[:1]}).table
     assert found["row"].to_pylist() == [0, 3, 1, 2]

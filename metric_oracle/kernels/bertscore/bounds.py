@@ -258,7 +258,7 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
 
 @inlined
 def prefetch_codes(u, corpus):
-    """Prefetch what :func:`bound_codes` reads of a document, which the processor cannot predict."""
+    """Prefetch what `bound_codes` reads of a document, which the processor cannot predict."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     width = corpus.codes.shape[1]
@@ -325,7 +325,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
 
 @jit
 def bound_codes(u, corpus, coded, work, margins):
-    """Return the bounds of :func:`bound_by_codes` from all tokens."""
+    """Return the bounds of `bound_by_codes` from all tokens."""
     known = Known(np.inf, 0.0, 0.0, -np.inf)
     precision, recall, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins)
     return precision, recall

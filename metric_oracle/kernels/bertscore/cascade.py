@@ -225,7 +225,7 @@ def _similar_length(n, items, corpus):
 def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold):
     """List the items that their cells do not drop, and the best of them for a warm start; return both numbers.
 
-    Without reference counts: those of the slices of `work` would take a sixth of the time, as in :func:`search_codes`.
+    Without reference counts: those of the slices of `work` would take a sixth of the time, as in `search_codes`.
     """
     n_items = len(items.document)
     n = len(query.weights)

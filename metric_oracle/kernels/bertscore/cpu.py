@@ -41,7 +41,7 @@ TILE = 1 << 18  # items that are searched together, which limits the memory of a
 
 
 def pack(corpus, batch, q):
-    """Lay out a distinct query; see :func:`pack_query`."""
+    """Lay out a distinct query; see `pack_query`."""
     return pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
 
 
@@ -104,7 +104,7 @@ def scratch_of(scratch, g):
 
 
 def find(corpus, batch, q, k, items, work, part, scored):
-    """Run :func:`find_all` for one distinct query."""
+    """Run `find_all` for one distinct query."""
     return find_all(corpus, batch, [q], k, [items], work, part, scored)[0]
 
 
@@ -293,7 +293,7 @@ class Backend(Kernel):
         return all_pairs.error_of(corpus.states.shape[1], self.part)
 
     def score_error(self, corpus, batch):
-        """Bound the error of :func:`score_all`."""
+        """Bound the error of `score_all`."""
         error = self._error(corpus)
         return error if batch.baseline is None else error / (1.0 - batch.baseline[self.part])
 

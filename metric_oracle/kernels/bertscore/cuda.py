@@ -94,7 +94,7 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
     items : list of Items
         For each query: the same documents and rows, and their offsets.
     lists : list of (int32[n], float64[n]), or None
-        The result of :func:`_listed` for each query; by default it is called.
+        The result of `_listed` for each query; by default it is called.
 
     Returns
     -------

@@ -40,12 +40,12 @@ class Backend(bertscore.Backend):
                 answers.put(q, (rows, -best, ties))
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the distance of every document from each of some distinct queries, right within :meth:`score_error`."""
+        """Yield the distance of every document from each of some distinct queries, right within `score_error`."""
         for means in super().score_all(corpus, batch, chosen):
             yield 1.0 - means
 
     def score_error(self, corpus, batch):
-        """Bound the error of what :meth:`score_all` yields."""
+        """Bound the error of what `score_all` yields."""
         return super().score_error(corpus, batch) + ROUNDING
 
     def score_pairs(self, corpus, batch, query, document):
