@@ -252,10 +252,10 @@ MUTANTS = [
         "retrieval/test_verification.py -k ties",
     ),
     Mutant(
-        "retrieval/verification.py",
+        "progress.py",
         "progress may end before all pairs",
-        "(done - told >= total / 100 or done == total)",
-        "done - told >= total / 100",
+        "done - reported >= total / 100 or done == total",
+        "done - reported >= total / 100",
         "retrieval/test_verification.py -k 'altered_value or right_results'",
     ),
     Mutant(

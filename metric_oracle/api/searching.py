@@ -186,7 +186,7 @@ def load_queries(
         say(reports.left_out, given.get("tell"))
     inputs = load_inputs(
         reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
-        **split(given, ARGUMENTS), progress=progress or silent,
+        **split(given, ARGUMENTS), progress=silent if progress is None else progress,
     )  # fmt: skip
     return replace(_with_prepared(inputs.completed(), prepared), section=reports.said)
 

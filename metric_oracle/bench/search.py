@@ -330,7 +330,7 @@ def run_bench(
     ExactnessError
         If answers differ; nothing is timed then.
     """
-    step = progress or silent
+    step = silent if progress is None else progress
     records = [get_metric(name, "bench") for name in metrics or METRICS]
     _check(index, queries, backends, (reports, tests), repetitions, loading)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:

@@ -326,7 +326,7 @@ def write_states(
                 checksums[part] = zlib.crc32(states.data)
                 write_json(record, {"digest": run_digest, "parts": checksums})
             n_done += last - first
-            if progress:
+            if progress is not None:
                 progress(n_done)
     return np.memmap(path, storage, "r", shape=shape)
 

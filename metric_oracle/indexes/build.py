@@ -104,7 +104,7 @@ def build_index(
         building.mkdir(parents=True, exist_ok=True)
         with exclusive(building, LOCK, "build_index", "build"):
             _check_new(out)  # another build may just have ended
-            _build(inputs, building, kinds, (source, section), states or {}, progress or silent)
+            _build(inputs, building, kinds, (source, section), states or {}, silent if progress is None else progress)
             building.rename(out)
             sync(out.parent)
             _finish(out)

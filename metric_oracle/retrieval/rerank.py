@@ -124,7 +124,7 @@ class RerankPlan:
             If the queries are of another section, or fewer than the audit.
         """
         index, pool, search, n = self.index, self.pool, self.search, len(queries.ids)
-        report = progress or silent
+        report = silent if progress is None else progress
         check_section(queries, index)
         if pool.audit > n:
             msg = f"rerank: audit must be an int from 0 to {n} (test reports); got {pool.audit}. Choose one."

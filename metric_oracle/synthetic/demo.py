@@ -147,7 +147,7 @@ def run_demo(
     tell : function
         Called with each note, such as the number of reports that are left out.
     """
-    step = progress or silent
+    step = silent if progress is None else progress
     encoder = find_encoder()
     if folder is not None:
         check_new(folder, "demo", "folder")

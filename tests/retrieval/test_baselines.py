@@ -38,7 +38,7 @@ def world(corpus, tmp_path_factory, fake_encoder):
         read = read_reports(corpus[side])
         sides[side] = load_inputs(
             read.ids, read.texts, "build_index", radgraph=corpus[f"{side}_graphs"],
-            chexbert=corpus[f"{side}_embeddings"], labels=corpus[f"{side}_labels"], uncertain="positive",
+            chexbert=corpus[f"{side}_embeddings"], chexbert_labels=corpus[f"{side}_labels"], uncertain="positive",
             embeddings=corpus[f"{side}_embeddings"], srr_labels=corpus[f"{side}_srr"],
             entities=corpus[f"{side}_entities"],
             encoding=load_encoding("fake", "build_index") if side == "train" else None,
