@@ -138,14 +138,14 @@ def prepare_states(root: Path, n_reports: int, n_tests: int, kind: str = CORPORA
         (scratch.parent / LOCK).touch()
         _link_states(states, scratch)
 
-        def keep(done: int, total: int) -> None:
-            if done == total:
+        def keep(step: str, done: int | None, total: int | None) -> None:
+            if step == "token states" and done == total:
                 _link_states(scratch, states)
 
         graphs = ("radgraph",) if graph_options(corpus, "train") else ()
         metrics = ("bleu", *graphs, "bertscore", *(("chexbert",) if vectors else ()))
         options = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
-        _build(corpus, vectors, index, metrics=metrics, advance=keep, **options)
+        _build(corpus, vectors, index, metrics=metrics, progress=keep, **options)
 
     _replace_older(index, "states-index-*", build)
     return Data(corpus, vectors, index, encoder)

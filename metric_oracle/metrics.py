@@ -103,6 +103,10 @@ SOURCES: dict[str, SourceRecord] = {
             model="RaTE-NER's folder", model_arguments=("entity_encoder",),
         ),
         SourceRecord(
+            "sentences", "metric_oracle.sources.sentences:SentenceSource", "sentence vectors", "sentence vectors",
+            ("sentences",), "--sentences FILE", "--sentences and --predicted-sentences",
+        ),
+        SourceRecord(
             "bertscore", "metric_oracle.sources.token_states:TokenStateSource", "token states", "token states",
             ("encoder",), "--encoder NAME|FOLDER", "--encoder NAME|FOLDER", made="encoded",
         ),
@@ -195,6 +199,7 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation("agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", parts=("labels",)),
         Representation("srr", "metric_oracle.indexes.labels:SrrIndex", SOURCES["srr"]),
         Representation("entities", "metric_oracle.indexes.entities:EntityIndex", SOURCES["entities"]),
+        Representation("sentences", "metric_oracle.indexes.sentences:SentenceIndex", SOURCES["sentences"]),
         Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", parts=("srr",)),
         Representation("srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("srr",)),
         Representation(
@@ -424,6 +429,12 @@ METRICS: dict[str, Metric] = {
         Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
         *(_ratescore(matrix) for matrix in ("long", "short")),
         Metric(
+            "sentences", "sentences", "sentences",
+            "cosine Chamfer distance of given sentence vectors, mean of both ways; set distances as in SDR (Gulluk et "
+            "al., arXiv 2606.00440)",
+            higher_is_better=False, cheap=False, composable=False, tool="metric-oracle",
+        ),
+        Metric(
             "crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False,
             tool="ibrahimethemhamamci/crg",
         ),
@@ -437,11 +448,15 @@ METRICS: dict[str, Metric] = {
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 # As tables and papers spell metrics, where their names do not have it.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
-BACKENDS = ("auto", "cpu", "cuda", "reference")
 COMPOSITE = "composite"  # a metric that is not in the registry: its weights are in a file
 LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
 # What a composite can be made of. CRG's weights depend on the queries; of BERTScore's forms the search bounds one.
 COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable)
+
+
+def list_metrics() -> list[Metric]:
+    """Return the metrics of the registry: name, direction, source, what each reads."""
+    return list(METRICS.values())
 
 
 def shown_in(command: str) -> tuple[str, ...]:

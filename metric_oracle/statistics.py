@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.choices import INTERVALS, LEGACY
 from metric_oracle.errors import InputError
 
-LEGACY = "legacy-yu2023"
-METHODS = ("bca", "percentile", LEGACY)
 RESAMPLES = 10_000
 LEVEL = 0.95
 LEGACY_SAMPLE = 5000  # values that the released code draws
@@ -104,8 +103,8 @@ def checked_resamples(resamples: int | None, function: str, default: int = RESAM
 
 def check_method(method: str, resamples: int | None, function: str = "interval") -> None:
     """Raise unless there is such a method, and it takes the number of resamples."""
-    if method not in METHODS:
-        msg = f"{function}: method must be one of {', '.join(METHODS)}; got {method!r}. Choose one of these."
+    if method not in INTERVALS:
+        msg = f"{function}: method must be one of {', '.join(INTERVALS)}; got {method!r}. Choose one of these."
         raise InputError(msg)
     if method == LEGACY and resamples is not None:
         msg = (

@@ -17,6 +17,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import ARGUMENTS, Inputs
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.shards import ShardSet, is_set, one_index, open_index
+from metric_oracle.progress import Progress
 
 # A file or folder, reports that were read, a prepared set; or a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
@@ -45,6 +46,7 @@ class Beside(TypedDict, total=False):
     chexbert_labels: Any
     srr_labels: Any
     entities: Any
+    sentences: Any
     embeddings: Any
     embedding_ids: Any
 
@@ -58,7 +60,6 @@ class Models(TypedDict, total=False):
     device: str | None
     uncertain: str | None
     tell: Callable[[str], None]
-    advance: Callable[[int, int], None]
 
 
 class Loading(Reading, Beside, Models, total=False):
@@ -76,6 +77,7 @@ class Predicted(TypedDict, total=False):
     predicted_chexbert_labels: Any
     predicted_srr_labels: Any
     predicted_entities: Any
+    predicted_sentences: Any
     predicted_embeddings: Any
     predicted_embedding_ids: Any
 
@@ -110,7 +112,7 @@ class Scoring(Compared, total=False):
     crepe: str | Path | None
     crepe_config: str | Path | None
     crepe_vocabulary: str | Path | None
-    progress: Callable[[str], None] | None
+    progress: Progress | None
 
 
 READING = tuple(Reading.__annotations__)

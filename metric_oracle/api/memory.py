@@ -138,7 +138,7 @@ class _Remembered:
         self._made |= {text: found.get(str(place)) if by_place else found[place] for place, text in enumerate(new)}
         rows = [self._made[text] for text in texts]
         is_graph = any(isinstance(row, Mapping) for row in rows)
-        return {str(place): row for place, row in enumerate(rows) if row is not None} if is_graph else np.array(rows)
+        return {str(place): row for place, row in enumerate(rows) if row is not None} if is_graph else rows
 
 
 @called("reward")

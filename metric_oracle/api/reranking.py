@@ -1,6 +1,6 @@
 """The best of a pool under CREPE."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -10,6 +10,7 @@ from metric_oracle.api.searching import load_batch
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval import rerank as _rerank
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.options import SearchOptions
@@ -34,7 +35,7 @@ def rerank(
     crepe_config: str | Path | None = None,
     crepe_vocabulary: str | Path | None = None,
     text: bool = True,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     **loading: Unpack[Loading],
@@ -80,7 +81,7 @@ def rerank(
     planned = plan_rerank(index, checkpoint, loading.get("device"), pool, audit, recall, seed, options)
     if isinstance(queries, Inputs):
         loading.pop("device", None)  # that of CREPE alone: these are loaded
-    return planned.run(load_batch(planned.index, queries, loading, "rerank"), progress)
+    return planned.run(load_batch(planned.index, queries, loading, "rerank", progress), progress)
 
 
 @called("rerank")

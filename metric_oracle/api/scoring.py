@@ -1,6 +1,6 @@
 """Scores of a model's reports."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -27,6 +27,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.options import SearchOptions
@@ -60,7 +61,7 @@ def score(
     predicted_id_column: str | None = None,
     predicted_text_column: str | None = None,
     predicted_section: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     **given: Unpack[Compared],
 ) -> Scores:
     """Score a model's reports against the radiologists', joined on ids, under every metric that the files allow.
@@ -96,7 +97,7 @@ def score(
     ids, metadata, seed, after_impression, predicted_id_column, predicted_text_column, predicted_section
         How the predictions are read, see :func:`metric_oracle.read_predictions`; its `split`, `encoding` and
         `separator` are those of the references.
-    tell, advance, progress
+    tell, progress
         Called with lines for people, with finished and all items of a model's work, and with the name of each step.
 
     Returns
@@ -151,7 +152,7 @@ def score(
     warning = check_sections("score", asked_reports.said, written.said, step=step)
     if warning:
         say(warning, tell)
-    of_models = split(given, ("device", "tell", "advance"))
+    of_models = split(given, ("device", "tell")) | split({"progress": progress})
     encoding = None if encoder is None else load_encoding(encoder, "score", **asked, **of_models)
     if system is None:
         system = Path(predictions).name.partition(".")[0] if isinstance(predictions, str | Path) else "predictions"
@@ -164,7 +165,7 @@ def score(
         files=split(given, ARGUMENTS),
         predicted_files=predicted(given),
         prepared=(prepared, prepared_too),
-        models=split(given, MODELS),
+        models=split(given, MODELS) | split({"progress": progress}),
         encoding=encoding,
         options=SearchOptions(idf=idf, rescale=rescale),
         text=text,

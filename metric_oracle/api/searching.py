@@ -3,7 +3,7 @@
 What a search does not need is imported by the function that does: one query shall not wait for all of the package.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -28,6 +28,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.expectation import BINS_OF_STUDY, QUANTILES, Expectation, plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import open_runner, plan
@@ -57,7 +58,7 @@ def build_index(
     rescale_table: str | Path | None = None,
     max_memory: float | None = None,
     shard_rows: int | None = None,
-    progress: Callable[..., None] | None = None,
+    progress: Progress | None = None,
     runner: str | None = None,
     address: str | None = None,
     num_gpus: float | None = None,
@@ -81,12 +82,12 @@ def build_index(
         are read piece by piece; anything else, and a split, is read whole and then cut. The same call in several
         processes shares the work.
     progress : function
-        Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
-        of all, None while the latter is unknown and at most as many while a Parquet file is read.
+        Called as ``progress(step, done, total)``: for each part before it is built, and while a model runs. Both
+        numbers are None where they are not known; with a runner they count shards.
     runner, address, num_gpus
         Build the shards by the workers of a Ray cluster, models included, see :func:`retrieve`.
     radgraph, chexbert, chexbert_ids, chexbert_labels, entities, uncertain, radgraph_encoder, vocabulary, \
-    entity_encoder, device, tell, advance
+    entity_encoder, device, tell
         What is given beside the reports, in files or in memory, and models that make it: see
         :func:`metric_oracle.indexes.inputs.load_inputs`.
     encoder : str or path
@@ -113,11 +114,11 @@ def build_index(
     if encoder is None and asked:
         msg = f"build_index: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
-    reading, models = split(given, READING), split(given, MODELS)
+    reading, models = split(given, READING), split(given, MODELS) | split({"progress": progress})
     if shard_rows is not None:
         check_shard_rows(shard_rows)
     where = open_runner("build_index", runner, address, num_gpus)
-    opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "advance"))}
+    opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "progress"))}
     if shard_rows is not None and may_stream(reports, reading):
         return build_streamed(
             Path(reports), out, shard_rows, reading, split(given, ARGUMENTS), models,
@@ -159,7 +160,10 @@ def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
 
 
 @called("load_queries")
-def load_queries(queries: Given, *, index: str | Path | Index | None = None, **given: Unpack[Loading]) -> Inputs:
+def load_queries(
+    queries: Given, *, index: str | Path | Index | None = None, progress: Progress | None = None,
+    **given: Unpack[Loading],
+) -> Inputs:  # fmt: skip
     """Read test reports and what belongs to them.
 
     Parameters
@@ -182,17 +186,17 @@ def load_queries(queries: Given, *, index: str | Path | Index | None = None, **g
         say(reports.left_out, given.get("tell"))
     inputs = load_inputs(
         reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
-        **split(given, ARGUMENTS),
+        **split(given, ARGUMENTS), progress=progress or silent,
     )  # fmt: skip
     return replace(_with_prepared(inputs.completed(), prepared), section=reports.said)
 
 
-def load_batch(index: Index, queries: Given, given: Loading, function: str) -> Inputs:
+def load_batch(index: Index, queries: Given, given: Loading, function: str, progress: Progress | None = None) -> Inputs:
     """Return queries that are loaded, or load them as the index has its reports."""
     check_options(given, LOADING, function)
     if not isinstance(queries, Inputs):
-        return load_queries(queries, index=index, **given)
-    check_left_out(split(given), ("tell", "advance"), function, "loaded queries")
+        return load_queries(queries, index=index, progress=progress, **given)
+    check_left_out(split(given), ("tell",), function, "loaded queries")
     return queries
 
 
@@ -206,7 +210,7 @@ def retrieve(
     backend: str = "auto",
     threads: int | None = None,
     text: bool = True,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     max_memory: float | None = None,
@@ -253,7 +257,7 @@ def retrieve(
         k, backend, threads, text, max_memory, idf, rescale, prevalence, weights, part, runner, address, num_gpus
     )
     planned = plan(index, metric, options)
-    return planned.run(load_batch(planned.index, queries, loading, "retrieve"), progress)
+    return planned.run(load_batch(planned.index, queries, loading, "retrieve", progress), progress)
 
 
 @called("merge")
@@ -327,7 +331,7 @@ def expectation(
     *,
     quantiles: Sequence[float] = QUANTILES,
     bins: int = BINS_OF_STUDY,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     **loading: Unpack[Loading],
@@ -343,7 +347,7 @@ def expectation(
     """
     options = SearchOptions(idf=idf, rescale=rescale)
     planned = plan_expectation(index, metric, options, quantiles=quantiles, bins=bins)
-    return planned.run(load_batch(planned.scores.index, queries, loading, "expectation"), progress)
+    return planned.run(load_batch(planned.scores.index, queries, loading, "expectation", progress), progress)
 
 
 @called("verify")
@@ -358,7 +362,7 @@ def verify(
     corpus_vector_ids: Any = None,
     query_vectors: Any = None,
     query_vector_ids: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     **loading: Unpack[Loading],
 ) -> dict[str, int]:
     """Check every column of a result file, and search a sample of its queries by brute force.

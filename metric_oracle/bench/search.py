@@ -19,17 +19,18 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from metric_oracle import api
+from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric, shown_in
+from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
 
 METRICS = shown_in("bench")
-BACKENDS = ("cpu", "cuda")
 DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
 SINGLES, SINGLE_WARM_UP = 50, 10
 _COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
@@ -267,11 +268,7 @@ def peak() -> int:
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
     peaks = [1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-    return (
-        peaks[0]
-        if peaks
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    )
+    return peaks[0] if peaks else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # ---- oracle bench ----------------------------------------------------------------------------------------------------
@@ -293,11 +290,11 @@ def run_bench(
     queries: str | Path | None = None,
     *,
     metrics: Sequence[str] | None = None,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] = DEVICES,
     reports: int | None = None,
     tests: int | None = None,
     repetitions: int = 5,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     **loading: Any,
 ) -> list[Row]:
     """Compare the answers of the backends, then time them.
@@ -314,7 +311,7 @@ def run_bench(
         states.
     repetitions : int
     progress : function
-        Called with the name of each step.
+        Called as ``progress(step, None, None)``.
     **loading
         Keyword arguments of `api.load_queries`.
 
@@ -330,13 +327,13 @@ def run_bench(
     ExactnessError
         If answers differ; nothing is timed then.
     """
-    step = progress or (lambda name: None)
+    step = progress or silent
     records = [get_metric(name, "bench") for name in metrics or METRICS]
     _check(index, queries, backends, (reports, tests), repetitions, loading)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
         rows: list[Row] = []
         if index is not None and queries is not None:
-            step("reading the test reports")
+            step("reading the test reports", None, None)
             opened = api.open_index(index)
             names = [record.name for record in records]
             if metrics is None:
@@ -361,9 +358,9 @@ def _check(
         got = "an index alone" if queries is None else "queries alone"
         msg = f"bench: index and queries must be given together; got {got}. Add the other, or leave both out."
         raise InputError(msg)
-    unknown = [name for name in backends if name not in BACKENDS]
+    unknown = [name for name in backends if name not in DEVICES]
     if unknown or not backends:
-        msg = f"bench: backends must be of {', '.join(BACKENDS)}; got {', '.join(unknown) or 'none'}. Choose one."
+        msg = f"bench: backends must be of {', '.join(DEVICES)}; got {', '.join(unknown) or 'none'}. Choose one."
         raise InputError(msg)
     for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -379,7 +376,7 @@ def _check(
 
 
 def _synthetic(
-    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Callable[[str], None]
+    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Progress
 ) -> tuple[list[_Part], list[Row]]:
     """Return a synthetic corpus, a smaller one for metrics over token states, and rows for what is not installed."""
     encoder = find_encoder()
@@ -393,9 +390,9 @@ def _synthetic(
             continue
         if not wanted:
             continue
-        step(f"making a synthetic corpus of {n_reports:,} reports")
+        step(f"making a synthetic corpus of {n_reports:,} reports", None, None)
         paths, files = write_files(scratch / name, n_reports, n_tests)
-        step("building the index" if name == "plain" else "encoding reports with MiniLM")
+        step("building the index" if name == "plain" else "encoding reports with MiniLM", None, None)
         of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
         index = api.build_index(
             paths["train"], scratch / name / "INDEX", metrics=wanted, **files["train"], **of_encoder
@@ -407,7 +404,7 @@ def _synthetic(
 
 
 def _compare(
-    parts: Sequence[_Part], backends: Sequence[str], step: Callable[[str], None], rows: list[Row]
+    parts: Sequence[_Part], backends: Sequence[str], step: Progress, rows: list[Row]
 ) -> tuple[list[tuple[_Part, str, str]], list[Exception]]:
     """Return what can be timed, its answers compared, and the reasons why the rest cannot; `rows` gets a row of each.
 
@@ -429,21 +426,19 @@ def _compare(
                 record = get_metric(metric)
                 units = len(part.index.representation(record).row_ptr) - 1
                 pairs = _STATE_PAIRS if "bertscore" in record.representations else _PAIRS
-                step(f"comparing the answers under {metric} with the reference's")
+                step(f"comparing the answers under {metric} with the reference's", None, None)
                 check_answers(part.index, part.queries, metric, usable, sample=max(1, min(_SAMPLE, pairs // units)))
             planned += [(part, metric, backend) for backend in usable]
     return planned, problems
 
 
-def _measure(
-    part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Callable[[str], None]
-) -> Row:
-    step(f"timing {metric} on {backend}")
+def _measure(part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Progress) -> Row:
+    step(f"timing {metric} on {backend}", None, None)
     api.retrieve(part.index, part.queries, metric, backend=backend)
     studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
     singles = [1000 * s.total for s in single_studies(part.index, part.queries, metric, backend)]
     single_p20, single_p80 = spread(singles)
-    step(f"measuring the memory of {metric} on {backend}")
+    step(f"measuring the memory of {metric} on {backend}", None, None)
     return {
         "metric": metric,
         "backend": backend,

@@ -6,13 +6,14 @@ from typing import Any
 
 import typer
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.commands import COMMANDS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, one_metric
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import load_tests
-from metric_oracle.commands.output import Destination, bar, deliver_results, note
-from metric_oracle.commands.search import ENDINGS, PLAIN, check_encoder, show_answers
+from metric_oracle.commands.output import Destination, deliver_results, note, progress
+from metric_oracle.commands.search import PLAIN, check_encoder, show_answers
 
 app = typer.Typer(
     name="baseline", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["baseline"].text
@@ -49,7 +50,7 @@ def _baseline(kind: str, asked: Asked, to: Destination, with_text: bool, **own: 
 
 
 def _command(name: str, *examples: str, plot: bool = False) -> Any:
-    return command(app, name, *examples, endings=ENDINGS, formats=PLAIN, plot=plot, function="baseline")
+    return command(app, name, *examples, endings=RESULTS, formats=PLAIN, plot=plot, function="baseline")
 
 
 @_command("random", "oracle baseline random INDEX test.csv -m bleu --draws 10 --out random.parquet")
@@ -94,8 +95,8 @@ def expectation(asked: Asked, to: Destination) -> None:
     from metric_oracle.presentation.terminal import expectation_table
 
     plan, batch = asked.plan(api.plan_expectation)
-    with bar("test reports", len(batch.ids)) as advance:
-        found = plan.run(batch, advance)
+    with progress("test reports") as step:
+        found = plan.run(batch, step)
     if to.plot is not None:
         from metric_oracle.presentation.expectation_plot import plot_histogram
 

@@ -12,17 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from metric_oracle.choices import (
+    BACKENDS,
+    DEVICES,
+    IDENTICAL,
+    INTERVALS,
+    ORDERS,
+    PROFILES,
+    RUNNERS,
+    SECTIONS,
+    STATES,
+    UNCERTAIN,
+)
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES, ATTACHED, BACKENDS, COMPOSITE, METRICS, shown_in
+from metric_oracle.metrics import ALIASES, ATTACHED, COMPOSITE, METRICS, shown_in
 
 SEARCH, FILES, BERTSCORE = "Metric and search", "Files and models", "BERTScore"
 READING, PREDICTED, ROWS, OUTPUT = "How to read the reports", "The predictions", "Rows, intervals and tests", "Options"
 PANELS = (OUTPUT, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, READING)  # in this order in the help
-DEVICES = ("cpu", "cuda")
-UNCERTAIN = ("positive", "negative", "blank")
-SECTIONS = ("impression", "findings", "findings+impression")
-PROFILES = ("yu2023", "mit")
-INTERVALS = ("bca", "percentile", "legacy-yu2023")
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
 
 
@@ -143,8 +150,8 @@ Text = Annotated[
     _option("--text", panel=SEARCH, metavar="REPORT", help="One test report, typed in quotes in place of QUERIES."),
 ]
 Backend = Annotated[str, _choice("--backend", BACKENDS, SEARCH), OneOf(BACKENDS)]
-Backends = Annotated[list[str], _choice("--backends", ("cpu", "cuda"), SEARCH, ", or both with a comma")]
-BOTH: Any = ("cpu", "cuda")
+Backends = Annotated[list[str], _choice("--backends", DEVICES, SEARCH, ", or both with a comma")]
+BOTH: Any = DEVICES
 Threads = Annotated[int | None, _number("--threads", text="Number of worker threads; by default one per core.")]
 MaxMemory = Annotated[
     float | None,
@@ -168,7 +175,6 @@ Parts = Annotated[list[Path], typer.Argument(metavar="PARTS", help="Files that r
 ShardRows = Annotated[
     int | None, _number("--shard-rows", text="Write a set of shards of N reports each in place of one index.")
 ]
-RUNNERS = ("ray",)
 
 
 @dataclass
@@ -260,7 +266,6 @@ Layer = Annotated[
         text="Encoder layer whose hidden states are compared; by default known for distilroberta-base only.",
     ),
 ]
-STATES = ("float32", "float16")
 States = Annotated[
     str | None,
     _choice("--states", STATES, BERTSCORE, ": precision in which token states are stored; float32 by default"),
@@ -573,8 +578,6 @@ ModelMetadata = Annotated[
 ModelSection = Annotated[list[str] | None, _several("--model-section", "NAME=SECTION", "Section that a model writes.")]
 
 # A survey of radiologists
-IDENTICAL = ("once", "show")
-ORDERS = ("shared", "per-rater")
 SurveyFolder = Annotated[Path, typer.Argument(metavar="SURVEY", help="Folder that oracle survey create made.")]
 References = Annotated[Path, typer.Argument(metavar="REFERENCES", help="Test reports, or a prepared set.")]
 Candidates = Annotated[

@@ -7,11 +7,12 @@ from typing import Any
 
 import typer
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, used
 from metric_oracle.commands.inputs import check_device, check_installed, load_tests
 from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
-from metric_oracle.commands.search import ENDINGS, PLAIN
+from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -22,7 +23,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
     "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
     "oracle score annotation.json res.csv --split test --ids annotation.json",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def score(
     references: o.Corpus, predictions: o.Predictions, predicted: o.Predicted, files: o.Files, models: o.Models,
@@ -49,7 +50,7 @@ def score(
         scores = api.score(
             references, predictions, names, system=system, **given(files), **used(models), layer=layer,
             rescale_table=rescale_table, **given(bertscore), crepe=crepe, **given(beside),
-            text=with_text or published_names, **used(reading), index=index, tell=note, advance=partial(step, "models"),
+            text=with_text or published_names, **used(reading), index=index, tell=note,
             progress=step, seed=seed, **of_predictions,
         )  # fmt: skip
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
@@ -192,7 +193,7 @@ def study(
 @command(
     app, "crg",
     "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def crg(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, uncertain: o.Uncertain, to: Destination,
@@ -214,7 +215,7 @@ def crg(
 @command(
     app, "f1-chexbert",
     "oracle f1-chexbert test_labels.csv predicted_labels.csv",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def f1_chexbert(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
@@ -228,7 +229,7 @@ def f1_chexbert(
 @command(
     app, "f1-srr-bert",
     "oracle f1-srr-bert test_srr.csv predicted_srr.csv",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted labels of SRR-BERT, a finding with a status each, by F1."""

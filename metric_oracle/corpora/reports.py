@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.choices import PROFILES, SECTIONS
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
@@ -28,9 +29,8 @@ _SECTION_COLUMNS = {
     "impression": ("impression", "section_impression", "report impression"),
     "findings": ("findings", "section_findings"),
 }
-JOINED = "findings+impression"
+JOINED = SECTIONS[2]
 USUAL = "impression"  # the section that is read where nobody says another
-SECTIONS = (*_SECTION_COLUMNS, JOINED)
 _OTHER_COLUMNS = (
     "report",
     "report_text",
@@ -41,7 +41,6 @@ _OTHER_COLUMNS = (
     "predicted",
     "filtered",
 )
-_PROFILES = ("yu2023", "mit")
 _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),
     ("mimic_cxr_sectioned", {"study", "impression", "findings", "last_paragraph"}),
@@ -228,8 +227,8 @@ def read_reports(
     path = Path(path)
     if section is not None:
         check_section(section, "read_reports")
-    if profile not in _PROFILES:
-        msg = f"read_reports: profile must be one of {', '.join(_PROFILES)}; got {profile!r}. Choose one."
+    if profile not in PROFILES:
+        msg = f"read_reports: profile must be one of {', '.join(PROFILES)}; got {profile!r}. Choose one."
         raise InputError(msg)
     if split_file is not None and split is None:
         msg = f"read_reports: split must be given with split_file; got None. Name the rows wanted from {split_file}."

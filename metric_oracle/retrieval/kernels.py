@@ -6,9 +6,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from metric_oracle.choices import BACKENDS
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.metrics import BACKENDS, Metric
+from metric_oracle.metrics import Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:

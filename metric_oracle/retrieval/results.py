@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import json_text, replacing, sha256
@@ -26,7 +27,6 @@ FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
 OF_POOL = ("pool", "certified")  # of a reranking, after these
 SIGNATURE = b"metric_oracle.signature"
-ENDINGS = (".parquet", ".csv", ".jsonl")
 # Types of the columns as read back; CSV does not say them.
 _KINDS = {
     "query_id": pa.large_string(),
@@ -55,7 +55,7 @@ def check_out(
     *,
     function: str = "retrieve",
     argument: str = "out",
-    endings: Sequence[str] = ENDINGS,
+    endings: Sequence[str] = RESULTS,
 ) -> None:
     """Raise unless a result can be written there without harm to the `inputs`, before the work is done.
 

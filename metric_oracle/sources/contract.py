@@ -11,6 +11,7 @@ import numpy as np
 from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import SOURCES, SourceRecord
+from metric_oracle.progress import Count
 
 
 def ignore(*values: Any) -> None:
@@ -175,7 +176,7 @@ class Source:
 
     def run(
         self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+        progress: Count | None = None, scratch: Path | None = None,
     ) -> Any:  # fmt: skip
         """Run a model over texts; `attachment`, `answer` and `endings` take what it returns.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.choices import UNCERTAIN
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.tables import canonical_ids, check_unique
 from metric_oracle.corpora.vectors import (
@@ -24,7 +25,6 @@ from metric_oracle.corpora.vectors import (
 from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source, name_of
 
-UNCERTAIN = ("positive", "negative", "blank")
 _CELL = {0: "", 1: "1", 2: "0", 3: "-1"}  # of CheXbert's classes, as its label files have them
 
 

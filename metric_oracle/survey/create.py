@@ -22,6 +22,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from metric_oracle.api.given import Given, Reading, reports_of, section_of
+from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -39,14 +40,12 @@ from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.raters.ratings import CATEGORIES
-from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results, read_scores
+from metric_oracle.retrieval.results import FIXED, Results, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.tables.study_steps import check_folder
 
 STUDIES = 50  # as in the paper
-IDENTICAL = ("once", "show")
-ORDERS = ("shared", "per-rater")
 # RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
 SETS = {
     "rexval": CATEGORIES,
@@ -332,7 +331,7 @@ def _check_section(references: Reports, said: tuple[str | None, str]) -> None:
 def _scores(given: Given) -> dict[str, dict[str, Any]]:
     """Return the scores of a file that ``oracle score`` wrote, by metric and study."""
     scored = None
-    if isinstance(given, str | Path) and file_ending(Path(given)) in ENDINGS:
+    if isinstance(given, str | Path) and file_ending(Path(given)) in RESULTS:
         with suppress(InputError):
             scored = read_scores(given, _FUNCTION)
     if scored is None:
@@ -343,7 +342,7 @@ def _scores(given: Given) -> dict[str, dict[str, Any]]:
 
 def _is_results(path: Path) -> bool:
     """Tell whether a file is of a search, by its columns."""
-    if file_ending(path) not in ENDINGS:
+    if file_ending(path) not in RESULTS:
         return False
     with suppress(InputError):
         names = read_table(path, _FUNCTION).names

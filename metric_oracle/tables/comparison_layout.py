@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.files import replacing
 from metric_oracle.metrics import METRICS
 from metric_oracle.presentation import paper_table
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
 from metric_oracle.retrieval.results import check_out
-from metric_oracle.statistics import LEGACY, LEVEL, Interval
+from metric_oracle.statistics import LEVEL, Interval
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.table_cells import CORPUS, CRG, Column
 

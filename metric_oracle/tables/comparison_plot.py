@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.presentation.matplotlib_io import check_plot, new_figure, write_figure
 from metric_oracle.presentation.paper_table import plain
-from metric_oracle.statistics import LEGACY, LEVEL
+from metric_oracle.statistics import LEVEL
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.comparison_layout import label
 from metric_oracle.tables.table_cells import Column

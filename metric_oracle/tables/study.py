@@ -169,7 +169,7 @@ def run_study(
     threads : int
         Worker threads of searches and expectations; by default the cores of this process.
     progress : function
-        Called with the name of a step, and how much is done of how much.
+        Called as ``progress(step, done, total)``.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def run_study(
                 row = oracle_name(metric)
 
                 def search(metric: str = metric) -> Results:
-                    return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.advance)
+                    return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.searching())
 
                 found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
@@ -397,7 +397,7 @@ class _Chance:
 
     def _average(self, metric: str) -> Scores:
         planned = plan_expectation(self._index, metric, SearchOptions(threads=self._threads))
-        table = planned.run(self._queries, self._steps.advance).table
+        table = planned.run(self._queries, self._steps.searching()).table
         ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
         found = _scores(self._like, {metric: table["mean"]}, RANDOM)
         of_metric = {metric: self._like.signature["metrics"][metric]}
@@ -443,7 +443,7 @@ def compare_study(
     systems : mapping of str to Scores
         What [`study`][metric_oracle.study] returned. Every two models are compared on the same studies.
     progress : callable, optional
-        Called with the name of a step, the number of its parts that are done, and the number of all.
+        Called as ``progress(step, done, total)``.
     method : {"bca", "percentile", "legacy-yu2023"}
         Kind of interval, see [`interval`][metric_oracle.interval].
     resamples : int, optional

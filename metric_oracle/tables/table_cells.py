@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.retrieval.corpus_bleu import corpus_bleu
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import (
-    LEGACY,
     LEVEL,
     Array,
     Interval,

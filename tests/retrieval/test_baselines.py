@@ -20,6 +20,7 @@ from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_results
 from metric_oracle.sources.inputs import load_inputs
 from metric_oracle.sources.token_states import load_encoding
+from support.calls import Calls
 from support.inputs import changed
 
 N_ROWS = 210
@@ -195,9 +196,11 @@ def test_the_answer_does_not_depend_on_threads_or_blocks(world, monkeypatch):
 
 def test_progress_adds_up_to_the_queries(world):
     for metric in ("bleu", "chexbert"):
-        steps = []
-        api.expectation(*world, metric, progress=steps.append)
-        assert sum(steps) == 14
+        steps = Calls()
+        api.expectation(*world, metric, progress=steps)
+        assert steps[0] == ("", 0, 14)
+        assert steps == sorted(steps)
+        assert steps[-1] == ("", 14, 14)
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])

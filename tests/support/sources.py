@@ -65,6 +65,13 @@ def entities(texts: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
+def sentences(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a sentence vector for each word that is not "no", so that some reports have none."""
+    return [
+        {"vectors": [[len(word) - 4, word.count("e"), 0.5] for word in text.split() if word != "no"]} for text in texts
+    ]
+
+
 def _write_json(path: Path, ids: Sequence[str], made: Any) -> Path:
     rows = made.values() if isinstance(made, dict) else made
     path.write_text(json.dumps(dict(zip(ids, rows, strict=True))), encoding="utf-8")
@@ -136,6 +143,7 @@ CASES = {
     ),
     "srr": Case("srr_labels", "srr-bert", label_sets, _write_table, ".csv"),
     "entities": Case("entities", "ratescore", entities, _write_json, ".json", "RaTE-NER"),
+    "sentences": Case("sentences", "sentences", sentences, _write_json, ".json"),
 }
 
 
