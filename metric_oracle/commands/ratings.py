@@ -125,7 +125,7 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
     A terminal gets the means and the significant differences; with --category, every test.
     """
     from metric_oracle.raters import failure_modes as modes
-    from metric_oracle.raters.layout import failure_mode_tables, found_table, mean_tables
+    from metric_oracle.raters.layout import failure_mode_tables, mean_tables, significant_table
     from metric_oracle.raters.plots import plot_failure_modes
 
     found = modes.failure_modes(ratings, categories=category, rate=rate)
@@ -133,7 +133,7 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
         plot_failure_modes(found, to.plot)
         note(f"{to.plot}: mean errors of {len(found.candidates)} candidate types")
     every = failure_mode_tables(found)
-    shown = every if category else [*mean_tables(found), found_table(found)]
+    shown = every if category else [*mean_tables(found), significant_table(found)]
     _deliver(to, "failure_modes", shown, every, found.tests, found)
 
 

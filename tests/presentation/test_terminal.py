@@ -22,9 +22,9 @@ from metric_oracle.raters.layout import (
     agreement_tables,
     composite_table,
     failure_mode_tables,
-    found_table,
     mean_tables,
     scientific,
+    significant_table,
     status_table,
 )
 from metric_oracle.raters.metric_agreement import align
@@ -145,7 +145,7 @@ def test_alignment(rated, width):
 @WIDTHS
 def test_failure_modes(rated, width):
     found = failure_modes(rated.long)
-    text = shown(width, *failure_mode_tables(found), found_table(found))
+    text = shown(width, *failure_mode_tables(found), significant_table(found))
     for record in found.records():
         whole(text, [scientific(record["p_value"]), scientific(record["study_p_value"])])
         assert f"{record['rate_ratio']:.2f} [{record['ratio_low']:.2f} {record['ratio_high']:.2f}]" in text

@@ -37,7 +37,7 @@ def test_refisco(tmp_path):
     assert found.predictions == ["First line. Second line.", "First line.", "Fourth line.", "Sixth line."]
     assert found.references == ["First line. Third line.", "First line.", "Fifth line.", "Sixth line."]
     assert found.source == "ReFiSco: 4 annotated reports, 2 studies, 6 lines"
-    assert found.without_identical("test").pairs == ["s1/XREM/0", "s2/Expert/0"]
+    assert found.without_identical().pairs == ["s1/XREM/0", "s2/Expert/0"]
     fewer = found.subset(np.array([False, True, True, False]))
     assert fewer.by_rater(MAXIMUM).tolist() == [[0, 4]]
 
@@ -77,7 +77,7 @@ def test_samples_bring_the_texts(tmp_path):
     samples = write(tmp_path, ["pair_id,reference,prediction", "b,same  text,same text", "a,one,two"], "samples.csv")
     found = read_rated_set(write(tmp_path, ["pair_id,errors", "a,1", "b,2"]), samples=samples)
     assert found.references == ["one", "same  text"]
-    assert found.differing("test").tolist() == [True, False]
+    assert found.differing().tolist() == [True, False]
 
 
 def test_counted_errors_are_read_as_before(rated):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.raters.rated_scores import score_texts
 from metric_oracle.tables.comparison import compare
@@ -115,8 +115,8 @@ def test_rated_pairs_have_no_corpus():
     match = (
         r"^align: metric must not count the documents of a corpus, which rated pairs do not have; got 'cider-d:corpus'"
     )
-    with pytest.raises(InputError, match=match):
-        score_texts(rated, ["bleu", "cider-d:corpus"], "align")
+    with pytest.raises(InputError, match=match), called("align"):
+        score_texts(rated, ["bleu", "cider-d:corpus"])
 
 
 def test_a_reward_does_not_depend_on_company(index, tests):

@@ -402,7 +402,7 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
         assert rated.predictions[row] == others[kind][study]
         seen.add((study, kind))
     assert len(seen) == pairs
-    assert len(rated.without_identical("test").pairs) == pairs - 1
+    assert len(rated.without_identical().pairs) == pairs - 1
     again = read_ratings(tmp_path / "E/repeats.csv")
     assert set(again.pairs) <= set(rated.pairs)
     for row, pair in enumerate(again.pairs):
