@@ -399,7 +399,7 @@ def _random(seed):
 @jit
 def _is_kept(document, best):
     """Return whether a document is among the best."""
-    return np.any(best.unit[: best.state[0]] == document)
+    return np.any(best.document[: best.state[0]] == document)
 
 
 @dataclass(frozen=True)
