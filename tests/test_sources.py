@@ -10,7 +10,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.api.sharding import Beside
 from metric_oracle.bench import search as bench
-from metric_oracle.metrics import SOURCES
+from metric_oracle.metrics import METRICS, SOURCES
 from metric_oracle.tables.study import oracle_name
 from support import write
 from support.sources import CASES, Case, stand_in
@@ -180,7 +180,8 @@ def _both(case):
 
 def test_rewards(world):
     truth, written = [*TEST.values()], [*TRAIN.values()][: len(TEST)]
-    wanted = np.diag(mo.pairwise(written, truth, world.metric, **_both(world.case))).tolist()
+    sign = 1 if METRICS[world.metric].higher_is_better else -1
+    wanted = (sign * np.diag(mo.pairwise(written, truth, world.metric, **_both(world.case)))).tolist()
     rewarded = mo.reward(world.metric, **world.case.function())
     for _ in range(2):  # what was made of references is kept
         assert rewarded(completions=written, reference=truth) == wanted

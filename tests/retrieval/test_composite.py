@@ -144,10 +144,10 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
         added = honest(self, corpus, *rest)
         item_of_row = np.empty(len(corpus.row_id), np.int64)
         item_of_row[corpus.row_id] = np.repeat(np.arange(len(corpus.row_ptr) - 1), np.diff(corpus.row_ptr))
-        falls = np.ones(len(added.items.bonus), bool)
+        falls = np.ones(len(added.items.offset), bool)
         falls[item_of_row[listed]] = not dropped
-        bonus = np.where(falls, added.items.bonus - np.float32(1), added.items.bonus)
-        return added._replace(items=added.items._replace(bonus=bonus))
+        bonus = np.where(falls, added.items.offset - np.float32(1), added.items.offset)
+        return added._replace(items=added.items._replace(offset=bonus))
 
     monkeypatch.setattr(composite_cpu.Backend, "bonuses", lowered)
     with pytest.raises(ExactnessError, match=r"^retrieve: the bound of stage 'bonus' must not lie below a score; got"):
