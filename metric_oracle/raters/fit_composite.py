@@ -325,7 +325,7 @@ def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str],
     standardised = (x - x.mean(axis=0)) / x.std(axis=0)
     if np.linalg.matrix_rank(standardised) < x.shape[1]:
         raise InputError(
-            f"One of the metrics {', '.join(columns)} in {where} follows from the others, so that its weight could be "
+            f"one of the metrics {', '.join(columns)} in {where} follows from the others, so that its weight could be "
             "anything.",
             "Fit without it.",
         )

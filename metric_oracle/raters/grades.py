@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, number_of
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, number_of, shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.raters.rank_correlation import RATED
 from metric_oracle.raters.ratings import Rated, labels_of, name_of, texts_of
@@ -183,6 +183,7 @@ def assemble(
     values: Sequence[float],
     texts: Mapping[str, Sequence[str | None]],
     statistics: tuple[str, ...] = RATED,
+    rows: Sequence[int] | None = None,
 ) -> Grades:
     """Put grades given by row into an array over raters and pairs, after a check that the design is complete.
 
@@ -200,10 +201,12 @@ def assemble(
         ``reference`` and ``prediction`` of each row, if known.
     statistics : tuple of str
         Rank statistics that the grades allow.
+    rows : sequence of int, optional
+        Number of each row in the file, from 1, for messages; by default the rows are those of the file.
     """
+    rows = range(1, len(values) + 1) if rows is None else rows
     pair_of_row = labels["pair"]
     raters = labels.get("rater") or ["all"] * len(pair_of_row)
-    first = {pair: row for row, pair in reversed([*enumerate(pair_of_row)])}
     pairs, names = list(dict.fromkeys(pair_of_row)), sorted(set(raters))
     check_unique(
         [f"{pair}, rater {rater}" for pair, rater in zip(pair_of_row, raters, strict=True)],
@@ -222,19 +225,37 @@ def assemble(
     for rater, pair, value in zip(raters, pair_of_row, values, strict=True):
         array[rater_codes[rater], pair_codes[pair]] = value
 
-    def by_pair(cells: Sequence[Any] | None) -> Any:
-        return None if cells is None else [cells[first[pair]] for pair in pairs]
+    def by_pair(name: str, cells: Sequence[Any] | None) -> Any:
+        return None if cells is None else [*_of_pairs(table, name, pair_of_row, cells, rows).values()]
 
-    studies = by_pair(labels.get("study", pair_of_row))
+    studies = by_pair("study", labels.get("study", pair_of_row))
     return Grades(
         pairs,
         studies,
-        by_pair(labels.get("candidate")),
+        by_pair("candidate", labels.get("candidate")),
         names,
         {kind: array},
         f"one number a pair: {len(pairs):,} pairs, {len(set(studies)):,} studies, {len(names)} raters",
-        references=by_pair(texts.get("reference")),
-        predictions=by_pair(texts.get("prediction")),
-        groups=by_pair(labels.get("group")),
+        references=by_pair("reference", texts.get("reference")),
+        predictions=by_pair("prediction", texts.get("prediction")),
+        groups=by_pair("group", labels.get("group")),
         statistics=statistics,
     )
+
+
+def _of_pairs(
+    table: Table, name: str, pair_of_row: Sequence[str], cells: Sequence[Any], rows: Sequence[int]
+) -> dict[str, Any]:
+    """Return the cell of each pair, or raise if its rows disagree. A missing text may be given in another row."""
+    cell_of: dict[str, Any] = {}
+    for pair, cell, row in zip(pair_of_row, cells, rows, strict=True):
+        if cell_of.get(pair) is None:
+            cell_of[pair] = cell
+        elif cell is not None and cell != cell_of[pair]:
+            raise InputError(
+                argument=f"the {name} of each pair in {table.path}",
+                rule="must be the same in all its rows",
+                value=f"another one for pair {shown_names([pair])} in row {row}",
+                step="Repair it.",
+            )
+    return cell_of

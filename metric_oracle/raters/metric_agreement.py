@@ -284,8 +284,11 @@ class _Scored:
                 [] if self.deviations is None else [side(-others, left_out) for _, others in each_left_out(by_rater)]
             )
             for (name, x), statistic in product(goodness.items(), self.rated.statistics):
-                of = STATISTICS[statistic]
-                parts = [of(x, whole, self.drawn), *(of(x.last(n_left_out), panel, left_out) for panel in panels)]
+                function = STATISTICS[statistic]
+                parts = [
+                    function(x, whole, self.drawn),
+                    *(function(x.last(n_left_out), panel, left_out) for panel in panels),
+                ]
                 values[statistic, kind, name] = np.concatenate(parts)
         return {key: values[key] for key in product(self.rated.statistics, self.rated.kinds, goodness)}
 
@@ -745,8 +748,8 @@ def _ablations(
     whole, statistic = parts[view.base], view.statistics[0]
     family = []
     for variant, (metric, scores) in variants.items():
-        one = _Scored(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
-        part = dict(_parts(view.base, one))[view.name]
+        alone = _Scored(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
+        part = dict(_parts(view.base, alone))[view.name]
         of_variant = part.agreement()
         for kind in view.kinds:
             key = statistic, kind, metric

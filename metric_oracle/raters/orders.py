@@ -37,6 +37,7 @@ def read_preferences(table: Table) -> Grades:
     row_of: dict[tuple[int, str], int] = {}
     long: dict[str, list[str]] = {name: [] for name in ("pair", "study", "candidate", "rater", "group")}
     values: list[float] = []
+    rows: list[int] = []
     long_texts: dict[str, list[str | None]] = {"reference": [], "prediction": []}
     for row, (study, rater, cell) in enumerate(zip(labels["study"], labels["rater"], cells, strict=True)):
         names = (candidates[0][row], candidates[1][row])
@@ -57,11 +58,12 @@ def read_preferences(table: Table) -> Grades:
             for key, label in (("study", study), ("candidate", name), ("rater", rater), ("group", group)):
                 long[key].append(label)
             values.append(grade)
+            rows.append(row + 1)
             for key, column in (("reference", "reference"), ("prediction", f"prediction_{side}")):
                 long_texts[key].append(texts[column][row] if column in texts else None)
     _check_complete(table, len(first_row), labels["rater"], "comparison")
     known = {key: cells for key, cells in long_texts.items() if any(name.startswith(key) for name in texts)}
-    return assemble(table, PREFERENCE, long, values, known, (ACCURACY, TIES))
+    return assemble(table, PREFERENCE, long, values, known, (ACCURACY, TIES), rows)
 
 
 def read_orders(table: Table) -> Grades:
