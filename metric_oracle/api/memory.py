@@ -196,6 +196,17 @@ def reward(
         ``(prompts, completions, reference, **_) -> list of float``; completions are texts or lists of chat messages,
         whose last content counts. An empty completion scores as the metric says, and so does one that is nothing but a
         word for a missing report, such as "None".
+
+    Raises
+    ------
+    InputError
+        If the metric is refused, or lacks a model, an encoder or a corpus that it needs.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.reward("rouge-l")(completions=["no acute disease"], reference=["no acute process"])
+    [0.6666666666666666]
     """
     given = dict(sources or {})
     check_options(given, (*ARGUMENTS, *MODELS, "encoder"), "reward")

@@ -177,7 +177,7 @@ def run_study(
     >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
     >>> systems = mo.study(index, ["small effusion"], {"model": ["effusion"]}, metrics="rouge-l")
     >>> list(systems)
-    ['model', 'rouge-l oracle', 'most frequent', 'perfect', 'random']
+    ['model', 'rouge-l oracle', 'most frequent', 'identity', 'random (expected)']
     """
     index = opened(index)
     tell = queries.models.get("tell") if isinstance(queries, AttachedReports) else None
