@@ -28,8 +28,8 @@ DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is test
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
 PREDICTED = (
-    "radgraph", "chexbert", "chexbert_ids", "sentences", "embeddings", "embedding_ids", "chexbert_labels", "srr_labels", "entities",
-    "id_column", "text_column", "section",
+    "radgraph", "chexbert", "chexbert_ids", "sentences", "embeddings", "embedding_ids", "chexbert_labels", "srr_labels",
+    "entities", "id_column", "text_column", "section",
 )  # fmt: skip
 RENAMED = {
     ("*", "index"): r"open_index\.path",

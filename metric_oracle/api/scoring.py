@@ -17,7 +17,7 @@ from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import with_pair_models
 from metric_oracle.retrieval.results import Scores
-from metric_oracle.sources.contract import attached_sources
+from metric_oracle.sources.inputs import attached_sources
 from metric_oracle.sources.pair_models import open_pair_models
 
 # Keys of a checkpoint of CREPE, by the names of the registry.
