@@ -227,9 +227,7 @@ def read_reports(
     path = Path(path)
     if section is not None:
         check_section(section, "read_reports")
-    if profile not in PROFILES:
-        msg = f"read_reports: profile must be one of {', '.join(PROFILES)}; got {profile!r}. Choose one."
-        raise InputError(msg)
+    check_profile(profile, "read_reports")
     if split_file is not None and split is None:
         msg = f"read_reports: split must be given with split_file; got None. Name the rows wanted from {split_file}."
         raise InputError(msg)
@@ -335,6 +333,13 @@ def check_section(section: object, function: str) -> None:
     """Raise unless a section is one that reports have."""
     if section not in SECTIONS:
         msg = f"{function}: section must be one of {', '.join(SECTIONS)}; got {section!r}. Choose one."
+        raise InputError(msg)
+
+
+def check_profile(profile: object, function: str) -> None:
+    """Raise unless a profile is one that MIMIC-CXR report files are read by."""
+    if profile not in PROFILES:
+        msg = f"{function}: profile must be one of {', '.join(PROFILES)}; got {profile!r}. Choose one."
         raise InputError(msg)
 
 

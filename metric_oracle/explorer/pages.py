@@ -381,7 +381,7 @@ class Explorer:
             raise InputError(msg)
         begun = perf_counter()
         with self._working:
-            batch = api.load_queries([text])
+            batch = api.reports([text]).load()
             found = [self._answer(batch, name, text) for name in asked]
         if not is_page:
             return _download({"query": text, "candidates": [_plain(group) for group in found]}, "live.json")

@@ -44,8 +44,8 @@ WIDTHS = pytest.mark.parametrize("width", [60, 80, 100, 120])
 @pytest.fixture(scope="module")
 def world(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("views")
-    index = api.build_index(corpus["train"], folder / "I", radgraph=corpus["train_graphs"])
-    return index, api.load_queries(corpus["test"], radgraph=corpus["test_graphs"])
+    index = api.build_index(api.reports(corpus["train"], radgraph=corpus["train_graphs"]), folder / "I")
+    return index, api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
 
 
 def shown(width, *views):

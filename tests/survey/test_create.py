@@ -412,7 +412,7 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
         assert np.array_equal(again.counts[row, 1], typed["ben"][place, i][:, ::-1])
     for path in (tmp_path / "E").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    asked, answered = (api.load_queries(tmp_path / f"E/pairs_{side}.csv") for side in ("references", "candidates"))
+    asked, answered = (api.reports(tmp_path / f"E/pairs_{side}.csv").load() for side in ("references", "candidates"))
     assert dict(zip(asked.ids, asked.texts, strict=True)) == dict(zip(rated.pairs, rated.references, strict=True))
     assert dict(zip(answered.ids, answered.texts, strict=True)) == dict(
         zip(rated.pairs, rated.predictions, strict=True)
