@@ -330,7 +330,7 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     absent.mkdir()
     match = r"build_index: encoder must be a folder with config.json; got none in .*absent\. Save the whole model there"
     fails(*build, "--encoder", absent, "--layer", 5, match=match)
-    match = r"build_index: path must be an existing file; got .*no\.tsv"
+    match = r"build_index: there is no file; got .*no\.tsv"
     fails(*build, "--encoder", encoder, "--layer", 5, "--rescale-table", tmp_path / "no.tsv", match=match)
     assert os.listdir(tmp_path) == ["absent"]
     assert sorted(os.listdir(corpus["train"].parent)) == before
@@ -709,16 +709,14 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     fails("info", tmp_path / "nowhere", match=r"open_index: index must be a folder with manifest.json")
     fails("info", index / "manifest.json", match=r"open_index: index must be a folder with manifest.json")
     fails("verify", index, test, test, match=r"verify: results must be a file that retrieve --out wrote, with its sig")
-    fails("build-index", tmp_path, "--out", out, match=r"read_reports: path must hold report files like p10/")
+    fails("build-index", tmp_path, "--out", out, match=r"build_index: .* holds no report files such as p10/")
     fails(
         "build-index", train, "--radgraph", train, "--out", out, match=r"read_graphs: path must be a whole JSON object"
     )
-    fails(
-        "build-index", train, "--radgraph", tmp_path, "--out", out, match=r"read_graphs: path must be an existing file"
-    )
+    fails("build-index", train, "--radgraph", tmp_path, "--out", out, match=r"there is no file .*absent")
     match = r"align_graphs: ids must occur among the study ids of .*\.json; got none of 120 reports\."
     fails("build-index", train, "--radgraph", corpus["test_graphs"], "--out", out, match=match)
-    match = r"read_reports: path must be a file of reports; got RadGraph graphs in .*\. Pass it as --radgraph\.$"
+    match = r"build_index: .* holds RadGraph graphs, not reports\. Pass it as --radgraph FILE\.$"
     fails("build-index", corpus["train_graphs"], "--out", out, match=match)
     fails(
         "build-index",
@@ -727,7 +725,7 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
         train,
         "--out",
         out,
-        match=r"read_embeddings: path must end with one of .npy",
+        match=r"read_embeddings: its ending, which must be one of .npy",
     )
     match = r"read_labels: path must have the 14 CheXbert columns"
     fails("build-index", train, "--chexbert-labels", train, "--uncertain", "blank", "--out", out, match=match)
@@ -745,18 +743,18 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
 def damaged_files(folder):
     """Yield reports files that cannot be read, and the rule that each breaks."""
     noise = np.random.default_rng(0).bytes(3000)
-    foreign = "path must be the file type that its ending says"
+    foreign = "is a binary file, which its ending does not say"
     for ending in ("csv", "tsv", "json", "jsonl"):
         yield f"n.{ending}", noise, foreign
         yield f"e.{ending}", b"", "path must be a file with content"
-    yield "n.parquet", noise, "path must be a whole Parquet file"
+    yield "n.parquet", noise, "is not a whole Parquet file"
     yield "n.zip", noise, "path must be a whole zip file"
     yield "n.csv.gz", noise, "path must be a whole gzip file"
-    yield "n.docx", noise, "path must end with one of .csv, .tsv"
+    yield "n.docx", noise, "its ending, which must be one of .csv, .tsv"
     text = SECRET.encode()
     yield "utf16.csv", f"study_id,report\n1,{SECRET}\n".encode("utf-16-le"), foreign  # without a byte-order mark
-    yield "one.csv", b"report\n" + text, "id_column must be given where no column has a usual id name"
-    yield "ids.csv", b"study_id\n1\n", "text_column must be given"
+    yield "one.csv", b"report\n" + text, r".*a\.csv has no column with a usual id name"
+    yield "ids.csv", b"study_id\n1\n", "no column that is clearly the"
     yield "header.csv", b"study_id,report\n", "path must hold at least one report to keep"
     yield "none.csv", text, "id_column must be given"
     yield "twice.csv", b"study_id,report\n1," + text + b"\n1,other\n", "rows with one id must carry one text"
@@ -771,7 +769,11 @@ def damaged_files(folder):
     yield "half.json", b'[{"study_id": "1", "report": "' + text + rb' \ud800"}]', "texts must be valid Unicode"
     with zipfile.ZipFile(folder / "z", "w") as archive:
         archive.writestr("../../p10/s50414267.txt", SECRET)
-    yield "climbs.zip", (folder / "z").read_bytes(), "members of .* must stay inside it; got a path that climbs out"
+    yield (
+        "climbs.zip",
+        (folder / "z").read_bytes(),
+        "has a member whose path leads out of the archive; got a path that climbs out",
+    )
 
 
 def test_damaged_reports(fails, tmp_path):

@@ -114,7 +114,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["failure-modes", "none.csv"],
-            r"read_ratings: path must be an existing file; got none\.csv\. Check the name\.",
+            r"read_ratings: there is no file; got none\.csv\. Check the name\.",
         ),
     ],
 )
