@@ -18,10 +18,10 @@ from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.indexes.build import BUILDING, LOCK, SCRATCH
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.bertscore import reference as bertscore
 from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
+from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0

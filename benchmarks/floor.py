@@ -15,7 +15,6 @@ import numpy as np
 import metric_oracle as mo
 from metric_oracle.bench.search import repeated
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import SLACK, by_rarity, postings
 from metric_oracle.kernels.bleu.score import bleu
@@ -24,6 +23,7 @@ from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.sources.inputs import Inputs
 
 PRODUCT = 4096  # rows and columns of the product that is timed: 137 billion operations
 COPY = 1 << 29  # bytes, far more than caches hold

@@ -7,9 +7,9 @@ import numpy as np
 import metric_oracle as mo
 from metric_oracle.bench.search import check_answers
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.metrics import get_metric
+from metric_oracle.sources.inputs import Inputs
 
 SEED = 0
 PIECE = 1 << 16  # tokens of the corpus at once

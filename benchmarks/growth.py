@@ -14,7 +14,7 @@ from benchmarks.data import HAS_FAISS, LACKING, LEXICAL_AND_GRAPH, OF_STATES, SE
 from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
 from metric_oracle.bench.search import alone, spread, study
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.sources.inputs import Inputs
 
 METRICS = (*LEXICAL_AND_GRAPH, "chexbert", *OF_STATES)
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)

@@ -23,7 +23,7 @@ from benchmarks.growth import exponent
 from benchmarks.machine import Row
 from metric_oracle.bench.search import peak, spread, timed
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.sources.inputs import Inputs
 
 METRICS = ("bleu", "rouge-l", "radgraph", "chexbert:labels")
 SIZES = (100_000, 1_000_000, 10_000_000)

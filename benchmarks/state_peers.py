@@ -193,7 +193,7 @@ def _maxsim_cpu(sample: StateSample) -> dict[str, tuple[Score, float]]:
 
 
 def _flash_maxsim(sample: StateSample) -> dict[str, tuple[Score, float]]:
-    """Recall alone, as in :func:`_maxsim_cpu`, with float16 states on the GPU; reports of one length a call.
+    """Recall alone, as in `_maxsim_cpu`, with float16 states on the GPU; reports of one length a call.
 
     All queries go in one call, filled up with zeros, whose greatest product is 0: for each number of words the library
     would compile and try a dozen kernels.
@@ -220,7 +220,7 @@ def _flash_maxsim(sample: StateSample) -> dict[str, tuple[Score, float]]:
 
 
 def _late_interaction(sample: StateSample) -> dict[str, tuple[Score, float]]:
-    """Recall alone, as in :func:`_maxsim_cpu`, with float16 states on the GPU; all reports packed, without padding."""
+    """Recall alone, as in `_maxsim_cpu`, with float16 states on the GPU; all reports packed, without padding."""
     import torch
     from late_interaction_kernels import maxsim_varlen
 

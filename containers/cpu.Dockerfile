@@ -1,6 +1,9 @@
 # docker build -f containers/cpu.Dockerfile -t metric-oracle .
 # docker run --rm -v "$PWD:/data" metric-oracle retrieve INDEX test.csv -m bleu --out bleu.parquet
 FROM python:3.11-slim-bookworm AS wheel
+# .git is not copied: --build-arg VERSION=0.3.0 gives the wheel the version of the checkout; empty, a development one.
+ARG VERSION
+ENV SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION
 COPY . /source
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /source
 

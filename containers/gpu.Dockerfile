@@ -1,6 +1,9 @@
 # docker build -f containers/gpu.Dockerfile -t metric-oracle-gpu .
 # docker run --rm --gpus all -v "$PWD:/data" metric-oracle-gpu retrieve INDEX test.csv -m bleu --backend cuda --out bleu.parquet
 FROM python:3.11-slim-bookworm AS wheel
+# .git is not copied: --build-arg VERSION=0.3.0 gives the wheel the version of the checkout; empty, a development one.
+ARG VERSION
+ENV SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION
 COPY . /source
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /source
 

@@ -18,158 +18,26 @@ A study: every oracle, chance, the most frequent report and models under every m
 >>> table = mo.compare_study(systems)                   # doctest: +SKIP
 >>> mo.write_study(systems, table, "study")             # doctest: +SKIP
 
-The names below are loaded when first used, so that importing the package costs nothing.
+The public names, which `__init__.pyi` lists, are loaded when first used: importing the package costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from metric_oracle.api import (
-        baseline,
-        build_index,
-        compute,
-        expectation,
-        list_metrics,
-        load_queries,
-        merge,
-        open_index,
-        pairwise,
-        read_results,
-        read_scores,
-        rerank,
-        retrieve,
-        reward,
-        score,
-        verify,
-    )
-    from metric_oracle.corpora.predictions import read_predictions
-    from metric_oracle.corpora.reports import Reports, read_reports
-    from metric_oracle.errors import MetricOracleError
-    from metric_oracle.presentation.expectation_plot import plot_histogram
-    from metric_oracle.raters.agreement import agreement
-    from metric_oracle.raters.alignment import align
-    from metric_oracle.raters.failure_modes import failure_modes
-    from metric_oracle.raters.fit_composite import fit_composite
-    from metric_oracle.raters.metric_comparison import RatedFiles, compare_metrics
-    from metric_oracle.raters.plots import plot_alignment, plot_failure_modes
-    from metric_oracle.raters.rated_sets import read_rated_set
-    from metric_oracle.raters.ratings import read_ratings
-    from metric_oracle.statistics import interval
-    from metric_oracle.survey.create import create_survey
-    from metric_oracle.survey.export import export_survey, survey_status
-    from metric_oracle.tables.comparison import compare
-    from metric_oracle.tables.comparison_layout import write as write_table
-    from metric_oracle.tables.comparison_plot import write_plot
-    from metric_oracle.tables.crg import score_crg
-    from metric_oracle.tables.f1_chexbert import score_f1_chexbert, score_f1_srr
-    from metric_oracle.tables.foreign import read_foreign
-    from metric_oracle.tables.study import Model, compare_study
-    from metric_oracle.tables.study import run_study as study
-    from metric_oracle.tables.study_folder import write_study
-
-_HOMES = {
-    **dict.fromkeys(
-        (
-            *("baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge"),
-            *("open_index", "pairwise", "read_results", "read_scores", "rerank", "retrieve", "reward", "score"),
-            "verify",
-        ),
-        "metric_oracle.api",
-    ),
-    "MetricOracleError": "metric_oracle.errors",
-    "Model": "metric_oracle.tables.study",
-    "RatedFiles": "metric_oracle.raters.metric_comparison",
-    "Reports": "metric_oracle.corpora.reports",
-    "agreement": "metric_oracle.raters.agreement",
-    "align": "metric_oracle.raters.alignment",
-    "compare": "metric_oracle.tables.comparison",
-    "compare_metrics": "metric_oracle.raters.metric_comparison",
-    "compare_study": "metric_oracle.tables.study",
-    "create_survey": "metric_oracle.survey.create",
-    "export_survey": "metric_oracle.survey.export",
-    "failure_modes": "metric_oracle.raters.failure_modes",
-    "fit_composite": "metric_oracle.raters.fit_composite",
-    "interval": "metric_oracle.statistics",
-    "plot_alignment": "metric_oracle.raters.plots",
-    "plot_failure_modes": "metric_oracle.raters.plots",
-    "plot_histogram": "metric_oracle.presentation.expectation_plot",
-    "read_foreign": "metric_oracle.tables.foreign",
-    "read_predictions": "metric_oracle.corpora.predictions",
-    "read_rated_set": "metric_oracle.raters.rated_sets",
-    "read_ratings": "metric_oracle.raters.ratings",
-    "read_reports": "metric_oracle.corpora.reports",
-    "score_crg": "metric_oracle.tables.crg",
-    "score_f1_chexbert": "metric_oracle.tables.f1_chexbert",
-    "score_f1_srr": "metric_oracle.tables.f1_chexbert",
-    "study": "metric_oracle.tables.study:run_study",
-    "survey_status": "metric_oracle.survey.export",
-    "write_plot": "metric_oracle.tables.comparison_plot",
-    "write_study": "metric_oracle.tables.study_folder",
-    "write_table": "metric_oracle.tables.comparison_layout:write",
-}
-__all__ = [
-    "MetricOracleError",
-    "Model",
-    "RatedFiles",
-    "Reports",
-    "agreement",
-    "align",
-    "baseline",
-    "build_index",
-    "compare",
-    "compare_metrics",
-    "compare_study",
-    "compute",
-    "create_survey",
-    "expectation",
-    "export_survey",
-    "failure_modes",
-    "fit_composite",
-    "interval",
-    "list_metrics",
-    "load_queries",
-    "merge",
-    "open_index",
-    "pairwise",
-    "plot_alignment",
-    "plot_failure_modes",
-    "plot_histogram",
-    "read_foreign",
-    "read_predictions",
-    "read_rated_set",
-    "read_ratings",
-    "read_reports",
-    "read_results",
-    "read_scores",
-    "rerank",
-    "retrieve",
-    "reward",
-    "score",
-    "score_crg",
-    "score_f1_chexbert",
-    "score_f1_srr",
-    "study",
-    "survey_status",
-    "verify",
-    "write_plot",
-    "write_study",
-    "write_table",
-]
+from metric_oracle.lazy import load
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        home, _, other_name = _HOMES[name].partition(":")
-        found = getattr(import_module(home), other_name or name)
-        if not isinstance(found, type):
-            from metric_oracle.public import public
+    if name == "__version__":
+        from importlib.metadata import version
 
-            found = globals()[name] = public(name, found)
-        return found
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+        return version("metric-oracle")
+    found = load(__name__, name)
+    if callable(found) and not isinstance(found, type):
+        from metric_oracle.public import public
+
+        found = globals()[name] = public(name, found)
+    return found
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return load(__name__, "__all__")

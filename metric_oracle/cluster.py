@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from metric_oracle.choices import RUNNERS
 from metric_oracle.errors import BackendError, InputError, MetricOracleError, not_installed, option
 
-RUNNERS = ("ray",)
 RETRIES = 3  # times that Ray runs a task again
 BEAT = 1.0  # seconds between two signs of life
 SILENT = 60.0  # seconds without one after which a worker is killed

@@ -8,13 +8,13 @@ Raise an error in one of two forms::
 The first form reads "k must be an int of at least 1; got 0. Choose another number." Use the second form, a plain
 sentence and a next step, where an argument and a rule would not make a sentence. In both forms:
 
-- *No function name.* :func:`called` and :func:`metric_oracle.public.public` put the name of the command or of the
+- *No function name.* `called` and `public.public` put the name of the command or of the
   public function in front, once: "retrieve: k must be ...". Code below them takes no parameter for it.
-- *Options go through* :func:`option`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
+- *Options go through* `option`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
   the command line and "Pass text_column=NAME." in Python.
 - *No report text.* Reports are patient data. `value` shows names of files, lines, columns, ids, counts and types.
 
-The command line prints the line and exits with code 2; with code 1 for an :class:`ExactnessError`, which is a finding
+The command line prints the line and exits with code 2; with code 1 for an `ExactnessError`, which is a finding
 and not a misuse.
 """
 
@@ -46,9 +46,17 @@ class MetricOracleError(Exception):
     Attributes
     ----------
     function : str
-        The command or public function that was called; empty until :func:`called` sets it.
+        The command or public function that was called; empty until `called` sets it.
     keywords : collection of str or None
         The arguments of the public function where it was called from Python; None on the command line.
+
+    Examples
+    --------
+    >>> try:
+    ...     mo.read_reports("absent.csv")
+    ... except mo.MetricOracleError as error:
+    ...     print(error)
+    read_reports: path must be an existing file or folder; got absent.csv. ...
     """
 
     function: str = ""

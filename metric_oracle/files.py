@@ -37,7 +37,7 @@ def json_text(content: Any) -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file; see :func:`write_bytes`."""
+    """Write a JSON file; see `write_bytes`."""
     write_bytes(path, json_text(content).encode())
 
 

@@ -1,4 +1,4 @@
-"""The registry: one record for each metric and variant, one for each representation.
+"""The registry: one record for each metric and variant, each source and each representation.
 
 Adding a metric is one record here, one folder under ``kernels/`` (or none, where options of another kernel do), and one
 row in the shared tests; a new representation is one more record and one file under ``indexes/``. Everything else that
@@ -17,6 +17,107 @@ from metric_oracle.errors import InputError
 
 
 @dataclass(frozen=True)
+class SourceRecord:
+    """What the engine knows of something that metrics read in addition to the text.
+
+    The class that `home` names, in `sources`, knows the rest: files, models, prepared folders. This
+    record is light, so that the command line can list its options without loading that class.
+
+    Attributes
+    ----------
+    name : str
+        Name of the source, and of the representation that is made of it.
+    home : str
+        Module and class, ``module:Class``, imported when needed; see `sources.contract`.
+    noun, plural : str
+        What a report has of it, and what several reports have.
+    arguments : tuple of str
+        Arguments of the public functions that give it: the values, and where they may lack ids, the ids.
+    option, both_sides : str
+        Options of the command line that give it, for one set of reports and for references and predictions.
+    model : str
+        What can be given in place of a file: a model, described for the help; empty where no model is run here.
+    made_by : str
+        Name of another source whose model makes this one too.
+    model_arguments : tuple of str
+        Arguments that name other files of the model.
+    settings : tuple of str
+        Arguments that say how the values count.
+    made : {"attached", "encoded", "pairs"}
+        How a metric comes by it: joined to the reports on their ids, from files, from memory or by a model; made by an
+        encoder when an index is built or searched; or not kept at all, because a model reads both reports at once.
+    """
+
+    name: str
+    home: str
+    noun: str
+    plural: str
+    arguments: tuple[str, ...]
+    option: str = ""
+    both_sides: str = ""
+    model: str = ""
+    made_by: str = ""
+    model_arguments: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    made: str = "attached"
+
+    def load_class(self) -> Any:
+        """Import the class."""
+        module, name = self.home.split(":")
+        return getattr(import_module(module), name)
+
+
+SOURCES: dict[str, SourceRecord] = {
+    record.name: record
+    for record in (
+        SourceRecord(
+            "radgraph", "metric_oracle.sources.radgraph:RadGraphSource", "a graph", "graphs", ("radgraph",),
+            "--radgraph GRAPHS.json",
+            "--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
+            model="a model .tar.gz", model_arguments=("radgraph_encoder",),
+        ),
+        SourceRecord(
+            "chexbert", "metric_oracle.sources.embeddings:CheXbertSource", "an embedding", "embeddings",
+            ("chexbert", "chexbert_ids"), "--chexbert FILE",
+            "--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
+            model="chexbert.pth", model_arguments=("vocabulary",),
+        ),
+        SourceRecord(
+            "embedding", "metric_oracle.sources.embeddings:VectorSource", "an embedding", "embeddings",
+            ("embeddings", "embedding_ids"), "--embeddings FILE", "--embeddings and --predicted-embeddings",
+        ),
+        SourceRecord(
+            "labels", "metric_oracle.sources.labels:CheXbertLabelSource", "labels", "labels", ("chexbert_labels",),
+            "--chexbert-labels FILE --uncertain positive|negative|blank",
+            "--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert chexbert.pth",
+            made_by="chexbert", settings=("uncertain",),
+        ),
+        SourceRecord(
+            "srr", "metric_oracle.sources.labels:LabelSetSource", "SRR labels", "SRR labels", ("srr_labels",),
+            "--srr-labels FILE", "--srr-labels and --predicted-srr-labels",
+        ),
+        SourceRecord(
+            "entities", "metric_oracle.sources.entities:EntitySource", "entities", "entities", ("entities",),
+            "--entities FILE",
+            "--entities and --predicted-entities with files, or --entities FOLDER (RaTE-NER's) for both",
+            model="RaTE-NER's folder", model_arguments=("entity_encoder",),
+        ),
+        SourceRecord(
+            "bertscore", "metric_oracle.sources.token_states:TokenStateSource", "token states", "token states",
+            ("encoder",), "--encoder NAME|FOLDER", "--encoder NAME|FOLDER", made="encoded",
+        ),
+        SourceRecord("meteor_jar", "metric_oracle.encoders.meteor_jar:MeteorJar", "", "", (), made="pairs"),
+        SourceRecord(
+            "crepe", "metric_oracle.encoders.crepe:Crepe", "a checkpoint", "checkpoints",
+            ("crepe", "crepe_config", "crepe_vocabulary"), "--crepe FOLDER", "--crepe FOLDER", made="pairs",
+        ),
+    )
+}  # fmt: skip
+# What is joined to the reports on their ids, from files, from memory or by a model.
+ATTACHED = tuple(record for record in SOURCES.values() if record.made == "attached")
+
+
+@dataclass(frozen=True)
 class Representation:
     """What the engine knows of a form that reports have in an index.
 
@@ -26,38 +127,45 @@ class Representation:
         Folder of an index.
     home : str
         Module and class, ``module:Class``, imported when needed; see `indexes.contract`.
-    source : {"text", "attachment", "encoder", "representations", "pair"}
-        What it is made of: the texts; something that is given beside the reports; a model that encodes the texts; other
-        representations, without files of its own. "pair" is a model that reads reference and candidate at once: an
-        index holds nothing of it, and no bound spares a pair.
+    source : SourceRecord or None
+        What it is made of in addition to the texts.
     parts : tuple of str
-        Those other representations.
+        Other representations that it is made of, without files of its own.
     counts_corpus : bool
         Weighted by document frequencies in the whole corpus, which a set adds up over its shards.
     counts_queries : bool
         Weighted by counts over all queries of a call, so that a score depends on the other queries.
-    what, plural, option : str
-        What is given for a report, for several, and the option that gives it, for people.
-    both_sides : str
-        How `score` is given it for references and predictions.
-    arguments : tuple of str
-        Arguments of the public functions that bring it.
     settings : tuple of str
         Settings of a search that it takes.
     """
 
     name: str
     home: str
-    source: str = "text"
+    source: SourceRecord | None = None
     parts: tuple[str, ...] = ()
     counts_corpus: bool = False
     counts_queries: bool = False
-    what: str = ""
-    plural: str = ""
-    option: str = ""
-    both_sides: str = ""
-    arguments: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether its source is joined to the reports: without it a report has no score."""
+        return self.source is not None and self.source.made == "attached"
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether an encoder makes it of the texts, of an index and of each batch of queries."""
+        return self.source is not None and self.source.made == "encoded"
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether a model reads both reports at once: an index holds nothing of it, and no bound spares a pair."""
+        return self.source is not None and self.source.made == "pairs"
+
+    @property
+    def is_of_texts(self) -> bool:
+        """Whether it is made of the texts alone."""
+        return self.source is None and not self.parts
 
     def load_class(self) -> Any:
         """Import the class."""
@@ -72,76 +180,33 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation("coco", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("words", "metric_oracle.indexes.ngrams:NgramIndex"),
         Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
+        Representation("weighted", "metric_oracle.indexes.cider:WeightedIndex", parts=("coco",), counts_queries=True),
         Representation(
-            "weighted", "metric_oracle.indexes.cider:WeightedIndex", "representations", parts=("coco",),
-            counts_queries=True,
+            "corpus_weighted", "metric_oracle.indexes.cider:CorpusWeightedIndex", parts=("coco",), counts_corpus=True
+        ),
+        Representation("stems", "metric_oracle.indexes.stems:StemIndex", parts=("ngrams",)),
+        Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", parts=("ngrams",)),
+        Representation("radgraph", "metric_oracle.indexes.radgraph:GraphIndex", SOURCES["radgraph"]),
+        Representation("radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", parts=("radgraph",)),
+        Representation("chexbert", "metric_oracle.indexes.embeddings:EmbeddingIndex", SOURCES["chexbert"]),
+        Representation("embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", SOURCES["embedding"]),
+        Representation("labels", "metric_oracle.indexes.labels:LabelIndex", SOURCES["labels"]),
+        Representation("agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("labels",)),
+        Representation("agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", parts=("labels",)),
+        Representation("srr", "metric_oracle.indexes.labels:SrrIndex", SOURCES["srr"]),
+        Representation("entities", "metric_oracle.indexes.entities:EntityIndex", SOURCES["entities"]),
+        Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", parts=("srr",)),
+        Representation("srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("srr",)),
+        Representation(
+            "bertscore", "metric_oracle.indexes.bertscore:TokenStateIndex", SOURCES["bertscore"],
+            settings=("idf", "rescale"),
         ),
         Representation(
-            "corpus_weighted", "metric_oracle.indexes.cider:CorpusWeightedIndex", "representations",
-            parts=("coco",), counts_corpus=True,
-        ),
-        Representation("stems", "metric_oracle.indexes.stems:StemIndex", "representations", parts=("ngrams",)),
-        Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", "representations", parts=("ngrams",)),
-        Representation(
-            "radgraph", "metric_oracle.indexes.radgraph:GraphIndex", "attachment",
-            what="a graph", plural="graphs", option="--radgraph GRAPHS.json", arguments=("radgraph",),
-            both_sides="--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
-        ),
-        Representation(
-            "radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", "representations", parts=("radgraph",)
-        ),
-        Representation(
-            "chexbert", "metric_oracle.indexes.embeddings:EmbeddingIndex", "attachment",
-            what="an embedding", plural="embeddings", option="--chexbert FILE", arguments=("chexbert", "chexbert_ids"),
-            both_sides="--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
-        ),
-        Representation(
-            "embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", "attachment",
-            what="an embedding", plural="embeddings", option="--embeddings FILE",
-            both_sides="--embeddings and --predicted-embeddings", arguments=("embeddings", "embedding_ids"),
-        ),
-        Representation(
-            "labels", "metric_oracle.indexes.labels:LabelIndex", "attachment",
-            what="labels", plural="labels", option="--chexbert-labels FILE --uncertain positive|negative|blank",
-            both_sides="--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert "
-            "chexbert.pth", arguments=("chexbert_labels",),
-        ),
-        Representation(
-            "agreement", "metric_oracle.indexes.agreement:AgreementIndex", "representations", parts=("labels",)
-        ),
-        Representation(
-            "agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", "representations", parts=("labels",)
-        ),
-        Representation(
-            "srr", "metric_oracle.indexes.labels:SrrIndex", "attachment",
-            what="SRR labels", plural="SRR labels", option="--srr-labels FILE",
-            both_sides="--srr-labels and --predicted-srr-labels", arguments=("srr_labels",),
-        ),
-        Representation(
-            "entities", "metric_oracle.indexes.entities:EntityIndex", "attachment",
-            what="entities", plural="entities", option="--entities FILE",
-            both_sides="--entities and --predicted-entities with files, or --entities FOLDER (RaTE-NER's) for both",
-            arguments=("entities",),
-        ),
-        Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", "representations", parts=("srr",)),
-        Representation(
-            "srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", "representations", parts=("srr",)
-        ),
-        Representation(
-            "bertscore", "metric_oracle.indexes.bertscore:TokenStateIndex", "encoder",
-            what="token states", plural="token states", option="--encoder NAME|FOLDER",
-            both_sides="--encoder NAME|FOLDER", arguments=("encoder",), settings=("idf", "rescale"),
-        ),
-        Representation(
-            "crg", "metric_oracle.indexes.crg:PositiveIndex", "representations", parts=("labels",), counts_queries=True,
+            "crg", "metric_oracle.indexes.crg:PositiveIndex", parts=("labels",), counts_queries=True,
             settings=("prevalence",),
         ),
-        Representation("meteor_jar", "metric_oracle.encoders.meteor_jar:MeteorJar", "pair"),
-        Representation(
-            "crepe", "metric_oracle.encoders.crepe:Crepe", "pair",
-            what="a checkpoint", plural="checkpoints", option="--crepe FOLDER", both_sides="--crepe FOLDER",
-            arguments=("crepe", "crepe_config", "crepe_vocabulary"),
-        ),
+        Representation("meteor_jar", SOURCES["meteor_jar"].home, SOURCES["meteor_jar"]),
+        Representation("crepe", SOURCES["crepe"].home, SOURCES["crepe"]),
     )
 }  # fmt: skip
 
@@ -171,7 +236,14 @@ class Metric:
     composable : bool
         Whether it can be a part of a composite.
     shown_in : tuple of str
-        Commands that take it where nothing is asked for: "score", "study", "bench", "demo".
+        Commands that use it by default: "score", "study", "bench".
+    tool : str
+        Published program whose numbers it equals, with its version where it matters, in lower case and without blanks;
+        it is part of the one-line signature. Empty if no program is the reference.
+    title : str
+        Name in tables for papers; by default `name`.
+    column : str
+        Name of the column in report_scores.csv of CXR-Report-Metric.
     """
 
     name: str
@@ -184,6 +256,9 @@ class Metric:
     cheap: bool = True
     composable: bool = True
     shown_in: tuple[str, ...] = ()
+    tool: str = ""
+    title: str = ""
+    column: str = ""
 
     @property
     def terms(self) -> "Mapping[str, Term]":
@@ -212,12 +287,12 @@ class Metric:
     @property
     def needs_encoder(self) -> bool:
         """Whether it reads what a model makes of the texts, for which queries must be encoded too."""
-        return any(REPRESENTATIONS[kind].source == "encoder" for kind in self.representations)
+        return any(REPRESENTATIONS[kind].is_encoded for kind in self.representations)
 
     @property
     def is_searched(self) -> bool:
         """Whether an exact search exists: the best candidates of a corpus are found without scoring every pair."""
-        return all(REPRESENTATIONS[kind].source != "pair" for kind in self.representations)
+        return all(not REPRESENTATIONS[kind].is_pair for kind in self.representations)
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -238,34 +313,40 @@ class Term:
     weight: float
 
 
+# Programs of more than one metric, and the commands that most metrics are used in by default.
+_YU, _COCO_TOOL, _RADGRAPH_TOOL = "cxr-report-metric", "pycocoevalcap", "radgraph-0.1.18"
+_USUAL = ("score", "study", "bench")
+
+
 def _bleu(order: int, coco: bool) -> Metric:
-    tool = "pycocoevalcap" if coco else "CXR-Report-Metric (fast_bleu)"
-    name = f"bleu-{order}:coco" if coco else f"bleu-{order}"
     options = MappingProxyType({"order": order, "coco": coco})
-    shown = (
-        ("score", "study", "bench", "demo")
-        if order == 2 and not coco
-        else ("score", "demo")
-        if name == "bleu-4"
-        else ()
-    )
-    kind = "coco" if coco else "ngrams"
-    return Metric(name, kind, "bleu", f"Papineni et al., ACL 2002, as in {tool}", options, shown_in=shown)
+    source = "Papineni et al., ACL 2002, as in "
+    if coco:
+        return Metric(f"bleu-{order}:coco", "coco", "bleu", source + "pycocoevalcap", options, tool=_COCO_TOOL)
+    shown = {2: _USUAL, 4: ("score",)}.get(order, ())
+    return Metric(
+        f"bleu-{order}", "ngrams", "bleu", source + "CXR-Report-Metric (fast_bleu)", options, shown_in=shown, tool=_YU,
+        title=f"BLEU-{order}", column="bleu_score" if order == 2 else "",
+    )  # fmt: skip
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
     name = "radgraph" + variant
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
-    usual = {"": ("score", "study", "bench", "demo"), ":rg_er": ("score", "demo")}.get(variant, ("score",))
-    shown = usual if representation == "radgraph" else ()
-    return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown)
+    if not variant:
+        return Metric(
+            name, representation, "radgraph", source, options, fallback=True, shown_in=_USUAL, tool=_YU,
+            title="RadGraph F1", column="radgraph_combined",
+        )  # fmt: skip
+    shown, tool = (("score",), _RADGRAPH_TOOL) if representation == "radgraph" else ((), "radgraph-b5ab8d0")
+    return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown, tool=tool)
 
 
 def _ratescore(matrix: str) -> Metric:
     name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
     source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
     options = MappingProxyType({"matrix": matrix})
-    return Metric(name, "entities", "ratescore", source, options, cheap=False, composable=False)
+    return Metric(name, "entities", "ratescore", source, options, cheap=False, composable=False, tool="ratescore-0.6.0")
 
 
 def _bertscore(part: str) -> Metric:
@@ -273,8 +354,11 @@ def _bertscore(part: str) -> Metric:
     options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
     source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
     whole = part == "f1"
-    shown = ("score", "study", "bench", "demo") if whole else ()
-    return Metric(name, "bertscore", "bertscore", source, options, cheap=False, composable=whole, shown_in=shown)
+    return Metric(
+        name, "bertscore", "bertscore", source, options, cheap=False, composable=whole,
+        shown_in=_USUAL if whole else (), tool="bert-score-0.3.13", title="BERTScore" if whole else "",
+        column="bertscore" if whole else "",
+    )  # fmt: skip
 
 
 _COCO = MappingProxyType({"coco": True})
@@ -290,20 +374,29 @@ METRICS: dict[str, Metric] = {
     for metric in (
         *(_bleu(order, coco) for coco in (False, True) for order in (1, 2, 3, 4)),
         Metric(
-            "rouge-l", "words", "rouge_l", "Lin, ROUGE 2004, as in rouge-score without stemming",
-            shown_in=("score", "study", "bench", "demo"),
+            "rouge-l", "words", "rouge_l", "Lin, ROUGE 2004, as in rouge-score without stemming", shown_in=_USUAL,
+            tool="rouge-score", title="ROUGE-L",
         ),
-        Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO),
-        Metric("cider-d", "weighted", "cider_d", _CIDER + ", document frequencies of the references", composable=False),
-        Metric("cider-d:corpus", "corpus_weighted", "cider_d", _CIDER + ", document frequencies of the corpus"),
-        Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet"),
-        Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word"),
+        Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO, tool=_COCO_TOOL),
+        Metric(
+            "cider-d", "weighted", "cider_d", _CIDER + ", document frequencies of the references", composable=False,
+            tool=_COCO_TOOL,
+        ),
+        Metric(
+            "cider-d:corpus", "corpus_weighted", "cider_d", _CIDER + ", document frequencies of the corpus",
+            tool=_COCO_TOOL,
+        ),
+        Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet", tool="nltk"),
+        Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word", tool="nltk"),
         Metric(
             "meteor:1.5", "meteor_jar", "",
             "Denkowski and Lavie, WMT 2014, as in pycocoevalcap (its meteor-1.5.jar, which wants Java)", cheap=False,
-            composable=False,
+            composable=False, tool="meteor-1.5.jar",
         ),
-        Metric("temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1"),
+        Metric(
+            "temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1",
+            tool="radeval-2.2.1",
+        ),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
         _radgraph(":rg_e", (0, -1), _PACKAGE + ", reward level simple"),
         _radgraph(":rg_er", (2, -1), _PACKAGE + ", reward level partial"),
@@ -313,36 +406,46 @@ METRICS: dict[str, Metric] = {
         _radgraph(":rg_er-bar-lower", (3, -1), _LOWER + ", reward level complete", "radgraph_lower"),
         Metric(
             "chexbert", "chexbert", "cosine", "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric", cheap=False,
-            shown_in=("score", "study", "bench", "demo"),
+            shown_in=_USUAL, tool=_YU, title="CheXbert vector similarity", column="semb_score",
         ),
         Metric(
             "embedding", "embedding", "cosine", "cosine of the given report embeddings", cheap=False, composable=False
         ),
         Metric(
             "chexbert:labels", "labels", "chexbert_labels", "cosine of the 14-label vectors, Yu et al., Patterns 2023",
-            shown_in=("score", "demo"),
+            shown_in=("score",),
         ),
-        Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14")),
-        Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5")),
-        Metric("srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY),
+        Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14"), tool="factmm-rag"),
+        Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5"), tool="factmm-rag"),
+        Metric(
+            "srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY,
+            tool="scikit-learn",
+        ),
         Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
         *(_ratescore(matrix) for matrix in ("long", "short")),
-        Metric("crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False),
+        Metric(
+            "crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False,
+            tool="ibrahimethemhamamci/crg",
+        ),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
         Metric(
             "crepe", "crepe", "", "Cho et al., EMNLP 2025, each pair alone in float64", higher_is_better=False,
-            cheap=False, composable=False, shown_in=("score",),
+            cheap=False, composable=False, shown_in=("score",), tool="gihuncho/crepe",
         ),
     )
 }  # fmt: skip
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 # As tables and papers spell metrics, where their names do not have it.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
-BACKENDS = ("auto", "cpu", "cuda", "reference")
 COMPOSITE = "composite"  # a metric that is not in the registry: its weights are in a file
 LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
 # What a composite can be made of. CRG's weights depend on the queries; of BERTScore's forms the search bounds one.
 COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable)
+
+
+def list_metrics() -> list[Metric]:
+    """Return the metrics of the registry: name, direction, source, what each reads."""
+    return list(METRICS.values())
 
 
 def shown_in(command: str) -> tuple[str, ...]:
@@ -397,7 +500,8 @@ def check_searched(metric: Metric, function: str) -> None:
     """Raise for a metric that no exact search exists for."""
     if not metric.is_searched:
         # A pool is of models that count errors, which are given.
-        pool = ", or oracle rerank for the best of a pool" if REPRESENTATIONS[metric.representation].arguments else ""
+        given = REPRESENTATIONS[metric.representation].source
+        pool = ", or oracle rerank for the best of a pool" if given is not None and given.arguments else ""
         msg = (
             f"{function}: metric must be one with an exact search; got {metric.name!r}, whose model reads reference "
             f"and candidate at once. Use oracle score{pool}."
@@ -407,7 +511,7 @@ def check_searched(metric: Metric, function: str) -> None:
 
 def composite(
     name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, function: str,
-    shown_in: tuple[str, ...] = (),
+    **described: Any,
 ) -> Metric:  # fmt: skip
     """Return the record of a linear composite that predicts errors: lower is better.
 
@@ -422,8 +526,8 @@ def composite(
     source : str
     function : str
         Name for error messages.
-    shown_in : tuple of str
-        See :class:`Metric`.
+    **described
+        Further attributes of the record: `shown_in`, `tool`, `title`, `column`.
 
     Raises
     ------
@@ -460,7 +564,7 @@ def composite(
         higher_is_better=False,
         cheap=False,
         composable=False,
-        shown_in=shown_in,
+        **described,
     )
 
 
@@ -486,16 +590,18 @@ METRICS |= {
     metric.name: metric
     for metric in (
         composite(
-            "radcliq",
-            _V1,
-            2.466552561323256e-10,
-            "Yu et al., Patterns 2023",
-            "metrics",
-            ("score", "study", "bench", "demo"),
+            "radcliq", _V1, 2.466552561323256e-10, "Yu et al., Patterns 2023", "metrics", shown_in=_USUAL, tool=_YU,
+            title="RadCliQ (predicted errors)", column="RadCliQ-v1",
         ),
-        composite("radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics", ("score",)),
-        composite("radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics"),
+        composite(
+            "radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics", shown_in=("score",),
+            tool=_YU, title="RadCliQ-v0 (predicted errors)", column="RadCliQ-v0",
+        ),
+        composite(
+            "radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics",
+            title="RadCliQ of the preprint (predicted errors)",
+        ),
     )
-}
+}  # fmt: skip
 # Those with an exact search.
 SEARCHED = tuple(name for name, metric in METRICS.items() if metric.is_searched)

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.choices import INTERVALS, LEGACY
 from metric_oracle.errors import InputError
 
-LEGACY = "legacy-yu2023"
-METHODS = ("bca", "percentile", LEGACY)
 RESAMPLES = 10_000
 LEVEL = 0.95
 LEGACY_SAMPLE = 5000  # values that the released code draws
@@ -113,10 +112,10 @@ def checked_resamples(resamples: int | None, function: str, default: int = RESAM
 
 def check_method(method: str, resamples: int | None, function: str = "interval") -> None:
     """Raise unless there is such a method, and it takes the number of resamples."""
-    if method not in METHODS:
+    if method not in INTERVALS:
         raise InputError(
             argument="method",
-            rule=f"must be one of {', '.join(METHODS)}",
+            rule=f"must be one of {', '.join(INTERVALS)}",
             value=repr(method),
             step="Choose one of these.",
         )
@@ -165,35 +164,42 @@ def interval(
     resamples: int | None = None,
     seed: int = 0,
 ) -> Interval:
-    """Return an interval of the mean over studies.
+    """Return a confidence interval of the mean over studies.
 
     Parameters
     ----------
-    values : float64[n]
-        One score for each study, n >= 2, finite.
+    values : array_like of float, shape (n,)
+        One finite score for each study, n >= 2.
     method : {"bca", "percentile", "legacy-yu2023"}
         Bias-corrected and accelerated or percentile bootstrap (Efron and Tibshirani, 1993, chapters 13 and 14). With
-        fewer than 20 :func:`effective_studies` both are too short: docs/intervals.md has their coverage.
+        fewer than 20 effective studies both are too short: docs/intervals.md has their coverage.
         ``legacy-yu2023`` is what the code released with Yu et al. computes: the t interval of the mean of ONE sample of
         5,000 values with replacement, around the mean of that sample. Its width follows the 5,000 and not the number of
-        studies: it is no confidence interval of the mean. It is the released code's interval; the printed digits of the
-        paper's tables S5 to S7 are closer to the percentile bootstrap with 5,000 resamples that the preprint describes.
+        studies, so that it is no confidence interval of the mean. The printed digits of the paper's tables S5 to S7 are
+        closer to the percentile bootstrap with 5,000 resamples that the preprint describes.
     level : float
         Confidence level.
-    resamples : int
-        Number of bootstrap resamples, 10,000 by default; not with ``legacy-yu2023``.
+    resamples : int, optional
+        Number of bootstrap resamples, by default 10,000; not allowed with ``legacy-yu2023``.
     seed : int
+        Seed of the resamples; the same seed gives the same interval.
 
     Returns
     -------
     Interval
-        Of equal values both ends are that value, marked degenerate; so is a percentile interval of values that differ
-        too little for BCa.
+        Its ends ``low`` and ``high``. If all values are equal, both ends are that value and ``degenerate`` is true; so
+        it is for a percentile interval of values that differ too little for BCa.
 
     Raises
     ------
     InputError
         If there are fewer than two studies, a value is not finite, or an option breaks its rule.
+
+    Examples
+    --------
+    >>> interval = mo.interval([0.2, 0.4, 0.4, 0.7])
+    >>> round(interval.low, 3), round(interval.high, 3)
+    (0.3, 0.625)
     """
     return intervals(checked_values(values, "interval")[None], method, level, resamples, seed)[0]
 
@@ -201,7 +207,7 @@ def interval(
 def intervals(
     columns: Array, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
 ) -> list[Interval]:
-    """Return the :func:`interval` of each of m columns of the same studies, float64[m, n], from the same draws."""
+    """Return the `interval` of each of m columns of the same studies, float64[m, n], from the same draws."""
     check_method(method, resamples)
     if not 0 < level < 1:
         raise InputError(argument="level", rule="must be between 0 and 1", value=level, step="The usual one is 0.95.")
@@ -311,7 +317,7 @@ def paired(
 
 
 def paired_test(difference: Array, resamples: int, seed: int, level: float = LEVEL) -> tuple[Interval, float]:
-    """Return the interval and the p-value of :func:`paired` from the differences of two systems by study."""
+    """Return the interval and the p-value of `paired` from the differences of two systems by study."""
     means = subset_means(difference, resamples, seed)
     if np.ptp(difference) == 0:
         value = float(difference[0])
@@ -324,8 +330,8 @@ def subset_means(values: Array, resamples: int, seed: int) -> Array:
 
     To swap the scores of a subset turns the sign of its differences. The test of a mean difference `d` counts the
     assignments of signs whose mean of the differences less `d` is at least the observed one, which are those whose
-    subset has a mean of at most `d`. So the test of every `d` follows from these means, by :func:`bootstrap_p` and
-    :func:`acceptance_interval` (Hartigan, JASA 1969, typical values).
+    subset has a mean of at most `d`. So the test of every `d` follows from these means, by `bootstrap_p` and
+    `acceptance_interval` (Hartigan, JASA 1969, typical values).
 
     Returns
     -------
@@ -360,7 +366,7 @@ def bootstrap_p(resampled: Array, at: float = 0.0) -> float:
 
 
 def acceptance_interval(resampled: Array, level: float = LEVEL) -> Interval:
-    """Return the values that :func:`bootstrap_p` does not reject, those whose p-value is above 1 - level.
+    """Return the values that `bootstrap_p` does not reject, those whose p-value is above 1 - level.
 
     Degenerate where the resampled values are too few to reject any: the ends are then the least and the greatest.
     """
@@ -372,7 +378,7 @@ def acceptance_interval(resampled: Array, level: float = LEVEL) -> Interval:
 def effective_studies(values: Array) -> float:
     """Return how many studies an interval of the mean rests on: those that are not 0, or n / skewness^2 if fewer.
 
-    Below :data:`FEW` the interval may be too short (docs/intervals.md). Of n scores of which m are 1 and the others 0,
+    Below `FEW` the interval may be too short (docs/intervals.md). Of n scores of which m are 1 and the others 0,
     or the reverse, n / skewness^2 is about m; Cochran (Sampling Techniques, 1977, section 2.15) wants 25 for a normal
     interval. Few differences that are not 0 need not be skewed, so these are counted.
     """
@@ -424,6 +430,6 @@ def overlap(a: Interval, b: Interval) -> bool:
     """Tell whether two intervals have a point in common.
 
     Yu et al. call a system significantly better where they have none (medRxiv 2022.08.30.22279318, statistical
-    analysis, "Prior models evaluation"). The rule ignores that the studies are the same; :func:`paired` does not.
+    analysis, "Prior models evaluation"). The rule ignores that the studies are the same; `paired` does not.
     """
     return a.low <= b.high and b.low <= a.high

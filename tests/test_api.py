@@ -14,10 +14,11 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import read_embeddings, read_label_table, read_labels
 from metric_oracle.encoders import token_states
 from metric_oracle.errors import InputError
-from metric_oracle.indexes import bertscore, inputs
+from metric_oracle.indexes import bertscore
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
-from metric_oracle.metrics import REPRESENTATIONS, SEARCHED, Representation, get_metric
+from metric_oracle.metrics import SEARCHED, SOURCES, SourceRecord, get_metric
+from metric_oracle.sources import inputs
 from support import beside
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
@@ -160,12 +161,15 @@ def test_unknown_keywords(name, index, monkeypatch):
 
 
 def test_every_argument_of_the_registry_is_typed():
-    from metric_oracle.api import given
+    from metric_oracle.api import annotating, given
 
-    of_pairs = {name for record in REPRESENTATIONS.values() if record.source == "pair" for name in record.arguments}
+    of_pairs = {name for record in SOURCES.values() if record.made == "pairs" for name in record.arguments}
     for function in (mo.score, mo.rerank):
         assert of_pairs <= inspect.signature(function).parameters.keys()
-    arguments = {name for record in REPRESENTATIONS.values() for name in record.arguments} - of_pairs
+    arguments = {name for record in SOURCES.values() for name in record.arguments} - of_pairs
+    assert {*annotating.MODELS, *annotating.FILES, *given.READING} == annotating.Annotating.__annotations__.keys()
+    files = {name for record in SOURCES.values() for name in (*record.model_arguments, *record.settings)}
+    assert files <= given.Models.__annotations__.keys()
     assert arguments <= given.Loading.__annotations__.keys()
     assert {f"predicted_{name}" for name in arguments - {"encoder"}} <= given.Sides.__annotations__.keys()
     assert set(given.LOADING) <= given.Loading.__annotations__.keys()
@@ -275,22 +279,21 @@ def test_model_runs_of_a_killed_build_resume(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
-def test_a_representation_of_vectors_needs_its_record_only(monkeypatch):
-    record = Representation(
-        "embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", "attachment", what="an embedding",
-        plural="vectors", option="--embeddings FILE", arguments=("embeddings", "embedding_ids"),
+def test_a_source_of_vectors_needs_its_record_only(monkeypatch):
+    record = SourceRecord(
+        "image", "metric_oracle.sources.embeddings:VectorSource", "an image", "images", ("images", "image_ids"),
+        "--images FILE",
     )  # fmt: skip
+    monkeypatch.setitem(SOURCES, "image", record)
     monkeypatch.setattr(inputs, "ATTACHED", (*inputs.ATTACHED, record))
     monkeypatch.setattr(inputs, "ARGUMENTS", (*inputs.ARGUMENTS, *record.arguments))
-    given = {"embeddings": np.eye(3), "embedding_ids": ["b", "c", "a"]}
-    found = inputs.load_inputs(["a", "b"], ["x", "y"], "f", **given).attached["embedding"]
+    given = {"images": np.eye(3), "image_ids": ["b", "c", "a"]}
+    found = inputs.load_inputs(["a", "b"], ["x", "y"], "f", **given).attached["image"]
     assert found.values[found.of_row].tolist() == [[0, 0, 1], [1, 0, 0]]
-    made = inputs.load_inputs(["a", "b"], ["x", "y"], "f", embeddings=lambda texts: np.eye(2)).completed()
-    assert made.attached["embedding"].of_row.tolist() == [0, 1]
-    match = (
-        r"^f: embeddings must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
-    )
+    made = inputs.load_inputs(["a", "b"], ["x", "y"], "f", images=lambda texts: np.eye(2)).completed()
+    assert made.attached["image"].of_row.tolist() == [0, 1]
+    match = r"^f: images must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
     with pytest.raises(InputError, match=match):
         inputs.load_inputs(["z"], ["x"], "f", **given)
-    with pytest.raises(TypeError, match=r"^f: there is no argument 'embeding'\. Did you mean 'embedd"):
-        inputs.load_inputs(["z"], ["x"], "f", embeding=1)
+    with pytest.raises(TypeError, match=r"^f: there is no argument 'imags'\. Did you mean 'image"):
+        inputs.load_inputs(["z"], ["x"], "f", imags=1)

@@ -1,7 +1,7 @@
 """Imports point one way; what must stay light, stays light.
 
     cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables -> presentation -> api -> retrieval
-        -> indexes -> encoders, kernels -> NumPy, Numba
+        -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
 
 The rooms of design.md: each imports only what stands in ``ALLOWED``. `errors`, `files`, `metrics`, `public` and
 `statistics` are leaves. `web` serves and renders pages and knows nothing of what they show. `cluster` hands work to Ray
@@ -25,22 +25,25 @@ from metric_oracle.metrics import METRICS
 
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
-LEAVES = {"errors", "metrics"}
-ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval"}
+LEAVES = {"choices", "errors", "metrics"}
+ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval", "sources"}
 ALLOWED = {
+    "choices": set(),
     "errors": set(),
     "files": {"errors"},
-    "metrics": {"errors"},
-    "statistics": {"errors"},
+    "metrics": {"choices", "errors"},
+    "statistics": {"choices", "errors"},
     "public": {"errors"},
+    "lazy": set(),
     "kernels": {"errors"},
-    "cluster": {"errors"},
+    "cluster": {"choices", "errors"},
     "web": {"errors"},
     "corpora": LEAVES,
     "encoders": LEAVES | {"corpora", "files"},
-    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels"},
-    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "statistics"},
-    "api": ENGINE | {"cluster"},
+    "sources": LEAVES | {"corpora", "encoders"},
+    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels", "sources"},
+    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "sources", "statistics"},
+    "api": ENGINE | {"cluster", "lazy"},
     "presentation": ENGINE | {"api", "statistics"},
     "tables": ENGINE | {"api", "kernels", "presentation", "statistics"},
     "raters": ENGINE | {"presentation", "statistics", "tables"},
@@ -52,7 +55,7 @@ ALLOWED = {
                           "tables", "web"},
     "cli": LEAVES | {"commands"},
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
-    "": {"api", "corpora", "errors", "presentation", "public", "raters", "statistics", "survey", "tables"},
+    "": ENGINE | {"api", "lazy", "presentation", "public", "raters", "statistics", "survey", "tables"},
 }  # fmt: skip
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
@@ -92,7 +95,7 @@ def broken_rules(source: str, path: Path) -> list[str]:
     path : Path
         Relative to the package.
     """
-    is_package = path.name == "__init__.py"
+    is_package = path.stem == "__init__"
     parts = [*path.parent.parts, *([] if is_package else [path.stem])]
     part = parts[0] if parts else ""
     found = []
@@ -124,7 +127,7 @@ def broken_rules(source: str, path: Path) -> list[str]:
 
 
 def modules() -> list[Path]:
-    return sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    return sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py*") if path.suffix in (".py", ".pyi"))
 
 
 def test_no_import_points_up():
@@ -152,6 +155,10 @@ def test_no_import_points_up():
         ("indexes/index.py", "import importlib\nimportlib.import_module(f'metric_oracle.retrieval.{x}')"),
         ("indexes/__init__.py", "from ..retrieval import search"),
         ("corpora/reports.py", "import metric_oracle.indexes.index"),
+        ("corpora/entities.py", "from metric_oracle.sources.entities import as_entities"),
+        ("sources/radgraph.py", "from metric_oracle.indexes.radgraph import FAMILIES"),
+        ("sources/labels.py", "from metric_oracle.kernels.topk import reference"),
+        ("encoders/ratescore.py", "from metric_oracle.sources.entities import as_entities"),
         ("retrieval/search.py", "from metric_oracle.api import retrieve"),
         ("retrieval/search.py", "from metric_oracle.tables import study"),
         ("tables/study.py", "from metric_oracle.raters import agreement"),
@@ -289,8 +296,17 @@ def test_public_names_are_loaded_when_used():
     assert (has_numpy, n_names) == ("True", str(len(metric_oracle.__all__)))
     assert not {"metric_oracle.cluster", "metric_oracle.indexes.remote", "metric_oracle.retrieval.remote"} & {*names}
     for name in metric_oracle.__all__:
-        other_name = metric_oracle._HOMES[name].partition(":")[2]
-        assert getattr(metric_oracle, name).__name__ == (other_name or name)
+        assert getattr(metric_oracle, name).__name__ == {"study": "run_study", "write_table": "write"}.get(name, name)
     assert dir(metric_oracle) == sorted(metric_oracle.__all__)
     with pytest.raises(AttributeError, match=r"^module 'metric_oracle' has no attribute 'nothing'$"):
         metric_oracle.nothing  # noqa: B018
+
+
+def test_models_are_imported_by_what_opens_them():
+    """Reading a source loads no encoder."""
+    code = (
+        "import sys; from metric_oracle.sources.inputs import attached_sources; attached_sources(); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not [name for name in done.stdout.split() if name.startswith("metric_oracle.encoders")]
+    assert "metric_oracle.sources.radgraph" in done.stdout.split()

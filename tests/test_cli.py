@@ -156,7 +156,7 @@ def test_a_broken_bound_ends_with_1(oracle, corpus, index, monkeypatch):
         msg = "retrieve: bounds must hold; got a broken one. Report it."
         raise ExactnessError(msg)
 
-    monkeypatch.setattr("metric_oracle.api.retrieve", broken)
+    monkeypatch.setattr("metric_oracle.retrieval.plan.search", broken)
     assert oracle("retrieve", index, corpus["test"]) == (
         1,
         "",

@@ -12,12 +12,11 @@ import pytest
 import typer
 
 from metric_oracle import __main__, cli, commands
+from metric_oracle.choices import BACKENDS
 from metric_oracle.commands import listing, options
 from metric_oracle.commands.command import given
 from metric_oracle.commands.options import complete_metric
-from metric_oracle.corpora import reports
-from metric_oracle.metrics import ALIASES, BACKENDS, METRICS, REPRESENTATIONS
-from metric_oracle.statistics import METHODS
+from metric_oracle.metrics import ALIASES, ATTACHED, METRICS, SOURCES
 
 FOLDER = Path(commands.__file__).parent
 
@@ -157,35 +156,33 @@ def test_no_option_is_typed_twice():
     assert len(names) > 60
     assert {name for name, count in names.items() if count > 1} == set()
     declared = {name for command in COMMANDS.values() for p in command.params for name in p.opts if name[0] == "-"}
-    derived = {f"--{prefix}{a}".replace("_", "-") for prefix in ("", "predicted-") for a in _arguments()}
+    derived = {f"--{prefix}{a}".replace("_", "-") for prefix in ("", "predicted-", "model-") for a in _arguments()}
     assert declared <= names.keys() | derived | {"--help"}
 
 
 def _arguments():
-    return [a for record in REPRESENTATIONS.values() if record.source == "attachment" for a in record.arguments]
+    return [a for record in ATTACHED for a in record.arguments]
 
 
 def test_what_the_registry_names_has_an_option():
     """A representation that is added gets its options by its record, in every command that reads reports."""
     assert {*given(options.Files())} == {*_arguments(), "uncertain"}
     assert {*given(options.PredictedFiles())} == {f"predicted_{name}" for name in _arguments()}
+    assert {f"model_{name}" for name in _arguments()} <= {p.name for p in COMMANDS["study"].params}
     for path in ("build-index", "retrieve", "verify", "baseline random", "score", "study", "bench"):
         assert {*_arguments(), "uncertain", "device", "radgraph_encoder", "vocabulary", "entity_encoder"} <= {
             p.name for p in COMMANDS[path].params
         }
-    for record in REPRESENTATIONS.values():
-        command = "score" if record.source == "pair" else "build-index"
+    for record in SOURCES.values():
+        command = "score" if record.made == "pairs" else "build-index"
         for name in re.findall(r"--[a-z-]+", record.option):
             assert name in {opt for p in COMMANDS[command].params for opt in p.opts}
-        if record.source == "pair":
+        if record.made == "pairs":
             for path in ("score", "rerank"):
                 assert {*record.arguments} <= {p.name for p in COMMANDS[path].params}
 
 
 def test_choices_are_those_of_the_package():
-    assert options.SECTIONS == reports.SECTIONS
-    assert options.PROFILES == reports._PROFILES
-    assert set(options.INTERVALS) == set(METHODS)
     choices = {}
     for command in COMMANDS.values():
         for name, p in inspect.signature(command.callback).parameters.items():

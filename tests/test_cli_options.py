@@ -21,6 +21,8 @@ import typer
 import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
+from metric_oracle.metrics import ATTACHED
+from metric_oracle.retrieval.options import SearchOptions
 
 DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is tested, and leaves that know no files
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
@@ -38,6 +40,7 @@ RENAMED = {
     ("synth", "--tests"): "n_tests",
     ("synth", "out"): "out",
     ("retrieve", "--text"): r"load_queries\.queries",
+    **{("baseline nearest", f"--{side}-vector-ids"): f"{side}_vectors" for side in ("corpus", "query")},
     **{
         ("train-crepe", f"--{name}"): "settings"
         for name in ("epochs", "batch-size", "learning-rate", "presence-weight", "seed")
@@ -54,10 +57,11 @@ RENAMED = {
     **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
     ("study", "--model"): "models",
     ("study", "--interval"): "method",
-    ("study", "--model-radgraph"): r"models\.\w+\.radgraph|models",
-    ("study", "--model-chexbert"): r"models\.\w+\.chexbert|models",
-    ("study", "--model-chexbert-ids"): r"models\.\w+\.chexbert_ids|models",
-    ("study", "--model-chexbert-labels"): r"models\.\w+\.labels|models",
+    **{
+        ("study", f"--model-{name}".replace("_", "-")): rf"models\.\w+\.{name}|models"
+        for record in ATTACHED
+        for name in record.arguments
+    },
     ("study", "--model-ids"): r"models\.\w+\.ids|models",
     ("study", "--model-metadata"): r"models\.\w+\.metadata|models",
     ("study", "--model-section"): r"models\.\w+\.section|models",
@@ -100,7 +104,7 @@ BESIDE = {
     ("report", "--direction"): ["--foreign", "zz=zz.csv", "--out", "zz.html"],
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
-        for what in ("radgraph", "chexbert", "chexbert-ids", "chexbert-labels", "ids", "metadata", "section")
+        for what in ("ids", "metadata", "section", *(n.replace("_", "-") for r in ATTACHED for n in r.arguments))
     },
 }
 METRICS = ("rouge-l", "bleu-4")  # one where a command has a default: it takes one
@@ -209,7 +213,8 @@ def leaves(value, path):
             yield from leaves(part, path)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            yield from leaves(getattr(value, field.name), path)
+            is_named = isinstance(value, SearchOptions)
+            yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if is_named else path)
     else:
         yield path, value
 

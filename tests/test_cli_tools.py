@@ -171,11 +171,11 @@ def test_annotate(oracle, models, tmp_path):
 def test_annotate_refuses(fails, tmp_path):
     reports = write(tmp_path / "r.csv", TEXTS)
     out = ["--out", tmp_path / "g.json"]
-    match = r"annotate: one of --radgraph, --chexbert and --entities must be given; got 0\. Run it once for each\."
+    match = r"annotate: one of radgraph, chexbert, entities must be given; got 0\. Run it once for each model\.$"
     fails("annotate", reports, *out, match=match)
     both = ["--radgraph", "r.tar.gz", "--chexbert", "chexbert.pth"]
     fails("annotate", reports, *both, *out, match=match.replace("0", "2"))
-    match = r"annotate: models must be a RadGraph \.tar\.gz, chexbert\.pth or the folder of RaTE-NER; got g\.json"
+    match = r"annotate: radgraph must be a model \.tar\.gz; got g\.json\. Pass the model\.$"
     fails("annotate", reports, "--radgraph", "g.json", *out, match=match)
     match = r"annotate: out must end with \.npz or \.csv for this model; got .*g\.json\. Name such a file\.$"
     fails("annotate", reports, "--chexbert", "chexbert.pth", *out, match=match)

@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.corpora.attached import as_graphs, as_labels, as_vectors
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS, Labels, Vectors
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import SEARCHED
 from metric_oracle.retrieval.results import Scores
+from metric_oracle.sources.embeddings import as_vectors
+from metric_oracle.sources.labels import as_labels
+from metric_oracle.sources.radgraph import as_graphs
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 

@@ -3,36 +3,93 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from support import parse_command
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, BUILD = SETTINGS["project"], SETTINGS["tool"]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Return the sdist, and the wheel that was built from it."""
     pytest.importorskip("build")
-    pytest.importorskip("hatchling")
+    pytest.importorskip("hatch_vcs")
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT], check=True)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
 
+@pytest.fixture
+def checkout(tmp_path):
+    """Return a function that runs git in a new repository that has this pyproject.toml."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    pytest.importorskip("hatch_vcs")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    named = {f"GIT_{role}_{key}": "nobody@nowhere" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    environment = {**os.environ, **named, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def git(*arguments):
+        subprocess.run(["git", *arguments], cwd=tmp_path, env=environment, check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "first")
+    git.folder = tmp_path
+    return git
+
+
+def version_of(folder):
+    command = [sys.executable, "-m", "hatchling", "version"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_version_is_that_of_the_tag(checkout):
+    commit = ["commit", "--allow-empty", "-m", "later"]
+    assert re.fullmatch(r"0\.3\.0\.dev1\+g[0-9a-f]+", version_of(checkout.folder))  # no tag
+    checkout("tag", "v0.3.0")
+    assert version_of(checkout.folder) == "0.3.0"
+    checkout(*commit)
+    assert re.fullmatch(r"0\.3\.1\.dev1\+g[0-9a-f]+", version_of(checkout.folder))
+    checkout("tag", "v0.4.0.dev0")
+    checkout(*commit)
+    assert re.fullmatch(r"0\.4\.0\.dev1\+g[0-9a-f]+", version_of(checkout.folder))
+    (checkout.folder / "README.md").write_text("changed")
+    assert re.fullmatch(r"0\.4\.0\.dev1\+g[0-9a-f]+\.d\d{8}", version_of(checkout.folder))
+    shutil.rmtree(checkout.folder / ".git")
+    assert version_of(checkout.folder) == "0.3.0.dev0"
+
+
 def test_files_agree_on_the_version():
-    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert re.findall(r"^version: (.*)$", cited, re.MULTILINE) == [PROJECT["version"]]
+    """CITATION.cff names the latest release, which is this one or the one before this development version."""
+    (cited,) = re.findall(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    fallback = BUILD["hatch"]["version"]["fallback-version"]
+    installed = Version(version(PROJECT["name"]))
+    assert not Version(cited).is_prerelease
+    assert Version(fallback).is_devrelease
+    assert Version(cited) < Version(fallback)
+    assert Version(cited) < installed if installed.is_devrelease else Version(cited) == installed
+
+
+def test_the_wheel_has_the_version_of_the_sdist(built):
+    versions = [re.match(r"metric_oracle-(.*?)(?:-py3|\.tar\.gz)", path.name)[1] for path in built]
+    assert versions[0] == versions[1]
 
 
 def test_both_names_of_the_command_are_one_function():
@@ -62,10 +119,12 @@ def test_an_installed_wheel_runs_outside_the_checkout(built, tmp_path):
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", home, built[1]]
     subprocess.run(install, check=True)
     environment = {**os.environ, "PYTHONPATH": str(home)}
-    code = "import metric_oracle; print(metric_oracle.__file__)"
+    code = "import metric_oracle; print(metric_oracle.__file__, metric_oracle.__version__)"
+    (built_version,) = re.findall(r"metric_oracle-(.*?)-py3", built[1].name)
     for arguments, said in (
         (["-c", code], str(home)),
-        (["-m", "metric_oracle", "--version"], f"{PROJECT['name']} {PROJECT['version']}"),
+        (["-c", code], f" {built_version}\n"),
+        (["-m", "metric_oracle", "--version"], f"{PROJECT['name']} {built_version}"),
         (["-m", "metric_oracle", "--help"], "build-index"),
         (["-m", "metric_oracle", "metrics"], '"metric": "bleu-2"'),
     ):
@@ -82,6 +141,7 @@ def test_containers_name_what_there_is(name):
     (extras,) = re.findall(r"^ARG EXTRAS=\"(.*)\"$", text, re.MULTILINE)
     mentioned = {*extras.split(","), *re.findall(r"\*,(\w+),\*", text)}
     assert mentioned <= set(PROJECT["optional-dependencies"])
+    assert re.search(r"^ARG VERSION$", text, re.MULTILINE)
     assert not {"cpu", "gpu"} <= mentioned
     for python in re.findall(r"^FROM python:([\d.]+)", text, re.MULTILINE):
         assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]

@@ -9,7 +9,7 @@ from metric_oracle import api
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.presentation.short_signature import short_signature
-from metric_oracle.retrieval.rerank import Pool, rerank
+from metric_oracle.retrieval.rerank import Pool, plan_rerank
 from metric_oracle.retrieval.results import read_results, read_scores
 from support import assert_refused, write
 
@@ -98,9 +98,9 @@ def test_another_section_names_both(files, name, tests):
 def test_rerank_compares_the_sections(files):
     index, queries = mo.open_index(files["of findings"]), mo.load_queries(files["tests"])
     with pytest.raises(InputError, match=BOTH.format("column") + STEP):
-        rerank(index, queries, Lengths(), Pool(None))
+        plan_rerank(index, Pool(None), Lengths).run(queries)
     queries = mo.load_queries(files["tests"], index=index)
-    assert rerank(index, queries, Lengths(), Pool(None)).signature["section"] == "findings"
+    assert plan_rerank(index, Pool(None), Lengths).run(queries).signature["section"] == "findings"
 
 
 @pytest.mark.parametrize("name", ["retrieve", "study", "baseline random", "baseline expectation", "verify"])

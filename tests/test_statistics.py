@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from metric_oracle import statistics
+from metric_oracle.choices import INTERVALS
 from metric_oracle.errors import InputError
-from metric_oracle.statistics import METHODS, Interval, adjusted, interval, intervals, overlap, paired
+from metric_oracle.statistics import Interval, adjusted, interval, intervals, overlap, paired
 
 SCORES = np.round(np.random.default_rng(5).beta(0.4, 1.2, 57), 2)  # skewed, with ties and exact zeros
 
@@ -40,7 +41,7 @@ def test_means_are_resampled_together_and_left_out_one_by_one():
     assert found.map(lambda means: np.where(means[..., 0] > 0.3, np.nan, 1.0)).interval() is None
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVALS)
 def test_columns_together_have_the_intervals_that_they_have_alone(method):
     columns = np.array([np.full(57, 0.5), SCORES, np.zeros(57), 1 - SCORES**2])
     resamples = None if method == "legacy-yu2023" else 300
@@ -83,10 +84,10 @@ def test_coverage():
     # Exponential scores of 60 studies, mean 1: 950 of 1,000 intervals should hold it, with a standard error of 7. At
     # this skewness bootstraps hold it one or two times in a hundred less often.
     rng = np.random.default_rng(11)
-    held = dict.fromkeys(METHODS, 0)
+    held = dict.fromkeys(INTERVALS, 0)
     for repetition in range(1000):
         scores = rng.exponential(size=60)
-        for method in METHODS:
+        for method in INTERVALS:
             resamples = None if method == "legacy-yu2023" else 400
             low, high, _ = interval(scores, method, resamples=resamples, seed=repetition)
             held[method] += low <= 1 <= high
@@ -95,7 +96,7 @@ def test_coverage():
     assert held["legacy-yu2023"] < 300
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVALS)
 def test_equal_scores_have_a_degenerate_interval(method):
     assert interval([0.1] * 7, method) == Interval(0.1, 0.1, degenerate=True)
 

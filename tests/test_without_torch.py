@@ -1,4 +1,4 @@
-"""What the command line answers on a machine without PyTorch, which `pip install ".[cpu,dev]"` does not install."""
+"""What the command line answers on a machine without PyTorch, which the README's command for tests does not install."""
 
 import sys
 from importlib.util import find_spec

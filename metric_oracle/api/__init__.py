@@ -1,70 +1,12 @@
 """The public functions: reports in memory or in files -> answers. The command line calls these.
 
-Each is imported when it is first used, with what it needs and no more.
+Each is imported when it is first used, with what it needs and no more; `__init__.pyi` lists them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from metric_oracle.metrics import METRICS, Metric
-
-if TYPE_CHECKING:
-    from metric_oracle.api.memory import compute, pairwise, reward
-    from metric_oracle.api.reranking import rerank
-    from metric_oracle.api.scoring import score
-    from metric_oracle.api.searching import (
-        baseline,
-        build_index,
-        expectation,
-        load_queries,
-        merge,
-        open_index,
-        retrieve,
-        verify,
-    )
-    from metric_oracle.corpora.predictions import read_predictions
-    from metric_oracle.corpora.reports import read_reports
-    from metric_oracle.retrieval.results import read_results, read_scores
-
-_HOMES = {
-    **dict.fromkeys(("compute", "pairwise", "reward"), "metric_oracle.api.memory"),
-    "rerank": "metric_oracle.api.reranking",
-    "score": "metric_oracle.api.scoring",
-    **dict.fromkeys(("baseline", "build_index", "expectation", "load_queries", "merge"), "metric_oracle.api.searching"),
-    **dict.fromkeys(("open_index", "retrieve", "verify"), "metric_oracle.api.searching"),
-    "read_predictions": "metric_oracle.corpora.predictions",
-    "read_reports": "metric_oracle.corpora.reports",
-    **dict.fromkeys(("read_results", "read_scores"), "metric_oracle.retrieval.results"),
-}
-__all__ = [
-    "baseline",
-    "build_index",
-    "compute",
-    "expectation",
-    "list_metrics",
-    "load_queries",
-    "merge",
-    "open_index",
-    "pairwise",
-    "read_predictions",
-    "read_reports",
-    "read_results",
-    "read_scores",
-    "rerank",
-    "retrieve",
-    "reward",
-    "score",
-    "verify",
-]
-
-
-def list_metrics() -> list[Metric]:
-    """Return the metrics of the registry: name, direction, source, what each reads."""
-    return list(METRICS.values())
+from metric_oracle.lazy import load
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    return load(__name__, name)

@@ -23,7 +23,7 @@ Given: TypeAlias = Any
 
 
 class Reading(TypedDict, total=False):
-    """How reports are read, see :func:`metric_oracle.corpora.reports.read_reports`."""
+    """How reports are read, see `corpora.reports.read_reports`."""
 
     section: str
     id_column: str | None
@@ -37,7 +37,7 @@ class Reading(TypedDict, total=False):
 
 
 class Beside(TypedDict, total=False):
-    """What is given beside reports, see :func:`metric_oracle.indexes.inputs.load_inputs`."""
+    """What is given beside reports, see `indexes.inputs.load_inputs`."""
 
     radgraph: Any
     chexbert: Any
@@ -62,7 +62,7 @@ class Models(TypedDict, total=False):
 
 
 class Loading(Reading, Beside, Models, total=False):
-    """Keywords of :func:`metric_oracle.load_queries`."""
+    """Keywords of `load_queries`."""
 
     encoder: str | Path | None
 
@@ -89,7 +89,7 @@ class Compared(Reading, Sides, total=False):
 
 
 class Scoring(Compared, total=False):
-    """Keywords of :func:`metric_oracle.score` beside the sides and the metrics."""
+    """Keywords of `score` beside the sides and the metrics."""
 
     index: str | Path | Index | None
     system: str | None
@@ -153,7 +153,7 @@ def opened(index: str | Path | Index) -> Index:
 
 
 def is_prepared(given: Any) -> bool:
-    """Tell a folder that :func:`metric_oracle.build_index` wrote, an index or a shard set, from anything else."""
+    """Tell a folder that `build_index` wrote, an index or a shard set, from anything else."""
     return isinstance(given, str | Path) and (is_set(Path(given)) or (Path(given) / manifest.NAME).is_file())
 
 

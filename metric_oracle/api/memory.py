@@ -23,12 +23,13 @@ from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports, check_options
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Encoding, is_model, load_encoding
-from metric_oracle.indexes.open_models import open_model
-from metric_oracle.metrics import REPRESENTATIONS, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.matrix import score_matrix
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.sources.contract import Source, source_of
+from metric_oracle.sources.token_states import Encoding, load_encoding
 
 
 @called("pairwise")
@@ -51,11 +52,11 @@ def pairwise(
         Empty ones count; a missing one (None) is an error.
     metric : str
     index
-        Corpus whose document frequencies count, see :func:`score`.
+        Corpus whose document frequencies count, see `score`.
     encoder, idf, rescale
-        Of BERTScore, see :func:`score`.
+        Of BERTScore, see `score`.
     radgraph, chexbert, ..., predicted_radgraph, ..., uncertain, ...
-        What is given beside references and hypotheses (``predicted_``), or the models that make it: see :func:`score`.
+        What is given beside references and hypotheses (``predicted_``), or the models that make it: see `score`.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def pairwise(
         encoding=encoding,
     )
     counted = None if index is None else opened(index)
-    return score_matrix(queries, corpus, record, split({"idf": idf, "rescale": rescale}), counted)
+    return score_matrix(queries, corpus, record, SearchOptions(idf=idf, rescale=rescale), counted)
 
 
 @called("compute")
@@ -98,9 +99,29 @@ def compute(
     metrics : str or sequence of str
         By default the usual ones that need nothing but what is given.
     **given
-        Keywords of :func:`score`, which also gives the score of each report.
+        Keywords of `score`, which also gives the score of each report.
     """
     return score(references, predictions, metrics, **given).mean()
+
+
+def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
+    """Return what makes a source of texts: a function that was given, or one that runs the model that was."""
+    value = given.get(source.argument)
+    makers = [source_of(name) for name in (source.name, source.record.made_by) if name]
+    if value is None and source.record.made_by:
+        value = given.get(makers[-1].argument)
+        value = value if makers[-1].is_model(value) else None
+    for maker in makers:
+        if maker.is_model(value):
+            model = maker.open(value, given, "reward")
+            return lambda texts: source.answer(maker.run(model, texts))
+    if not callable(value):
+        msg = (
+            f"reward: {source.argument} must be a model or a function of texts for metric {record.name!r}; got "
+            f"{type(value).__name__}. Pass its file, or what returns {source.record.plural} of a list of texts."
+        )
+        raise InputError(msg)
+    return value
 
 
 class _Remembered:
@@ -146,7 +167,7 @@ def reward(
         Models that make what the metric reads, opened once: a RadGraph archive, chexbert.pth, RaTE-NER's folder, or a
         function from texts to graphs, vectors or classes in their order. What they make of references is kept.
     uncertain, radgraph_encoder, vocabulary, entity_encoder, device
-        See :func:`build_index`.
+        See `build_index`.
 
     Returns
     -------
@@ -166,25 +187,10 @@ def reward(
         raise InputError(msg)
     counted = None if index is None else opened(index)
     check_counted(counted, [record], None, "reward")
-    models: dict[str, Callable[[list[str]], Any]] = {}
-    own = split(given, ("radgraph_encoder", "vocabulary", "entity_encoder", "device"))
-    for kind in record.representations:
-        needs = REPRESENTATIONS[kind]
-        if needs.source != "attachment":
-            continue
-        name = needs.arguments[0]
-        value: Any = given.get(name)
-        if value is None and kind == "labels" and is_model("chexbert", given.get("chexbert")):
-            value = given.get("chexbert")
-        if is_model(kind if kind in ("radgraph", "entities") else "chexbert", value):
-            value = open_model(kind, value, "reward", **own)
-        if not callable(value):
-            msg = (
-                f"reward: {name} must be a model or a function of texts for metric {record.name!r}; got "
-                f"{type(value).__name__}. Pass its file, or what returns {needs.plural} of a list of texts."
-            )
-            raise InputError(msg)
-        models[name] = value
+    models = {
+        source.argument: _model_of(source, given, record)
+        for source in (source_of(kind) for kind in record.representations if REPRESENTATIONS[kind].is_attached)
+    }
     encoding: Encoding | None = None
     if record.needs_encoder:
         if encoder is None:

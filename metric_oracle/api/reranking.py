@@ -1,20 +1,22 @@
 """The best of a pool under CREPE."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
-from metric_oracle.api.given import Given, Loading, opened
-from metric_oracle.api.searching import load_batch, search_settings
-from metric_oracle.corpora.reports import check_left_out
+from metric_oracle.api.given import Given, Loading
+from metric_oracle.api.searching import load_batch
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.open_models import open_pair_models
 from metric_oracle.retrieval import rerank as _rerank
 from metric_oracle.retrieval.composite.weights import weighed
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.rerank import RerankPlan
 from metric_oracle.retrieval.results import Results
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.pair_models import open_pair_models
 
 
 @called("rerank")
@@ -40,20 +42,20 @@ def rerank(
     """Find, for every test report, the k reports of a pool with the fewest errors that CREPE predicts.
 
     No exact search exists for CREPE: the pool is stated, and `audit` measures what it misses. See
-    :mod:`metric_oracle.retrieval.rerank`.
+    `retrieval.rerank`.
 
     Parameters
     ----------
     index : path or Index
     queries : path, container, prepared set or Inputs
     crepe, crepe_config, crepe_vocabulary : path
-        The checkpoint, see :func:`score`.
+        The checkpoint, see `score`.
     pool : str
         ``"METRIC:N"``, the first N reports of each search under a metric, by default ``"radcliq:200"``;
         ``"composite:N"`` with `weights`, such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which
         is exact. With `recall`, ``"METRIC"``.
     weights, idf, rescale
-        Of that search, see :func:`retrieve`.
+        Of that search, see `retrieve`.
     k : int
         Answers a query.
     audit : int
@@ -64,48 +66,38 @@ def rerank(
     seed : int
         Of the draw.
     text, progress
-        See :func:`metric_oracle.retrieval.rerank.rerank`.
+        See `retrieval.rerank.rerank`.
     **loading
-        Keyword arguments of :func:`load_queries`; `device` is also that of CREPE.
+        Keyword arguments of `load_queries`; `device` is also that of CREPE.
 
     Returns
     -------
     Results
-        With the columns nA to nF, `pool` and `certified`; see :func:`metric_oracle.retrieval.rerank.rerank`.
+        With the columns nA to nF, `pool` and `certified`; see `retrieval.rerank.rerank`.
     """
     checkpoint = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
-    settings = search_settings(idf, rescale)
-    held = opened(index)
-    run = reranker(held, checkpoint, loading.get("device"), pool, weights, k, audit, recall, seed, settings)
+    options = SearchOptions(k=k, text=text, idf=idf, rescale=rescale, weights=weights)
+    planned = plan_rerank(index, checkpoint, loading.get("device"), pool, audit, recall, seed, options)
     if isinstance(queries, Inputs):
         loading.pop("device", None)  # that of CREPE alone: these are loaded
-    return run(load_batch(held, queries, loading, "rerank"), text=text, progress=progress)
+    return planned.run(load_batch(planned.index, queries, loading, "rerank"), progress)
 
 
 @called("rerank")
-def reranker(
+def plan_rerank(
     index: str | Path | Index, checkpoint: Mapping[str, str | Path | None], device: str | None, pool: str,
-    weights: str | Path | None, k: int, audit: int, recall: float | None, seed: int, settings: Mapping[str, Any],
-) -> Callable[..., Results]:  # fmt: skip
-    """Check all that :func:`rerank` is given but the test reports; return the function that takes these."""
+    audit: int, recall: float | None, seed: int, options: SearchOptions,
+) -> RerankPlan:  # fmt: skip
+    """Check everything that `rerank` is given except the test reports."""
     name, size = read_pool(pool, recall is not None)
-    record = None if name is None else weighed(name, weights)
-    if record is None and weights is not None:
-        msg = "rerank: weights must be left out where the pool is the whole corpus; got a file. Drop it."
-        raise InputError(msg)
-    what = "a pool that is the whole corpus" if record is None else f"metric {record.name!r}"
-    check_left_out(settings, () if record is None else record.settings, "rerank", what)
-    held = opened(index)
-    stated = _rerank.Pool(record, size, audit, recall, seed, dict(settings))
-    _rerank.check_pool(held, stated, k)
+    record = None if name is None else weighed(name, options.weights)
+    if record is None:
+        options.check_used(("k", "text"), "rerank", "a pool that is the whole corpus")
     named = {name: path for name, path in checkpoint.items() if path is not None}
-    model = open_pair_models(named, "rerank", device)["crepe"]
-
-    @called("rerank")
-    def run(batch: Inputs, *, text: bool = True, progress: Callable[..., None] | None = None) -> Results:
-        return _rerank.rerank(held, batch, model, stated, k=k, text=text, progress=progress)
-
-    return run
+    return _rerank.plan_rerank(
+        index, _rerank.Pool(record, size, audit, recall, seed, replace(options, weights=None)),
+        lambda: open_pair_models(named, "rerank", device)["crepe"],
+    )  # fmt: skip
 
 
 def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:

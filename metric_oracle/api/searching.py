@@ -3,9 +3,8 @@
 What a search does not need is imported by the function that does: one query shall not wait for all of the package.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -23,22 +22,27 @@ from metric_oracle.api.given import (
     section_of,
     split,
 )
-from metric_oracle.corpora.attached import as_vectors
 from metric_oracle.corpora.reports import check_left_out, check_options
-from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval import expectation as _expectation
-from metric_oracle.retrieval import search as _search
-from metric_oracle.retrieval.composite.weights import weighed
-from metric_oracle.retrieval.expectation import Expectation
-from metric_oracle.retrieval.kernels import check_backend
+from metric_oracle.retrieval.expectation import BINS_OF_STUDY, QUANTILES, Expectation, plan_expectation
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import open_runner, plan
 from metric_oracle.retrieval.results import Results, read_results
 
-__all__ = ["baseline", "build_index", "expectation", "load_queries", "merge", "open_index", "retrieve", "verify"]
+__all__ = [
+    "baseline",
+    "build_index",
+    "expectation",
+    "load_queries",
+    "merge",
+    "open_index",
+    "retrieve",
+    "verify",
+]
 
 
 @called("build_index")
@@ -64,14 +68,14 @@ def build_index(
     Parameters
     ----------
     reports : path or container
-        What :func:`metric_oracle.corpora.reports.as_reports` takes, or another index. Predictions are read with
-        :func:`metric_oracle.read_predictions` first, which keeps the empty ones.
+        What `corpora.reports.as_reports` takes, or another index. Predictions are read with
+        `read_predictions` first, which keeps the empty ones.
     out : path
         New folder. It may stand wherever test reports, references or predictions are asked for.
     metrics : str or sequence of str
         Metrics to build for; by default all that the given files allow.
     layer, states, bf16, rescale_table, max_memory
-        Of token states, see :func:`metric_oracle.indexes.inputs.load_encoding`.
+        Of token states, see `indexes.inputs.load_encoding`.
     shard_rows : int
         Build a set of shards of so many reports each, which stands where an index does. Parquet, CSV and JSON Lines
         are read piece by piece; anything else, and a split, is read whole and then cut. The same call in several
@@ -80,15 +84,15 @@ def build_index(
         Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
         of all, None while the latter is unknown and at most as many while a Parquet file is read.
     runner, address, num_gpus
-        Build the shards by the workers of a Ray cluster, models included, see :func:`retrieve`.
+        Build the shards by the workers of a Ray cluster, models included, see `retrieve`.
     radgraph, chexbert, chexbert_ids, chexbert_labels, entities, uncertain, radgraph_encoder, vocabulary, \
     entity_encoder, device, tell, advance
         What is given beside the reports, in files or in memory, and models that make it: see
-        :func:`metric_oracle.indexes.inputs.load_inputs`.
+        `indexes.inputs.load_inputs`.
     encoder : str or path
         Name or folder of a Hugging Face encoder, for token states.
     section, id_column, text_column, split, split_file, profile, keep_empty
-        See :func:`metric_oracle.read_reports`.
+        See `read_reports`.
     """
     from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
     from metric_oracle.indexes import build
@@ -112,7 +116,7 @@ def build_index(
     reading, models = split(given, READING), split(given, MODELS)
     if shard_rows is not None:
         check_shard_rows(shard_rows)
-    where = _runner("build_index", runner, address, num_gpus)
+    where = open_runner("build_index", runner, address, num_gpus)
     opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "advance"))}
     if shard_rows is not None and may_stream(reports, reading):
         return build_streamed(
@@ -149,21 +153,6 @@ def build_index(
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)
 
 
-def _runner(
-    function: str, runner: str | None, address: str | None, num_gpus: float | None, threads: int | None = None
-) -> Any:
-    """Return where shards are worked on, None for this process; only who asks for a runner imports what it needs."""
-    if runner is None:
-        given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]
-        if given:
-            msg = f"{function}: {', '.join(given)} must be left out without a runner; got a value. Add --runner ray."
-            raise InputError(msg)
-        return None
-    from metric_oracle.cluster import runner_of
-
-    return runner_of(function, runner, address, num_gpus, threads)
-
-
 def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
     """Add what a prepared set holds to what was given beside it."""
     return inputs if prepared is None else replace(inputs, attached={**prepared.attached, **inputs.attached})
@@ -176,8 +165,8 @@ def load_queries(queries: Given, *, index: str | Path | Index | None = None, **g
     Parameters
     ----------
     queries : path or container
-        What :func:`metric_oracle.corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
-        "0", "1", ...), a dict id -> text, a table. Or a folder of :func:`build_index`, whose texts, graphs, vectors,
+        What `corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
+        "0", "1", ...), a dict id -> text, a table. Or a folder of `build_index`, whose texts, graphs, vectors,
         labels and token states are those of the queries. Missing, empty and token-less reports are left out; `tell` is
         called with how many, or else a warning says it.
     index : path or Index
@@ -185,7 +174,7 @@ def load_queries(queries: Given, *, index: str | Path | Index | None = None, **g
     encoder : str or path
         Where the encoder of the index is now; by default where it was when the index was built.
     radgraph, chexbert, ..., section, ...
-        As in :func:`build_index`.
+        As in `build_index`.
     """
     check_options(given, LOADING, "load_queries")
     reports, prepared = reports_of(queries, "load_queries", split(given, READING), like=section_of(index))
@@ -238,7 +227,7 @@ def retrieve(
     metric : str
         Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with `weights`.
     k, backend, threads, text, progress, max_memory
-        See :func:`metric_oracle.retrieval.search.retrieve`.
+        See `SearchOptions`.
     idf, rescale
         Of BERTScore: weights of tokens ("off", "tests", "corpus" or a file), and whether scores are relative to the
         encoder's baseline, by default where it has one.
@@ -247,7 +236,7 @@ def retrieve(
     weights : path
         Of a composite: the file that fit-composite wrote.
     part : str
-        Of a set of shards: "3/16" searches the third of sixteen runs of shards; write it for :func:`merge`.
+        Of a set of shards: "3/16" searches the third of sixteen runs of shards; write it for `merge`.
     runner : {"ray"}
         Of a set of shards: search by the workers of a Ray cluster, a shard each with `threads` cores, one by default.
         Workers must see the set's folder. Ray runs a shard again, three times at most, whose worker was lost.
@@ -257,34 +246,14 @@ def retrieve(
     num_gpus : float
         GPUs of each worker, by default none.
     **loading
-        Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``. The section is that of the
+        Keyword arguments of `load_queries`, such as ``radgraph="test_graphs.json"``. The section is that of the
         index; another one is an error.
     """
-    record = weighed(metric, weights)
-    where = _runner("retrieve", runner, address, num_gpus, threads)
-    if where is not None and part is not None:
-        msg = "retrieve: part must be left out with a runner; got both. Drop one."
-        raise InputError(msg)
-    held = opened(index)
-    held.check_holds(record)
-    check_backend(backend, record, "retrieve")
-    batch = load_batch(held, queries, loading, "retrieve")
-    settings = search_settings(idf, rescale)
-    if prevalence is not None:
-        settings["prevalence"] = prevalence
-    search: Callable[..., Results] = _search.retrieve
-    if part is not None:
-        from metric_oracle.retrieval.parts import retrieve_part
-
-        search = partial(retrieve_part, part=part)
-    if where is not None:
-        from metric_oracle.retrieval.remote import retrieve_remote
-
-        search = partial(retrieve_remote, runner=where)
-    return search(
-        held, batch, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
-        max_memory=max_memory, **settings,
-    )  # fmt: skip
+    options = SearchOptions(
+        k, backend, threads, text, max_memory, idf, rescale, prevalence, weights, part, runner, address, num_gpus
+    )
+    planned = plan(index, metric, options)
+    return planned.run(load_batch(planned.index, queries, loading, "retrieve"), progress)
 
 
 @called("merge")
@@ -294,7 +263,7 @@ def merge(parts: Sequence[str | Path]) -> Results:
     Parameters
     ----------
     parts : sequence of path
-        Files of results that :func:`retrieve` made with `part`.
+        Files of results that `retrieve` made with `part`.
     """
     from metric_oracle.retrieval.parts import merge_parts
 
@@ -326,47 +295,28 @@ def baseline(
     index : path or Index
     queries : path, container, prepared set or Inputs
     kind : {"random", "most-frequent", "identity", "nearest"}
-        See the functions of :mod:`metric_oracle.retrieval.baselines`.
+        See the functions of `retrieval.baselines`.
     metric : str
     draws, seed : int
         Of "random": reports drawn for each query, by default 10, and the seed, by default 0.
     corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids : path, or in memory
         Of "nearest": image embeddings of both sides, and their ids where they carry none.
     text, idf, rescale, **loading
-        See :func:`retrieve`.
+        See `retrieve`.
     """
-    from metric_oracle.retrieval.baselines import KINDS
+    from metric_oracle.retrieval.baselines import plan_baseline
 
-    if kind not in KINDS:
-        msg = f"baseline: kind must be one of {', '.join(KINDS)}; got {kind!r}. Choose one."
-        raise InputError(msg)
-    vectors = {
-        "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
-        "query_vector_ids": query_vector_ids,
-    }  # fmt: skip
-    own = {"draws": draws, "seed": seed, **vectors}
-    belonging = {"random": ("draws", "seed"), "nearest": tuple(vectors)}.get(kind, ())
-    given_here = [name for name, value in own.items() if value is not None]
-    check_left_out(given_here, belonging, "baseline", f"kind {kind!r}")
-    options: dict[str, Any] = {name: own[name] for name in ("draws", "seed") if own[name] is not None}
-    if kind == "nearest":
-        options |= _image_vectors(vectors, "baseline")
-    get_metric(metric, "baseline")
-    held = opened(index)
-    batch = load_batch(held, queries, loading, "baseline")
-    return KINDS[kind](held, batch, metric, text=text, **options, **search_settings(idf, rescale))
+    planned = plan_baseline(
+        index, kind, metric, SearchOptions(text=text, idf=idf, rescale=rescale), draws=draws, seed=seed,
+        corpus_vectors=with_ids(corpus_vectors, corpus_vector_ids),
+        query_vectors=with_ids(query_vectors, query_vector_ids),
+    )  # fmt: skip
+    return planned.run(load_batch(planned.scores.index, queries, loading, "baseline"))
 
 
-def _image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
-    """Return the image embeddings of both sides."""
-    found = {}
-    for side in ("corpus", "query"):
-        path, ids = given[f"{side}_vectors"], given[f"{side}_vector_ids"]
-        if path is None:
-            msg = f"{function}: {side}_vectors must be given for kind 'nearest'; got None. Pass a file of embeddings."
-            raise InputError(msg)
-        found[f"{side}_vectors"] = as_vectors(path, ids, function)
-    return found
+def with_ids(vectors: Any, ids: Any) -> Any:
+    """Return vectors, with their ids where these are given apart."""
+    return vectors if ids is None else (vectors, ids)
 
 
 @called("expectation")
@@ -375,8 +325,8 @@ def expectation(
     queries: Given,
     metric: str,
     *,
-    quantiles: Sequence[float] = _expectation.QUANTILES,
-    bins: int = _expectation.BINS_OF_STUDY,
+    quantiles: Sequence[float] = QUANTILES,
+    bins: int = BINS_OF_STUDY,
     progress: Callable[[int], None] | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
@@ -387,21 +337,13 @@ def expectation(
     Parameters
     ----------
     index, queries, metric, idf, rescale, **loading
-        See :func:`retrieve`.
+        See `retrieve`.
     quantiles, bins, progress
-        See :func:`metric_oracle.retrieval.expectation.expectation`.
+        See `retrieval.expectation`.
     """
-    get_metric(metric, "expectation")
-    held = opened(index)
-    batch = load_batch(held, queries, loading, "expectation")
-    return _expectation.expectation(
-        held, batch, metric, quantiles=quantiles, bins=bins, progress=progress, **search_settings(idf, rescale)
-    )
-
-
-def search_settings(idf: str | Path | None, rescale: bool | None) -> dict[str, Any]:
-    """Return the settings of BERTScore that were given."""
-    return {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
+    options = SearchOptions(idf=idf, rescale=rescale)
+    planned = plan_expectation(index, metric, options, quantiles=quantiles, bins=bins)
+    return planned.run(load_batch(planned.scores.index, queries, loading, "expectation"), progress)
 
 
 @called("verify")
@@ -426,11 +368,11 @@ def verify(
     index : path or Index
     results : path or Results
     queries
-        Those that the results were made with, see :func:`load_queries`.
+        Those that the results were made with, see `load_queries`.
     sample, seed, progress
-        See :func:`metric_oracle.retrieval.verification.verify`.
+        See `retrieval.verification.verify`.
     corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids
-        Of the baseline "nearest", as :func:`baseline` took them: its rows are chosen again. Without them its scores are
+        Of the baseline "nearest", as `baseline` took them: its rows are chosen again. Without them its scores are
         checked alone; `tell` is called with that, or else a warning says it.
 
     Returns
@@ -439,18 +381,25 @@ def verify(
         ``pairs`` scored again and ``queries`` searched; a difference raises ExactnessError.
     """
     from metric_oracle.retrieval import verification
+    from metric_oracle.retrieval.baselines import image_vectors
 
     held = opened(index)
     batch = load_batch(held, queries, loading, "verify")
     found = results if isinstance(results, Results) else read_results(results)
-    given = {
-        "corpus_vectors": corpus_vectors, "corpus_vector_ids": corpus_vector_ids, "query_vectors": query_vectors,
-        "query_vector_ids": query_vector_ids,
-    }  # fmt: skip
+    read = image_vectors(
+        {
+            "corpus_vectors": with_ids(corpus_vectors, corpus_vector_ids),
+            "query_vectors": with_ids(query_vectors, query_vector_ids),
+        },
+        "verify",
+    )
     vectors = None
-    if any(value is not None for value in given.values()):
-        both = _image_vectors(given, "verify")
-        vectors = both["corpus_vectors"], both["query_vectors"]
+    if read:
+        lacking = [name for name in ("corpus_vectors", "query_vectors") if name not in read]
+        if lacking:
+            msg = f"verify: {lacking[0]} must be given for kind 'nearest'; got None. Pass a file of embeddings."
+            raise InputError(msg)
+        vectors = read["corpus_vectors"], read["query_vectors"]
     checked = verification.verify(held, found, batch, sample=sample, seed=seed, vectors=vectors, progress=progress)
     if vectors is None and found.signature.get("baseline") == "nearest":
         say(

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from metric_oracle.api.given import say
 from metric_oracle.corpora.reports import Reports, words_line
 from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
 from metric_oracle.indexes.build import inputs_digest
-from metric_oracle.indexes.inputs import ATTACHED, Encoding, Inputs, is_model, load_encoding, load_inputs, read_source
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
+from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sources
+from metric_oracle.sources.token_states import Encoding, load_encoding
 
 # Options of a reader that sees a piece at a time.
 STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator")
@@ -50,7 +50,7 @@ class Beside:
     @cached_property
     def read(self) -> dict[str, Any]:
         """The files, read once."""
-        return _read_once(self._files)
+        return read_sources(self._files, "build_index")
 
     def encoding(self) -> Encoding | None:
         """Return the encoder, opened once."""
@@ -60,13 +60,10 @@ class Beside:
 
     def inputs(self, reports: Reports, is_first: bool) -> Inputs:
         """Return the inputs of a shard."""
-        return _of_shard(
-            load_inputs(
-                reports.ids, reports.texts, "build_index", some=True, encoding=self.encoding(), **self._models,
-                **self.read,
-            ),
-            is_first,
-        )  # fmt: skip
+        return load_inputs(
+            reports.ids, reports.texts, "build_index", is_piece=True, encoding=self.encoding(), **self._models,
+            **self.read,
+        ).piece(is_first=is_first)  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         silent = {name: value for name, value in self._models.items() if name not in ("tell", "advance")}
@@ -132,7 +129,7 @@ def build_cut(
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": made, "metrics": metrics}
 
     def make(first: int, beside: Any) -> Inputs:
-        return _of_shard(inputs.take(np.arange(first, min(first + n, len(inputs.ids)))), first == 0)
+        return inputs.take(np.arange(first, min(first + n, len(inputs.ids)))).piece(is_first=first == 0)
 
     def slices() -> Iterator[Slice]:
         for first in range(0, len(inputs.ids), n):
@@ -141,27 +138,6 @@ def build_cut(
             yield Slice(inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, reports.said)
 
     return build_set(slices, out, plan, metrics=metrics, progress=progress)
-
-
-def _of_shard(inputs: Inputs, is_first: bool) -> Inputs:
-    """Return inputs with what belongs to them alone; relations to nowhere, known of a whole file, count once."""
-    attached = {kind: attachment.used() for kind, attachment in inputs.attached.items()}
-    if "radgraph" in attached and not is_first:
-        graphs = attached["radgraph"]
-        attached["radgraph"] = replace(graphs, values=replace(graphs.values, n_dangling=0))
-    return replace(inputs, attached=attached)
-
-
-def _read_once(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given beside reports, its files read; models and functions as they are."""
-    found = dict(files)
-    for record in ATTACHED:
-        name, *beside = record.arguments
-        value = files.get(name)
-        if value is None or callable(value) or is_model(record.name, value):
-            continue
-        found[name] = read_source(record, value, found.pop(beside[0], None) if beside else None, "build_index")
-    return found
 
 
 def _described(value: Any) -> Any:

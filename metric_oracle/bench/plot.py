@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.bench.search import BACKENDS, Row, seconds_text
+from metric_oracle.bench.search import Row, seconds_text
+from metric_oracle.choices import DEVICES
 from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
 from metric_oracle.retrieval.machine import machine
 from metric_oracle.retrieval.pool import n_threads
@@ -15,7 +16,7 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     """Draw pairs per second of each metric and backend, medians with the 20th to 80th percentile."""
     measured = [row for row in rows if "skipped" not in row]
     metrics = list(dict.fromkeys(row["metric"] for row in measured))
-    backends = [name for name in BACKENDS if any(row["backend"] == name for row in measured)]
+    backends = [name for name in DEVICES if any(row["backend"] == name for row in measured)]
     figure = new_figure("bench", 7.0, 1.6 + 0.42 * len(metrics) * len(backends))
     axes = figure.add_subplot()
     for place, backend in enumerate(backends):

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
@@ -19,17 +19,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from metric_oracle import api
+from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
+from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
 
 METRICS = shown_in("bench")
-BACKENDS = ("cpu", "cuda")
 DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
 SINGLES, SINGLE_WARM_UP = 50, 10
 _COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
@@ -91,7 +91,7 @@ def check_answers(
         On the first difference.
     """
     first, *others = backends
-    k = min(k, len(representation_of(index, get_metric(metric)).row_id))
+    k = min(k, len(api.plan(index, metric).representation.row_id))
     found = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
     api.verify(index, found, queries, sample=sample)
     for backend in others:
@@ -177,14 +177,13 @@ def single_queries(queries: Inputs, n: int = SINGLES, seed: int = 0) -> list[Inp
 
 
 def after_warm_up(values: Sequence[T]) -> list[T]:
-    """Leave out what the first of :func:`single_queries` took, and keep one at least."""
+    """Leave out what the first of `single_queries` took, and keep one at least."""
     return list(values[min(SINGLE_WARM_UP, len(values) - 1) :])
 
 
 def alone(queries: Inputs, i: int) -> Inputs:
     """Return one query with nothing of the others, as somebody gives it who asks for one report."""
-    one = queries.take(np.array([i]))
-    return replace(one, attached={kind: attachment.used() for kind, attachment in one.attached.items()})
+    return queries.take(np.array([i])).piece()
 
 
 def run_alone(
@@ -198,7 +197,7 @@ def run_alone(
         Folder and file.
     metric, backend : str
     **loading
-        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+        Keyword arguments of `api.load_queries`.
 
     Returns
     -------
@@ -229,7 +228,7 @@ def run_alone(
 
 
 def _process() -> None:
-    """Do what :func:`run_alone` asks of its process; one query serves to tell apart what is paid once."""
+    """Do what `run_alone` asks of its process; one query serves to tell apart what is paid once."""
     folder, file, metric, backend, loading = json.loads(sys.argv[1])
     held: list[Index] = []
 
@@ -292,7 +291,7 @@ def run_bench(
     queries: str | Path | None = None,
     *,
     metrics: Sequence[str] | None = None,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] = DEVICES,
     reports: int | None = None,
     tests: int | None = None,
     repetitions: int = 5,
@@ -315,7 +314,7 @@ def run_bench(
     progress : function
         Called with the name of each step.
     **loading
-        Keyword arguments of :func:`metric_oracle.api.load_queries`.
+        Keyword arguments of `api.load_queries`.
 
     Returns
     -------
@@ -364,11 +363,11 @@ def _check(
             value=got,
             step="Add the other, or leave both out.",
         )
-    unknown = [name for name in backends if name not in BACKENDS]
+    unknown = [name for name in backends if name not in DEVICES]
     if unknown or not backends:
         raise InputError(
             argument="backends",
-            rule=f"must be one of {', '.join(BACKENDS)}",
+            rule=f"must be one of {', '.join(DEVICES)}",
             value=", ".join(unknown) or "none",
             step="Choose one of these.",
         )

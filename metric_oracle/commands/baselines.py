@@ -1,17 +1,19 @@
 """baseline random, most-frequent, identity, nearest, expectation."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import typer
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.commands import COMMANDS
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, one_metric, used
+from metric_oracle.commands.command import command, given, one_metric
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import load_tests
 from metric_oracle.commands.output import Destination, bar, deliver_results, note
-from metric_oracle.commands.search import ENDINGS, PLAIN, check_search, show_answers
+from metric_oracle.commands.search import PLAIN, check_encoder, show_answers
 
 app = typer.Typer(
     name="baseline", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["baseline"].text
@@ -30,22 +32,25 @@ class Asked:
     reading: o.Reading
     metric: o.Metric = o.BLEU
 
-    def load(self) -> dict[str, Any]:
-        """Check, open and read; return what the functions of all baselines take."""
-        name = one_metric(self.metric, "baseline")
-        opened = check_search(self.index, self.queries, name, self.files, settings=used(self.bertscore))
-        batch = load_tests(self.queries, self.files, self.models, self.reading, opened)
-        return {"index": opened, "queries": batch, "metric": name, **given(self.bertscore)}
+    def plan(self, make: Callable[..., Any], **own: Any) -> tuple[Any, Any]:
+        """Return the plan of a baseline and the test reports, which are read after all checks."""
+        from metric_oracle import api
+
+        options = api.SearchOptions(text=own.pop("text", True), **given(self.bertscore))
+        plan = make(self.index, metric=one_metric(self.metric, "baseline"), options=options, **own)
+        check_encoder(plan.scores, self.queries, self.files)
+        return plan, load_tests(self.queries, self.files, self.models, self.reading, plan.scores.index)
 
 
 def _baseline(kind: str, asked: Asked, to: Destination, with_text: bool, **own: Any) -> None:
     from metric_oracle import api
 
-    show_answers(to, api.baseline(kind=kind, text=with_text, **own, **asked.load()))
+    plan, batch = asked.plan(api.plan_baseline, kind=kind, text=with_text, **own)
+    show_answers(to, plan.run(batch))
 
 
 def _command(name: str, *examples: str, plot: bool = False) -> Any:
-    return command(app, name, *examples, endings=ENDINGS, formats=PLAIN, plot=plot, function="baseline")
+    return command(app, name, *examples, endings=RESULTS, formats=PLAIN, plot=plot, function="baseline")
 
 
 @_command("random", "oracle baseline random INDEX test.csv -m bleu --draws 10 --out random.parquet")
@@ -77,10 +82,10 @@ def nearest(
     with_text: o.WithText = True,
 ) -> None:  # fmt: skip
     """Score the report of the nearest image, by the cosine of image embeddings, as CXR-RePaiR retrieves."""
-    _baseline(
-        "nearest", asked, to, with_text, corpus_vectors=corpus_vectors, corpus_vector_ids=corpus_vector_ids,
-        query_vectors=query_vectors, query_vector_ids=query_vector_ids,
-    )  # fmt: skip
+    vectors = {
+        "corpus_vectors": (corpus_vectors, corpus_vector_ids), "query_vectors": (query_vectors, query_vector_ids),
+    }  # fmt: skip
+    _baseline("nearest", asked, to, with_text, **vectors)
 
 
 @_command("expectation", "oracle baseline expectation INDEX test.csv -m bleu --plot chance.png", plot=True)
@@ -89,9 +94,9 @@ def expectation(asked: Asked, to: Destination) -> None:
     from metric_oracle import api
     from metric_oracle.presentation.terminal import expectation_table
 
-    loaded = asked.load()
-    with bar("test reports", len(loaded["queries"].ids)) as advance:
-        found = api.expectation(**loaded, progress=advance)
+    plan, batch = asked.plan(api.plan_expectation)
+    with bar("test reports", len(batch.ids)) as advance:
+        found = plan.run(batch, advance)
     if to.plot is not None:
         from metric_oracle.presentation.expectation_plot import plot_histogram
 

@@ -11,9 +11,14 @@ from metric_oracle.commands.output import note, progress
 from metric_oracle.errors import not_installed
 
 
-def is_model(path: str | Path) -> bool:
-    """Tell a model from what it makes: RadGraph's archive or folder, CheXbert's checkpoint, RaTE-NER's folder."""
-    return str(path).lower().endswith((".pth", ".tar.gz", ".tgz")) or (Path(path) / "config.json").is_file()
+def models_of(files: Any) -> list[Path]:
+    """Return the models among the files of an option group."""
+    paths = {name: path for name, path in given(files).items() if path is not None}
+    if not paths:
+        return []
+    from metric_oracle.sources.inputs import is_model
+
+    return [path for name, path in paths.items() if is_model(name, path)]
 
 
 def check_installed(function: str, files: Any, *models: object) -> None:
@@ -28,7 +33,7 @@ def check_installed(function: str, files: Any, *models: object) -> None:
     *models : object
         Other models that the command runs, such as an encoder; None is ignored.
     """
-    named = [path for path in given(files).values() if path is not None and is_model(path)]
+    named: list[object] = [*models_of(files)]
     named += [model for model in models if model is not None]
     missing = [library for library in ("torch", "transformers") if find_spec(library) is None]
     if named and missing:
@@ -37,8 +42,7 @@ def check_installed(function: str, files: Any, *models: object) -> None:
 
 def check_device(function: str, files: Any, models: Models) -> None:
     """Raise where a GPU is named for a model and there is none; what loads PyTorch, for nothing else."""
-    given_files = [path for path in given(files).values() if path is not None]
-    if models.device == "cuda" and (models.encoder is not None or any(map(is_model, given_files))):
+    if models.device == "cuda" and (models.encoder is not None or models_of(files)):
         from metric_oracle.encoders.libraries import choose_device
 
         choose_device(models.device, function)
@@ -73,7 +77,7 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
         read = read_reports(queries, **({"section": like} if like else {}) | used(reading))
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
-    if not any(is_model(path) for path in given(files).values() if path is not None):
+    if not models_of(files):
         return api.load_queries(read, **options, tell=note)
     with progress("test reports") as step:
         return api.load_queries(read, **options, tell=note, advance=partial(step, "model"))

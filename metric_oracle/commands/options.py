@@ -12,17 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from metric_oracle.choices import (
+    BACKENDS,
+    DEVICES,
+    IDENTICAL,
+    INTERVALS,
+    ORDERS,
+    PROFILES,
+    RUNNERS,
+    SECTIONS,
+    STATES,
+    UNCERTAIN,
+)
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES, BACKENDS, COMPOSITE, METRICS, REPRESENTATIONS, shown_in
+from metric_oracle.metrics import ALIASES, ATTACHED, COMPOSITE, METRICS, shown_in
 
 SEARCH, FILES, BERTSCORE = "Metric and search", "Files and models", "BERTScore"
 READING, PREDICTED, ROWS, OUTPUT = "How to read the reports", "The predictions", "Rows, intervals and tests", "Options"
 PANELS = (OUTPUT, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, READING)  # in this order in the help
-DEVICES = ("cpu", "cuda")
-UNCERTAIN = ("positive", "negative", "blank")
-SECTIONS = ("impression", "findings", "findings+impression")
-PROFILES = ("yu2023", "mit")
-INTERVALS = ("bca", "percentile", "legacy-yu2023")
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
 
 
@@ -143,8 +150,8 @@ Text = Annotated[
     _option("--text", panel=SEARCH, metavar="REPORT", help="One test report, typed in quotes in place of QUERIES."),
 ]
 Backend = Annotated[str, _choice("--backend", BACKENDS, SEARCH), OneOf(BACKENDS)]
-Backends = Annotated[list[str], _choice("--backends", ("cpu", "cuda"), SEARCH, ", or both with a comma")]
-BOTH: Any = ("cpu", "cuda")
+Backends = Annotated[list[str], _choice("--backends", DEVICES, SEARCH, ", or both with a comma")]
+BOTH: Any = DEVICES
 Threads = Annotated[int | None, _number("--threads", text="Number of worker threads; by default one per core.")]
 MaxMemory = Annotated[
     float | None,
@@ -168,7 +175,6 @@ Parts = Annotated[list[Path], typer.Argument(metavar="PARTS", help="Files that r
 ShardRows = Annotated[
     int | None, _number("--shard-rows", text="Write a set of shards of N reports each in place of one index.")
 ]
-RUNNERS = ("ray",)
 
 
 @dataclass
@@ -260,7 +266,6 @@ Layer = Annotated[
         text="Encoder layer whose hidden states are compared; by default known for distilroberta-base only.",
     ),
 ]
-STATES = ("float32", "float16")
 States = Annotated[
     str | None,
     _choice("--states", STATES, BERTSCORE, ": precision in which token states are stored; float32 by default"),
@@ -354,46 +359,57 @@ IdColumn = Annotated[
 ]
 
 
-# Arguments that may be the model instead, see `inputs.is_model`.
-MODEL_FILES = {"radgraph": "a model .tar.gz", "chexbert": "chexbert.pth", "entities": "RaTE-NER's folder"}
+def _source_options(prefix: str, panel: str) -> dict[str, Any]:
+    """Return the options that give sources, from the registry, by the names of their arguments.
 
-
-def _given_beside(prefix: str, panel: str) -> dict[str, Any]:
-    """Return the options of what the registry says can be given beside reports, by the names of the arguments."""
+    `prefix` is "" of reports, "predicted_" of predictions, and "model_" of the models of a study, which name a file for
+    each model.
+    """
     found: dict[str, Any] = {}
-    for record in REPRESENTATIONS.values():
-        for argument in record.arguments if record.source == "attachment" else ():
+    for record in ATTACHED:
+        for argument in record.arguments:
+            is_ids = argument != record.arguments[0]
             text = (
                 f"Ids of the {record.plural}, if their file has none"
-                if argument.endswith("_ids")
+                if is_ids
                 else record.plural[0].upper() + record.plural[1:]
             )
-            text += f", or {MODEL_FILES[argument]}" if argument in MODEL_FILES and not prefix else ""
             option = f"--{prefix}{argument}".replace("_", "-")
+            if prefix == "model_":
+                text += " of a model's reports"
+                found[f"{prefix}{argument}"] = Annotated[list[str] | None, _several(option, "NAME=FILE", f"{text}.")]
+                continue
+            text += f", or {record.model}" if record.model and not is_ids and not prefix else ""
             found[f"{prefix}{argument}"] = Annotated[Path | None, _file(option, panel, f"{text}.")]
     return found
 
 
-_FILES = _given_beside("", FILES)
+_FILES = _source_options("", FILES)
 if TYPE_CHECKING:
 
     class Files:
-        """What belongs to reports: graphs, embeddings, labels."""
+        """Sources of reports: graphs, embeddings, labels, entities."""
 
         def __getattr__(self, name: str) -> Any: ...
 
     class Annotators(Files):
-        """Models that annotate reports."""
+        """Models that make sources."""
 
     class PredictedFiles(Files):
-        """What belongs to predictions."""
+        """Sources of predictions."""
+
+    class ModelFiles(Files):
+        """Sources of the reports of a study's models."""
 
 else:
-    Annotators = make_dataclass("Annotators", [(name, _FILES[name], None) for name in MODEL_FILES])
-    Files = make_dataclass("Files", [(n, kind, None) for n, kind in {**_FILES, "uncertain": Uncertain}.items()])
-    PredictedFiles = make_dataclass(
-        "PredictedFiles", [(n, kind, None) for n, kind in _given_beside("predicted_", PREDICTED).items()]
-    )
+
+    def _group(name: str, options: dict[str, Any]) -> type:
+        return make_dataclass(name, [(n, kind, None) for n, kind in options.items()])
+
+    Annotators = _group("Annotators", {r.arguments[0]: _FILES[r.arguments[0]] for r in ATTACHED if r.model})
+    Files = _group("Files", {**_FILES, "uncertain": Uncertain})
+    PredictedFiles = _group("PredictedFiles", _source_options("predicted_", PREDICTED))
+    ModelFiles = _group("ModelFiles", _source_options("model_", ROWS))
 
 
 Inner = Annotated[bool, _flag("--inner", panel=PREDICTED, text="Compare only the ids that both sides have.")]
@@ -550,18 +566,6 @@ ModelRows = Annotated[
     list[str] | None,
     _several("--model", "NAME=FILE", "Reports of a model for the test reports; a row of the table. Repeatable."),
 ]
-ModelRadgraph = Annotated[
-    list[str] | None, _several("--model-radgraph", "NAME=FILE", "RadGraph JSON of a model's reports.")
-]
-ModelChexbert = Annotated[
-    list[str] | None, _several("--model-chexbert", "NAME=FILE", "CheXbert embeddings of a model's reports.")
-]
-ModelChexbertIds = Annotated[
-    list[str] | None, _several("--model-chexbert-ids", "NAME=FILE", "Ids of these embeddings.")
-]
-ModelLabels = Annotated[
-    list[str] | None, _several("--model-chexbert-labels", "NAME=FILE", "CheXbert labels of a model's reports.")
-]
 ModelIds = Annotated[
     list[str] | None, _several("--model-ids", "NAME=FILE", "Ids of a model's file that has only an order.")
 ]
@@ -572,8 +576,6 @@ ModelMetadata = Annotated[
 ModelSection = Annotated[list[str] | None, _several("--model-section", "NAME=SECTION", "Section that a model writes.")]
 
 # A survey of radiologists
-IDENTICAL = ("once", "show")
-ORDERS = ("shared", "per-rater")
 SurveyFolder = Annotated[Path, typer.Argument(metavar="SURVEY", help="Folder that oracle survey create made.")]
 References = Annotated[Path, typer.Argument(metavar="REFERENCES", help="Test reports, or a prepared set.")]
 Candidates = Annotated[

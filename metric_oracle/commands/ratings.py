@@ -6,13 +6,13 @@ from typing import Any
 
 import typer
 
+from metric_oracle.choices import TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, metric_names, named, split_names
 from metric_oracle.commands.output import Destination, csv_lines, note, progress, signed
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
-ENDINGS = (".md", ".tex", ".csv", ".parquet", ".jsonl")
 
 
 @command(
@@ -21,7 +21,7 @@ ENDINGS = (".md", ".tex", ".csv", ".parquet", ".jsonl")
     "oracle align RATINGS --scores ours.csv --scores other.csv \\\n"
     "--direction other=lower --plot scatter.png",
     "oracle align RATINGS --samples 50_samples_gt_and_candidates.csv -m bleu",
-    endings=ENDINGS, formats=o.FORMATS, plot=True,
+    endings=TABLES, formats=o.FORMATS, plot=True,
 )  # fmt: skip
 def align(
     ratings: o.Ratings, to: Destination, scores: o.Scores = None, samples: o.Samples = None, metric: o.Metrics = None,
@@ -60,7 +60,7 @@ def align(
     "oracle compare-metrics ReXVal=RATINGS ReFiSco=refisco-v0.csv \\\n"
     "-m crepe,bleu --paired crepe,bleu --times times.csv \\\n"
     "--scores ReXVal=crepe.csv --scores ReFiSco=refisco_crepe.csv",
-    endings=ENDINGS, formats=o.FORMATS, plot=True,
+    endings=TABLES, formats=o.FORMATS, plot=True,
 )  # fmt: skip
 def compare_metrics(
     sets: o.RatedSets, to: Destination, scores: o.ScoresOfSets = None, samples: o.SamplesOfSets = None,
@@ -117,7 +117,7 @@ def compare_metrics(
     "oracle failure-modes 6_valid_raters_per_rater_error_categories.csv",
     "oracle failure-modes RATINGS --category 3 --rate 0.01",
     "oracle failure-modes RATINGS --out tables.md --plot errors.png",
-    endings=ENDINGS, formats=o.FORMATS, plot=True,
+    endings=TABLES, formats=o.FORMATS, plot=True,
 )  # fmt: skip
 def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = None, rate: o.Rate = 0.01) -> None:
     """Compare the errors that radiologists found in the reports of several metric-oracles, by error category.
@@ -141,7 +141,7 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
     app, "agreement",
     "oracle agreement 6_valid_raters_per_rater_error_categories.csv",
     "oracle agreement ratings.csv --repeated repeats.csv --out tables.md",
-    endings=ENDINGS, formats=o.FORMATS,
+    endings=TABLES, formats=o.FORMATS,
 )  # fmt: skip
 def agreement(
     ratings: o.Ratings, to: Destination, repeated: o.Repeated = None, resamples: o.Resamples = 1000, seed: o.Seed = 0

@@ -7,11 +7,12 @@ from typing import Any
 
 import typer
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, used
 from metric_oracle.commands.inputs import check_device, check_installed, load_tests
 from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
-from metric_oracle.commands.search import ENDINGS, PLAIN
+from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -22,7 +23,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
     "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
     "oracle score annotation.json res.csv --split test --ids annotation.json",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def score(
     references: o.Corpus, predictions: o.Predictions, predicted: o.Predicted, files: o.Files, models: o.Models,
@@ -142,11 +143,9 @@ def _lines(render: Any, compared: Any) -> list[str]:
 )  # fmt: skip
 def study(
     index: o.Index, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
-    metric: o.Metrics = None, model: o.ModelRows = None, model_radgraph: o.ModelRadgraph = None,
-    model_chexbert: o.ModelChexbert = None, model_chexbert_ids: o.ModelChexbertIds = None,
-    model_chexbert_labels: o.ModelLabels = None, model_ids: o.ModelIds = None, model_metadata: o.ModelMetadata = None,
-    model_section: o.ModelSection = None, inner: o.Inner = False, out: o.NewFolderOrNone = None,
-    interval: o.IntervalMethod = "bca", threads: o.Threads = None, seed: o.Seed = 0,
+    model_files: o.ModelFiles, metric: o.Metrics = None, model: o.ModelRows = None, model_ids: o.ModelIds = None,
+    model_metadata: o.ModelMetadata = None, model_section: o.ModelSection = None, inner: o.Inner = False,
+    out: o.NewFolderOrNone = None, interval: o.IntervalMethod = "bca", threads: o.Threads = None, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
     """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
 
@@ -163,20 +162,15 @@ def study(
     check_installed("study", files, models.encoder)
     written = dict(named(model, "model", "NAME=FILE", "=", function="study"))
     of_model: dict[str, dict[str, Any]] = {}
-    options = {
-        "radgraph": model_radgraph, "chexbert": model_chexbert, "chexbert_ids": model_chexbert_ids,
-        "chexbert_labels": model_chexbert_labels, "ids": model_ids, "metadata": model_metadata,
-        "section": model_section,
-    }  # fmt: skip
-    called = {"chexbert_labels": "labels"}  # by `load_inputs`
-    for option, values in options.items():
+    own = {name.removeprefix("model_"): values for name, values in given(model_files).items()}
+    for option, values in {**own, "ids": model_ids, "metadata": model_metadata, "section": model_section}.items():
         for name, path in named(values, f"model_{option}", "NAME=FILE", "=", function="study"):
             if name not in written:
                 msg = f"study: model_{option} must name a model; got {name!r}, which has no --model. Add it."
                 raise InputError(msg)
-            kind = "reading" if option in ("ids", "metadata", "section") else "files"
+            kind = "files" if option in own else "reading"
             value = path if option == "section" else Path(path)
-            of_model.setdefault(name, {}).setdefault(kind, {})[called.get(option, option)] = value
+            of_model.setdefault(name, {}).setdefault(kind, {})[option] = value
             if option == "ids" and reading.split is not None:
                 of_model[name][kind]["split"] = reading.split
     rows = {name: studies.Model(Path(path), **of_model.get(name, {})) for name, path in written.items()}
@@ -199,7 +193,7 @@ def study(
 @command(
     app, "crg",
     "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def crg(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, uncertain: o.Uncertain, to: Destination,
@@ -221,7 +215,7 @@ def crg(
 @command(
     app, "f1-chexbert",
     "oracle f1-chexbert test_labels.csv predicted_labels.csv",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def f1_chexbert(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
@@ -235,7 +229,7 @@ def f1_chexbert(
 @command(
     app, "f1-srr-bert",
     "oracle f1-srr-bert test_srr.csv predicted_srr.csv",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted labels of SRR-BERT, a finding with a status each, by F1."""

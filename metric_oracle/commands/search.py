@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import typer
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
 from metric_oracle.commands.inputs import check_device, check_installed, load_tests
@@ -19,7 +19,6 @@ from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
 
 app = typer.Typer(rich_markup_mode="rich")
-ENDINGS = (".parquet", ".csv", ".jsonl")
 PLAIN = ("table", "jsonl", "csv")
 
 
@@ -65,7 +64,7 @@ def build_index(
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
     "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json",
     'oracle retrieve INDEX --text "No acute process." -m rouge-l',
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def retrieve(
     index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
@@ -75,7 +74,6 @@ def retrieve(
 ) -> None:  # fmt: skip
     """Find, for every test report, the k corpus reports that score best."""
     from metric_oracle import api
-    from metric_oracle.indexes.inputs import check_max_memory
 
     if (queries is None) == (text is None):
         got = "neither" if queries is None else "both"
@@ -90,15 +88,15 @@ def retrieve(
     if part is not None and to.out is None:
         msg = "retrieve: out must be given with part; got none. Add --out FILE, which oracle merge takes."
         raise InputError(msg)
-    check_max_memory(max_memory, "retrieve")
     asked = queries or str(text)
-    opened = check_search(index, asked, name, files, backend, weights, used(bertscore))
-    batch = load_tests(asked, files, models, reading, opened)
+    options = api.SearchOptions(
+        k, backend, threads, with_text, max_memory, **given(bertscore), weights=weights, part=part, **given(running)
+    )
+    plan = api.plan(index, name, options)
+    check_encoder(plan, asked, files)
+    batch = load_tests(asked, files, models, reading, plan.index)
     with bar("test reports", len(batch.ids)) as advance:
-        results = api.retrieve(
-            opened, batch, name, k=k, backend=backend, threads=threads, text=with_text, progress=advance,
-            max_memory=max_memory, weights=weights, part=part, **given(bertscore), **given(running),
-        )  # fmt: skip
+        results = plan.run(batch, advance)
     if results.signature.get("truncated_queries"):
         note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
     if part is not None and to.out is not None:
@@ -115,7 +113,7 @@ def retrieve(
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert --pool all",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def rerank(
     index: o.Index, queries: o.Queries, crepe: o.Crepe, beside: o.CrepeFiles, bertscore: o.Bertscore, files: o.Files,
@@ -129,22 +127,21 @@ def rerank(
     report is not in the pool, and --recall chooses the pool's size by them.
     """
     from metric_oracle import api
-    from metric_oracle.api.reranking import reranker
 
     check_installed("rerank", files, crepe)
     checkpoint = {"crepe": crepe, **given(beside)}
-    opened = api.open_index(index)
-    run = reranker(opened, checkpoint, models.device, pool, weights, k, audit, recall, seed, used(bertscore))
-    batch = load_tests(queries, files, models, reading, opened)
+    options = api.SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
+    plan = api.plan_rerank(index, checkpoint, models.device, pool, audit, recall, seed, options)
+    batch = load_tests(queries, files, models, reading, plan.index)
     with progress("rerank") as step:
-        results = run(batch, text=with_text, progress=step)
+        results = plan.run(batch, step)
     show_answers(to, results, batch, components)
 
 
 @command(
     app, "merge",
     "oracle merge part-*.parquet --out oracle.parquet",
-    endings=ENDINGS, formats=PLAIN,
+    endings=RESULTS, formats=PLAIN,
 )  # fmt: skip
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
     """Join the parts of a search of a set of shards: the answers of the whole, exactly."""
@@ -153,26 +150,13 @@ def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> 
     show_answers(to, api.merge(parts), None, components)
 
 
-def check_search(
-    index: Path, queries: Path | str, metric: str, files: o.Files, backend: str = "auto", weights: Path | None = None,
-    settings: Iterable[str] = (),
-) -> Any:  # fmt: skip
-    """Open an index, after all checks of a search that need no test report."""
-    from metric_oracle import api
+def check_encoder(plan: Any, queries: Path | str, files: o.Files) -> None:
+    """Raise where the encoder of a plan's metric, or a model among the files, cannot run here."""
     from metric_oracle.api.given import is_prepared
-    from metric_oracle.corpora.reports import check_left_out
-    from metric_oracle.retrieval.composite.weights import weighed
-    from metric_oracle.retrieval.kernels import check_backend
 
-    record = weighed(metric, weights)
-    check_backend(backend, record, "retrieve")
-    check_left_out(settings, record.settings, "retrieve", f"metric {record.name!r}")
-    opened = api.open_index(index)
-    opened.check_holds(record)
     # A prepared folder holds what an encoder makes; reports are encoded by the model that the index names.
-    needs_encoder = record.needs_encoder and (isinstance(queries, str) or not is_prepared(queries))
-    check_installed("retrieve", files, f"metric {record.name!r}" if needs_encoder else None)
-    return opened
+    needs_encoder = plan.metric.needs_encoder and (isinstance(queries, str) or not is_prepared(queries))
+    check_installed("retrieve", files, f"metric {plan.metric.name!r}" if needs_encoder else None)
 
 
 def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
@@ -268,8 +252,8 @@ def metrics(to: Destination) -> None:
 def metric_record(name: str) -> dict[str, str]:
     """Return what people ask of a metric, from its record."""
     record = METRICS[name]
-    kinds = [REPRESENTATIONS[kind] for kind in record.representations]
-    reads = list(dict.fromkeys(kind.option for kind in kinds if kind.option))
+    sources = [REPRESENTATIONS[kind].source for kind in record.representations]
+    reads = list(dict.fromkeys(source.option for source in sources if source is not None and source.option))
     return {
         "metric": name,
         "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),

@@ -1,9 +1,11 @@
 """demo, synth, bench, example, annotate."""
 
+from functools import partial
+
 import typer
 
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names, split_names
+from metric_oracle.commands.command import command, given, metric_names, split_names, used
 from metric_oracle.commands.inputs import check_installed
 from metric_oracle.commands.output import Destination, bar, note, progress, put, show
 
@@ -74,19 +76,16 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     RadGraph gives .json; CheXbert gives embeddings (.npz) or labels (.csv); RaTEScore's two models give entities with
     their vectors (.parquet). Each command takes these files in place of the models.
     """
-    from metric_oracle.commands.annotation import annotate as run
-    from metric_oracle.commands.annotation import check_annotation
-    from metric_oracle.corpora.reports import read_reports
+    from metric_oracle import api
+    from metric_oracle.api.annotating import check_annotation
 
-    out = check_annotation(given(files), to.out)
+    _, _, out = check_annotation(given(files), to.out)
     check_installed("annotate", files)
-    read = read_reports(reports, **given(reading))
+    read = api.read_reports(reports, **given(reading))
     if read.left_out:
         note(read.left_out)
-    with bar("reports annotated", len(read.ids)) as advance:
-        run(
-            read.ids, read.texts, out, files=given(files), models=models, tell=note, progress=advance,
-        )  # fmt: skip
+    with progress("reports annotated") as step:
+        api.annotate(read, out, **used(files), **used(models), tell=note, advance=partial(step, ""))
     note(f"{out}: {len(read.ids):,} reports")
 
 

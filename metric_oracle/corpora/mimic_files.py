@@ -43,7 +43,7 @@ def find_report_files(path: Path) -> dict[str, str]:
 
 
 def read_report_files(path: Path, files: list[str]) -> Iterator[str]:
-    """Yield the text of report files: values of what :func:`find_report_files` returned."""
+    """Yield the text of report files: values of what `find_report_files` returned."""
     if path.is_dir():
         for name in files:
             if not os.path.isfile(name):

@@ -90,7 +90,7 @@ class _Options(NamedTuple):
 
 
 def as_predictions(predictions: Any, *, function: str = "as_predictions", **reading: Any) -> Reports:
-    """Return the reports of a model from a file or a container, see :func:`metric_oracle.corpora.reports.as_reports`.
+    """Return the reports of a model from a file or a container, see `corpora.reports.as_reports`.
 
     Empty reports are kept. Texts without ids get the ids "0", "1", ...
 
@@ -98,7 +98,7 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
     ----------
     predictions : path, Reports, or a container
     **reading
-        Options of :func:`read_predictions`.
+        Options of `read_predictions`.
 
     Raises
     ------
@@ -140,46 +140,49 @@ def read_predictions(
     encoding: str | None = None,
     separator: str | None = None,
 ) -> Reports:
-    """Read the reports that a model has generated. The layout follows from header and content.
+    """Read the reports that a model wrote, from a file whose layout follows from its header and content.
 
     Parameters
     ----------
-    path : path
-        CSV, TSV, Parquet, JSON, JSON Lines, Excel, or text with one report a line; see the module for the models.
-    ids : path
-        For predictions without ids: a file with one id per row in the order of the predictions, such as R2Gen's
-        annotation.json or CXR-RePaiR's bootstrap_test/reports.csv.
-    split : str
-        Rows of `ids` to use, if that file has a column `split`: "test" (the default), "val", or several joined with +.
-    metadata : path
-        mimic-cxr-2.0.0-metadata.csv.gz, to choose one image for each study as Yu et al. do: a random AP or PA image if
-        there is one, else a random image.
+    path : str or path
+        CSV, TSV, Parquet, JSON, JSON Lines, Excel, or text with one report a line. docs/formats.md lists the models
+        whose files are recognised.
+    ids : str or path, optional
+        For predictions that have only an order: the file with one id a row in that order, such as R2Gen's
+        ``annotation.json`` or CXR-RePaiR's ``bootstrap_test/reports.csv``.
+    split : str, optional
+        Rows of that file to use, where it has splits: "test" (the default), "val", or several joined with "+".
+    metadata : str or path, optional
+        ``mimic-cxr-2.0.0-metadata.csv.gz``, which turns reports of images into reports of studies as in Yu et al.: the
+        report of an AP or PA image, a random one if there are several, otherwise that of a random other image.
     seed : int
-        Seed of these choices. The choice for a study depends on the seed and on the images of the study only.
+        Seed of these choices. The choice for a study depends only on the seed and on the study's own images.
     after_impression : bool
-        Use the text after "Impression:"; a prediction without it counts as missing.
-    id_column, text_column : str
-        Columns of a table, if their names are not usual ones.
-    section : {"impression", "findings", "findings+impression"}
-        The section that the model writes; by default as file and texts say.
-    encoding, separator : str
-        Encoding and separator of the file, as in :func:`metric_oracle.read_reports`.
+        Use what follows "Impression:"; a prediction without it counts as missing.
+    id_column, text_column : str, optional
+        Columns of a table, where their names do not tell.
+    section : {"impression", "findings", "findings+impression"}, optional
+        What the model writes, where file and texts do not say it, or say something else.
+    encoding, separator : str, optional
+        Encoding and separator of the file, as in [`read_reports`][metric_oracle.read_reports].
 
     Returns
     -------
     Reports
-        Includes empty texts, because an empty report is a failure of the model; an empty cell of a CSV or Excel file is
-        one, quoted or not. Missing reports (null in JSON and Parquet; in any file a word such as "nan" alone) are left
-        out and listed in `states`.
+        Empty texts are kept, because an empty report is a failure of the model: an empty cell of a CSV or Excel file is
+        one, quoted or not. `states` lists the studies whose report is missing (null in JSON and Parquet, in any file a
+        word such as "nan" alone); these are left out.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or its layout is ambiguous.
+        If the file does not exist or cannot be read, ids are missing or occur twice, or `ids` has another number of
+        rows.
 
     Examples
     --------
-    >>> predictions = read_predictions("generated.csv")  # doctest: +SKIP
+    >>> len(mo.read_predictions("strong.csv").ids)
+    24
     """
     path = existing_file(Path(path), _NAME, "predictions")
     rows = _read_rows(path, id_column, text_column, encoding, separator)

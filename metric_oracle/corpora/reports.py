@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.choices import PROFILES, SECTIONS
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
@@ -28,9 +29,8 @@ _SECTION_COLUMNS = {
     "impression": ("impression", "section_impression", "report impression"),
     "findings": ("findings", "section_findings"),
 }
-JOINED = "findings+impression"
+JOINED = SECTIONS[2]
 USUAL = "impression"  # the section that is read by default
-SECTIONS = (*_SECTION_COLUMNS, JOINED)
 _OTHER_COLUMNS = (
     "report",
     "report_text",
@@ -41,7 +41,6 @@ _OTHER_COLUMNS = (
     "predicted",
     "filtered",
 )
-_PROFILES = ("yu2023", "mit")
 _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),
     ("mimic_cxr_sectioned", {"study", "impression", "findings", "last_paragraph"}),
@@ -52,29 +51,43 @@ _KNOWN_HEADERS = (
 
 @dataclass(frozen=True)
 class Reports:
-    """Reports of one corpus in file order, one per study.
+    """Reports of one corpus in the order of the file, one for each study.
 
-    Attributes
+    Usually made by [`read_reports`][metric_oracle.read_reports] or `Reports.from_texts`.
+
+    Parameters
     ----------
     ids : list of str
-        Unique study ids.
+        Study ids, each once.
     texts : list of str
         The text of each report, unchanged.
     source : str
-        A description of the file and its columns, in one line.
+        One line that says what the file was recognised as.
     counts : dict of str to int
-        rows = other_split + duplicate + missing + empty + tokenless + kept; with `keep_empty`, kept includes empty and
-        tokenless. Also absent (ids of the split without a report) and disagreeing (studies whose images have different
-        texts).
+        ``rows`` is the sum of ``other_split``, ``duplicate``, ``missing``, ``empty``, ``tokenless`` and ``kept``; with
+        `keep_empty`, ``kept`` includes the two states before it. Also ``absent`` (ids of the split without a report)
+        and ``disagreeing`` (studies whose images have different reports).
     states : dict of str to list of str
-        Ids by state: missing, empty (nothing but blanks), tokenless (no alphanumeric character).
-    section : {"impression", "findings", "findings+impression"} or None
-        None if it is not known.
-    section_by : str
-        How the section is known: "column" (name of the column), "headers" (in the texts), "caller", "paper" (Yu et al.,
-        2023, tabulate models with such files so), or "".
+        Ids by state: ``missing``; ``empty`` (nothing but white space); ``tokenless`` (no letter or digit).
+    section : {"impression", "findings", "findings+impression"}, optional
+        The section, where it is known.
+    section_by : {"column", "headers", "caller", "paper", ""}
+        What names the section: the name of the column, headers within the texts, the caller, or how Yu et al. (2023)
+        tabulate the models that write such files.
     words : dict of str to int
-        How often each word for a missing value, such as "nan", is all that a report has.
+        How many reports count as missing because they consist of a word such as "nan" or "NULL".
+
+    See Also
+    --------
+    read_predictions : Read the reports that a model wrote.
+
+    Examples
+    --------
+    >>> reports = mo.Reports.from_texts(["No edema.", None, ""], ["s1", "s2", "s3"])
+    >>> reports.ids
+    ['s1']
+    >>> reports.states["missing"], reports.states["empty"]
+    (['s2'], ['s3'])
     """
 
     ids: list[str]
@@ -115,22 +128,28 @@ class Reports:
         section: str | None = None,
         keep_empty: bool = False,
     ) -> "Reports":
-        """Make reports of texts in memory, by the same rules as for files.
+        """Return reports that are in memory, by the rules that hold for files.
 
         Parameters
         ----------
         texts : iterable of str or None
-            The reports. None, or a word for a missing value such as "nan", is a missing report.
+            The reports. None is a missing report, and so is a word that stands for it, such as "nan".
         ids : iterable, optional
-            Unique study ids; by default "0", "1", ...
+            Study ids, each once; by default the positions "0", "1", ...
         section : {"impression", "findings", "findings+impression"}, optional
-            Which section the texts are.
+            The section of the texts, where it is known.
         keep_empty : bool
-            As in :func:`read_reports`.
+            Keep reports that are empty or have no letter or digit; missing ones are always dropped.
 
         Returns
         -------
         Reports
+            The reports that are kept.
+
+        Raises
+        ------
+        InputError
+            If ids and texts differ in number, an id occurs twice, or there is no such section.
         """
         return _from_texts(list(texts), ids, section, keep_empty, "Reports.from_texts", "the texts")
 
@@ -160,51 +179,58 @@ def read_reports(
     encoding: str | None = None,
     separator: str | None = None,
 ) -> Reports:
-    """Read reports. The layout follows from header and content; an ambiguity is an error.
+    """Read reports from a file or folder, whose layout follows from its header and content.
+
+    What the content does not settle, such as which of two columns has the text, is an error.
 
     Parameters
     ----------
-    path : path
-        A table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the MIMIC-CXR report folder or `mimic-cxr-reports.zip`.
+    path : str or path
+        A table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the folder of MIMIC-CXR's reports, or
+        ``mimic-cxr-reports.zip``.
     section : {"impression", "findings", "findings+impression"}, optional
-        Selects the column, or the section that is cut out of MIMIC-CXR reports; by default the impression.
-        "findings+impression" joins both with a blank, as in tables S6 and S7 of Yu et al. (2023).
+        Decides between columns, and what is cut out of MIMIC-CXR's files, where the default is the impression. The last
+        choice joins both by a blank, findings first (tables S6 and S7 of Yu et al., 2023).
     id_column, text_column : str, optional
-        Columns of a table, if their names are not usual ones.
+        Columns of a table, where their names do not tell.
     split : str, optional
-        Names of splits joined with "+", such as "train+validate".
-    split_file : path, optional
-        Table with the split of each id (MIMIC-CXR's, R2Gen's); by default the column `split` of the reports.
+        Split to read; several are joined with "+", such as "train+validate".
+    split_file : str or path, optional
+        Table with the split of each id (MIMIC-CXR's, R2Gen's); by default the column ``split`` of the reports.
     profile : {"yu2023", "mit"}
-        The rule that cuts MIMIC-CXR reports into sections, see :mod:`metric_oracle.corpora.sections`.
+        Rule that cuts sections out of MIMIC-CXR's report files: that of Yu et al. (2023) or that of the MIT scripts.
     keep_empty : bool
-        Keep reports that are empty or have no alphanumeric character. Missing ones are always dropped.
+        Keep reports that are empty or have no letter or digit; missing ones are always dropped.
     encoding : str, optional
-        Encoding of a text file, such as "cp1252"; by default that of the byte-order mark, else UTF-8, else cp1252 if it
-        fits every line that is not ASCII.
+        Encoding of a text file, such as "cp1252". By default UTF-8 or what the byte-order mark says, or cp1252 if all
+        lines beyond ASCII can be read as that.
     separator : str, optional
-        Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that gives the header most columns.
+        Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts the header into most
+        columns.
 
     Returns
     -------
     Reports
+        The reports that are kept, with the ids of those that are missing or empty.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or its layout is ambiguous.
+        If the file does not exist or cannot be read, a column is missing or ambiguous, an id occurs twice with
+        different texts, or an option does not fit the kind of file.
 
     Examples
     --------
-    >>> reports = read_reports("test.csv", section="findings")  # doctest: +SKIP
+    >>> mo.read_reports("test.csv")
+    <Reports: 24 of section unknown; CXR-Report-Metric CSV, id study_id, column report, 24 of 24 rows>
     """
     path = Path(path)
     if section is not None:
         check_section(section, "read_reports")
-    if profile not in _PROFILES:
+    if profile not in PROFILES:
         raise InputError(
             argument="profile",
-            rule=f"must be one of {', '.join(_PROFILES)}",
+            rule=f"must be one of {', '.join(PROFILES)}",
             value=repr(profile),
             step="Choose one of these.",
         )
@@ -254,12 +280,12 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
     Parameters
     ----------
     reports : path, Reports, or a container
-        A path is a file or folder for :func:`read_reports`. A list, a column of an Arrow table, Polars or pandas
+        A path is a file or folder for `read_reports`. A list, a column of an Arrow table, Polars or pandas
         frame, or a NumPy array holds the texts, whose ids are "0", "1", ...; a dict is id -> text. Arrow tables, Polars
         and pandas frames, Hugging Face datasets, and lists or dicts of records have columns as a file has. A missing
         text is None, NaN or NA, or a word that stands for it, such as "nan", as in files.
     **reading
-        Options of :func:`read_reports`. For texts without columns, `section` says which section they are.
+        Options of `read_reports`. For texts without columns, `section` says which section they are.
 
     Returns
     -------

@@ -49,7 +49,7 @@ def extract_yu2023(report: str, section: str = "impression") -> str:
 
     From the first line that begins with one blank and `IMPRESSION` (else ` FINDINGS AND IMPRESSION:`) to the end of the
     report, lines joined with nothing between, the header deleted wherever it occurs. No rule was published for other
-    sections, so `section` is "impression"; :func:`read_reports` checks it.
+    sections, so `section` is "impression"; `read_reports` checks it.
     """
     lines = report.splitlines()
     for start, header in ((" IMPRESSION", "IMPRESSION:"), (" FINDINGS AND IMPRESSION:", "FINDINGS AND IMPRESSION:")):
@@ -114,7 +114,7 @@ def check_sections(
     function : str
         The public function, for the error line.
     one, other : (section or None, what says it)
-        See :class:`metric_oracle.corpora.reports.Reports`.
+        See `corpora.reports.Reports`.
     names : (str, str)
         What the two are, for the error line.
     step : str

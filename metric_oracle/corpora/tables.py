@@ -1,6 +1,6 @@
 """Tables (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as named columns of cells.
 
-CSV cells stay text; :mod:`metric_oracle.corpora.missing` defines which are missing. An empty cell is missing, too,
+CSV cells stay text; `corpora.missing` defines which are missing. An empty cell is missing, too,
 except for a quoted one (``""``) in a column of reports, which is an empty report. Errors never quote a cell.
 """
 
@@ -90,7 +90,7 @@ class Table:
         return self.cells(matches[0], function, is_text=is_text)
 
     def cells(self, number: int, function: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of a column by its number, see :meth:`column`."""
+        """Return the cells of a column by its number, see `column`."""
         column = self.columns[number]
         try:
             cells = column if isinstance(column, list) else column.to_pylist()
@@ -103,7 +103,7 @@ class Table:
 
     @property
     def header(self) -> str:
-        """The names of the columns for a message, without those that may be report text (see :func:`shown_names`).
+        """The names of the columns for a message, without those that may be report text (see `shown_names`).
 
         A table without header has a report among its names. It is recognised by its ids, which have digits.
         """
@@ -226,7 +226,7 @@ def read_table(path: Path, function: str, *, encoding: str | None = None, separa
     ----------
     path : Path
     encoding : str, optional
-        Encoding of a text file, see :func:`metric_oracle.corpora.text_files.read_text`.
+        Encoding of a text file, see `corpora.text_files.read_text`.
     separator : str, optional
         Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that gives the header most columns.
     """

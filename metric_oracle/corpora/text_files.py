@@ -209,7 +209,7 @@ def read_text(path: Path, function: str, encoding: str | None = None) -> tuple[s
 
 
 def stream_encoding(path: Path, function: str, encoding: str | None = None) -> str:
-    """Return the encoding of a file that is read in pieces, by the rules of :func:`read_text`. Reads the file once."""
+    """Return the encoding of a file that is read in pieces, by the rules of `read_text`. Reads the file once."""
     requested = checked_encoding(encoding, function)
     with opened(path) as file:
         head = file.read(4)
@@ -254,7 +254,7 @@ def wrong_encoding(encoding: str, path: str | Path, function: str) -> InputError
 
 
 def text_pieces(path: Path, function: str) -> Iterator[str]:
-    """Yield the text of a file: whole if it is small or compressed (see :func:`read_text`), else in pieces.
+    """Yield the text of a file: whole if it is small or compressed (see `read_text`), else in pieces.
 
     Raises
     ------

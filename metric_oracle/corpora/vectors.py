@@ -127,7 +127,7 @@ def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
 
 
 def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
-    """Take CheXbert labels from a table that is in memory, see :func:`read_labels`."""
+    """Take CheXbert labels from a table that is in memory, see `read_labels`."""
     path = table.path
     is_snake = _SNAKE_LABELS[0] in table.names
     names = _SNAKE_LABELS if is_snake else LABELS
@@ -163,7 +163,7 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
 def read_label_table(path: str | Path, *, id_column: str | None = None) -> LabelTable:
     """Read labels of any names, joined to reports by an id.
 
-    A file with CheXbert's 14 columns is read as :func:`read_labels` does. In any other file every column besides the
+    A file with CheXbert's 14 columns is read as `read_labels` does. In any other file every column besides the
     ids is a label that holds 1, 0, -1 (uncertain) or empty (blank).
 
     Parameters
@@ -175,7 +175,7 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
 
 
 def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool = False) -> LabelTable:
-    """Take labels of any names from a table that is in memory, see :func:`read_label_table`.
+    """Take labels of any names from a table that is in memory, see `read_label_table`.
 
     Without ids they are an error or, with `by_place`, the places "0", "1", ...
     """

@@ -76,7 +76,7 @@ class Encoder:
         return json.dumps(output).encode()
 
     def _unpack(self, content: bytes) -> Any:
-        """Read what :meth:`_pack` returned."""
+        """Read what `_pack` returned."""
         return json.loads(content)
 
     def _run_parts(

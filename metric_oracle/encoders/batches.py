@@ -72,7 +72,7 @@ def run_batches(
     batch_tokens : int
         Ids of a batch; a longer sequence is a batch of its own.
     run_all : function
-        Of :func:`one_thread_each`.
+        Of `one_thread_each`.
 
     Yields
     ------
@@ -103,7 +103,7 @@ def flatten(sequences: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], 
 def store_tokens(
     output: Any, ptr: npt.NDArray[np.int64], run: Callable[[npt.NDArray[np.int64]], Any]
 ) -> Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], None]:
-    """Return a function for :func:`run_batches`: `run`, int64[B, L] -> [B, L, ...], stores a row a token in `output`.
+    """Return a function for `run_batches`: `run`, int64[B, L] -> [B, L, ...], stores a row a token in `output`.
 
     `ptr`, int64[n + 1], has the offsets of each sequence in `output`, an array or a tensor.
     """

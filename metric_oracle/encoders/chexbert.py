@@ -28,7 +28,7 @@ _TEXTS_PER_BLOCK = 1_024
 
 
 class CheXbert(Encoder):
-    """CheXbert: reports -> embeddings and classes. Parameters that are not listed are those of :class:`Encoder`.
+    """CheXbert: reports -> embeddings and classes. Parameters that are not listed are those of `Encoder`.
 
     Parameters
     ----------

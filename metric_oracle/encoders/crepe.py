@@ -36,7 +36,7 @@ _SPECIAL_PIECES = ("[UNK]", "[CLS]", "[SEP]")
 
 
 class Crepe(Encoder):
-    """CREPE: pairs of reports -> expected errors. Parameters that are not listed are those of :class:`Encoder`.
+    """CREPE: pairs of reports -> expected errors. Parameters that are not listed are those of `Encoder`.
 
     An empty candidate is read as the published package does it: as the reference alone, ``[CLS] reference [SEP]``.
 
@@ -141,7 +141,7 @@ def run_network(network: Any, ids: Any, kinds: Any, mask: Any, drop: Callable[[A
 
     Parameters
     ----------
-    network : module of :func:`build_network`
+    network : module of `build_network`
     ids, kinds, mask : int64[B, L]
         Word pieces, 0 for those of the reference and 1 of the candidate, 0 for padding.
     drop : function

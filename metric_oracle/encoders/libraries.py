@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, InputError, not_installed
 
 
@@ -22,7 +23,7 @@ def choose_device(device: str, function: str) -> str:
     """Return "cpu" or "cuda"; for "auto" the latter where there is one."""
     import torch
 
-    if device not in ("auto", "cpu", "cuda"):
+    if device not in ("auto", *DEVICES):
         msg = f'{function}: device must be auto, cpu or cuda; got {device!r}. Use "auto".'
         raise InputError(msg)
     has_cuda = torch.cuda.is_available()

@@ -67,7 +67,7 @@ class _Spans:
 
 
 class RadGraph(Encoder):
-    """RadGraph: reports -> graphs. Parameters that are not listed are those of :class:`Encoder`.
+    """RadGraph: reports -> graphs. Parameters that are not listed are those of `Encoder`.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class Recognised:
 
 
 class EntityModels(Encoder):
-    """RaTE-NER and BioLORD: reports -> entities and their vectors. See :class:`Encoder` for the other parameters.
+    """RaTE-NER and BioLORD: reports -> entities and their vectors. See `Encoder` for the other parameters.
 
     Parameters
     ----------

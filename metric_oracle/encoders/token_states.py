@@ -184,7 +184,7 @@ class TokenEncoder:
         return Tokens(ids, np.concatenate([[0], np.cumsum(length)]), n_truncated)
 
     def spans(self, text: str) -> list[tuple[int, int]] | None:
-        """Return where each token of :meth:`tokenize` lies in a text: begin and end, empty for a special token.
+        """Return where each token of `tokenize` lies in a text: begin and end, empty for a special token.
 
         None where the tokenizer cannot say it.
         """
@@ -209,7 +209,7 @@ class TokenEncoder:
         return call["input_ids"]
 
     def run(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the unit-length states of texts of one length; last bits follow from the shape, see :func:`encode`.
+        """Return the unit-length states of texts of one length; last bits follow from the shape, see `encode`.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class TokenEncoder:
         return self.to_host(self.make(ids))
 
     def make(self, ids: npt.NDArray[np.int64]) -> Any:
-        """Return what :meth:`run` does as a tensor on the encoder's device, which may still be at work on it."""
+        """Return what `run` does as a tensor on the encoder's device, which may still be at work on it."""
         import torch
 
         with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == "bfloat16"):

@@ -21,12 +21,12 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sources.inputs import Inputs
 from metric_oracle.tables.systems import is_oracle
 
 Read = Results | Scores | Expectation
@@ -340,7 +340,7 @@ class Cases:
             name
             for name in self.index.metrics
             if name in asked
-            and all(REPRESENTATIONS[kind].source == "text" or kind in held for kind in METRICS[name].representations)
+            and all(REPRESENTATIONS[kind].is_of_texts or kind in held for kind in METRICS[name].representations)
             and not (weighted and "bertscore" in METRICS[name].representations)
         ]
 

@@ -101,7 +101,7 @@ def bleu_spans(text: str) -> list[Span] | None:
 
 
 def coco_spans(text: str) -> list[Span] | None:
-    """Return where pycocoevalcap's tokens are; None as for :func:`bleu_spans`."""
+    """Return where pycocoevalcap's tokens are; None as for `bleu_spans`."""
     return _spans(text, _COCO_TOKEN, tokenize_coco)
 
 
@@ -349,7 +349,7 @@ def agreement(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> E
     Parameters
     ----------
     reference, candidate : int8[2 L]
-        As :class:`metric_oracle.indexes.agreement.AgreementIndex` has them.
+        As `indexes.agreement.AgreementIndex` has them.
 
     Returns
     -------

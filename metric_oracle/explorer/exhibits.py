@@ -61,7 +61,7 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
     if name == DIFF:
         return evidence.diff(reference, text)
     metric = METRICS[name]
-    if not metric.terms and all(REPRESENTATIONS[kind].source == "text" for kind in metric.representations):
+    if not metric.terms and all(REPRESENTATIONS[kind].is_of_texts for kind in metric.representations):
         return exhibit_texts(reference, text, metric)
     place = cases.query(q)
     if cases.index is None or cases.queries is None or place is None or row < 0:

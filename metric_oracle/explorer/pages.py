@@ -349,7 +349,7 @@ class Explorer:
     @cached_property
     def _live_metrics(self) -> list[str]:
         """Metrics of the index that read nothing but the text of a pair; weights of one reference alone are all 0."""
-        kinds = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
+        kinds = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
         held = self.cases.index.metrics if self.cases.index is not None else []
         return [name for name in held if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
 

@@ -43,7 +43,7 @@ class RatedCases:
     ratings : Ratings
         With the texts of its pairs.
     scores : tuple of paths
-        Tables of scores of the pairs, as :func:`metric_oracle.align` reads them; without one, the texts are scored.
+        Tables of scores of the pairs, as `align` reads them; without one, the texts are scored.
     """
 
     ratings: Ratings

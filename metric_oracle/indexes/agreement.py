@@ -11,11 +11,11 @@ import numpy as np
 
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
 from metric_oracle.indexes.features import Units, group_rows
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)

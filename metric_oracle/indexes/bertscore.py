@@ -16,13 +16,15 @@ from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, wr
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes import idf as idf_weights
 from metric_oracle.indexes.features import Units, group_rows
-from metric_oracle.indexes.inputs import Attachment, Encoding, Inputs
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
 from metric_oracle.kernels.bertscore.query import Corpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.token_states import Encoding
 
 LEAST_BLOCK = 1 << 8  # tokens at once
 BOUND_BYTES = CODE + 27  # of a token's cell, radius, code, terms and id

@@ -28,7 +28,6 @@ from metric_oracle.files import exclusive, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import StoredRepresentation
 from metric_oracle.indexes.index import Index, open_index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import (
     DISTINCT,
     REPORTS,
@@ -39,7 +38,8 @@ from metric_oracle.indexes.store import (
     release,
     write_table,
 )
-from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
+from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
+from metric_oracle.sources.inputs import Inputs
 
 BUILDING = ".building"
 # Files of a build under way: the lock that one process holds, and what is finished.
@@ -48,10 +48,11 @@ PROGRESS = "build.json"
 # Folder of what an encoder has finished of its work, and what it may hold.
 SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json")
-_MODEL_PART = re.compile(rf"{SCRATCH}/(radgraph|chexbert|entities)-\d+\.part(\.\d+\.tmp)?")  # of `encoders.parts`
+# Finished parts of a model's run, see `sources.contract.Source.run`.
+_MODEL_PART = re.compile(rf"{SCRATCH}/({'|'.join(s.name for s in ATTACHED if s.model)})-\d+\.part(\.\d+\.tmp)?")
 _TEMPORARY = re.compile(rf"(build|manifest|stamps|{SCRATCH}/states)\.json\.\d+\.tmp")  # of `write_json`
 # Representations with files of their own.
-STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not record.parts and record.source != "pair")
+STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not (record.parts or record.is_pair))
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -70,8 +71,8 @@ def build_index(
     Parameters
     ----------
     inputs : Inputs
-        The corpus, see :func:`metric_oracle.indexes.inputs.load_inputs`. Ids and texts may be
-        :class:`metric_oracle.indexes.store.Strings`, which take a third of the memory of lists.
+        The corpus, see `sources.inputs.load_inputs`. Ids and texts may be
+        `indexes.store.Strings`, which take a third of the memory of lists.
     out : path
         New folder.
     metrics : sequence of str
@@ -81,7 +82,7 @@ def build_index(
     states : dict
         Counts of missing, empty and token-less reports.
     section : (str or None, str)
-        Which section the reports are, and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
+        Which section the reports are, and what says so, see [`Reports`][metric_oracle.Reports].
     progress : function
         Called with the name of each part before it is built.
 
@@ -154,7 +155,8 @@ def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
     kinds = {kind: name for name in metrics for kind in get_metric(name, "build_index").representations}
     for kind, name in kinds.items():
         if kind in lacking:
-            needs = REPRESENTATIONS[kind]
+            needs = REPRESENTATIONS[kind].source
+            assert needs is not None  # what is made of the texts is never lacking
             msg = f"build_index: {needs.plural} must be given for metric {name!r}; got none. Add {needs.option}."
             raise InputError(msg)
     return [kind for kind in STORED if kind in kinds]

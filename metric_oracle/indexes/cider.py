@@ -13,7 +13,6 @@ from typing import Any, cast
 import numpy as np
 
 from metric_oracle.indexes.features import Encoded, FeatureUnits, lookup
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.ngrams import (
     TOKENIZERS,
     NgramIndex,
@@ -26,6 +25,7 @@ from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.cider_d.cpu import WeightedBatch, WeightedCorpus, square_weights
 from metric_oracle.kernels.cider_d.score import ORDERS, inverse_frequency
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 Words = tuple[str, ...]
 

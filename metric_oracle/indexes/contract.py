@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 
 class EncodedQueries(Protocol):
@@ -112,7 +112,7 @@ class StoredRepresentation(Representation, Protocol):
 
     @classmethod
     def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> Self:
-        """Open what :meth:`save` wrote, by the names of the files; arrays stay in them."""
+        """Open what `save` wrote, by the names of the files; arrays stay in them."""
 
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records besides the numbers of documents and rows."""

@@ -8,10 +8,10 @@ import numpy as np
 from metric_oracle.corpora.vectors import LABELS, is_abnormality
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.features import Encoded, Units, group_rows
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.kernels.crg.cpu import PositiveBatch, PositiveCorpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 _COUNTED = [place for place, label in enumerate(LABELS) if is_abnormality(label)]
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.features import Units, group_rows
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorQueries, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.cosine.codes import (
@@ -28,6 +27,7 @@ from metric_oracle.kernels.cosine.codes import (
 )
 from metric_oracle.kernels.cosine.cpu import Batch, Corpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class EmbeddingIndex(Units):
     basis : float32[d, m]
         Directions of the codes.
     measured : float64[3]
-        See :class:`metric_oracle.kernels.cosine.cpu.Corpus`.
+        See `kernels.cosine.cpu.Corpus`.
 
     The last three are None before it was saved and opened.
     """

@@ -11,10 +11,10 @@ import numpy as np
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.features import Encoded, Units, group_rows
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 
 class Entities(NamedTuple):

@@ -206,7 +206,7 @@ def invert(
     Parameters
     ----------
     scratch : Path or None
-        Folder for posting lists beyond `AT_ONCE`, which then take no memory; see :func:`gathered`.
+        Folder for posting lists beyond `AT_ONCE`, which then take no memory; see `gathered`.
     """
     post_ptr = posting_offsets(fwd_id, n_features)
     cell_of_unit = np.cumsum(_starts(sort_key)) - 1

@@ -86,7 +86,7 @@ def distinct_pairs(graph: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def renumber_keys(family: int, keys: np.ndarray, token: np.ndarray, label: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """Return the keys of a family, packed as in :func:`pack_keys`, with other numbers for tokens, labels and types.
+    """Return the keys of a family, packed as in `pack_keys`, with other numbers for tokens, labels and types.
 
     Where one of these is -1 a key is negative.
     """

@@ -1,4 +1,4 @@
-"""Open an index that :func:`metric_oracle.indexes.build.build_index` made."""
+"""Open an index that `indexes.build.build_index` made."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -136,7 +136,7 @@ class Index:
             raise DamagedIndexError(msg) from error
 
     def representation(self, metric: Metric) -> Representation:
-        """Return the opened representation that a metric reads; a composite reads several, see :meth:`part`."""
+        """Return the opened representation that a metric reads; a composite reads several, see `part`."""
         self.check_holds(metric)
         return self.part(metric.representation)
 
@@ -144,7 +144,8 @@ class Index:
         """Raise unless the index has all parts that a metric reads."""
         check_searched(metric, "retrieve")
         if not self._holds(metric):
-            options = [REPRESENTATIONS[kind].option for kind in metric.representations]
+            sources = [REPRESENTATIONS[kind].source for kind in metric.representations]
+            options = [source.option for source in sources if source is not None]
             names = [metric.name] if metric.name in METRICS else list(metric.terms)
             build = " ".join(filter(None, ["--metrics", ",".join(names), *options]))
             msg = (
@@ -182,7 +183,7 @@ class Index:
             return opened
         if record.counts_corpus:
             return replace(opened, whole=corpus.gram_frequency)
-        if record.source == "encoder":
+        if record.is_encoded:
             n_counted, frequency = corpus.token_frequency(kind)
             missing = max(len(opened.frequency) - len(frequency), 0)  # tokens that no report of the corpus has
             return replace(opened, frequency=np.pad(frequency, (0, missing)), n_counted=n_counted)
@@ -232,7 +233,7 @@ class Index:
 
 
 def open_index(path: str | Path) -> Index:
-    """Open an index that :func:`metric_oracle.indexes.build.build_index` made.
+    """Open an index that [`build_index`][metric_oracle.build_index] made.
 
     Parameters
     ----------

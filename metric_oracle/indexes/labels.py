@@ -14,13 +14,14 @@ import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.indexes.features import Units, group_rows
-from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.radgraph import GraphIndex, GraphQueries, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorQueries, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
 
 # Value of the classes 0 blank, 1 positive, 2 negative, 3 uncertain in a label vector.
 VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1, -1, 0)}

@@ -3,7 +3,7 @@
 Opening an index opens all its files, so that a folder that takes its name later changes nothing, and compares their
 sizes. A file is compared with its checksum when it is first used, unless its time is the one that the build recorded or
 this user found it right before. Damage that keeps size and time is seen where it makes a file unreadable, and else by
-:meth:`Files.verify` alone, which reads all (docs/security.md).
+`Files.verify` alone, which reads all (docs/security.md).
 """
 
 import hashlib

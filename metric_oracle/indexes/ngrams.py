@@ -29,7 +29,6 @@ from metric_oracle.indexes.features import (
     pack_queries,
     renamed,
 )
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import (
     distinct_lists,
@@ -42,6 +41,7 @@ from metric_oracle.kernels._build import (
 )
 from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
 
@@ -120,7 +120,7 @@ class NgramIndex(FeatureUnits):
 
     @cached_property
     def cells(self) -> np.ndarray:
-        """Runs of units of equal length, see :func:`metric_oracle.indexes.features.cells_of`."""
+        """Runs of units of equal length, see `indexes.features.cells_of`."""
         length = self.features.sizes[0]
         return cells_of(length, length, length, length)
 
@@ -172,7 +172,7 @@ class NgramIndex(FeatureUnits):
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "NgramIndex":
-        """Index the distinct texts of a corpus; see :func:`build_ngrams`."""
+        """Index the distinct texts of a corpus; see `build_ngrams`."""
         return build_ngrams(kind, texts, row_text, inputs.scratch)
 
     def save(self, folder: Path) -> None:
@@ -303,7 +303,7 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray, scratch:
     row_text : int64[N]
         Which text each corpus row has.
     scratch : Path or None
-        See :func:`invert`.
+        See `invert`.
     """
     max_order = MAX_ORDER[kind]
     words, flat, ptr = number_tokens(texts, TOKENIZERS[kind])
@@ -332,7 +332,7 @@ def index_sequences(
         Sequence of each corpus row.
     max_order : int
     scratch : path
-        As for :func:`build_ngrams`.
+        As for `build_ngrams`.
     """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
@@ -370,7 +370,7 @@ def index_sequences(
 
 
 def index_queries(sequences: Sequence[tuple[str, ...]], unit_of_row: np.ndarray, max_order: int) -> NgramIndex:
-    """Index the n-grams of tokenized queries, each a unit in the order given; see :func:`index_sequences`."""
+    """Index the n-grams of tokenized queries, each a unit in the order given; see `index_sequences`."""
     words = sorted(set(chain.from_iterable(sequences)))
     flat, ptr = flatten(sequences, {word: i for i, word in enumerate(words)})
     return index_sequences("queries", words, flat.astype(np.int32), ptr, unit_of_row, max_order)

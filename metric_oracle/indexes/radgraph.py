@@ -37,11 +37,11 @@ from metric_oracle.indexes.features import (
     renamed,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 FAMILIES = ("entities", "relations", "partial", "complete")
 
@@ -123,7 +123,7 @@ class GraphIndex(FeatureUnits):
         return tokens[key >> 5], labels[key & 31]
 
     def _spell(self, family: int, key: int) -> tuple:
-        """Undo the packing of :func:`pack_keys`."""
+        """Undo the packing of `pack_keys`."""
         tokens, _, types = self._strings
         if family == 0:
             return self._entity(key)
@@ -188,7 +188,7 @@ class GraphIndex(FeatureUnits):
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "GraphIndex":
-        """Index the graphs of a corpus; see :func:`build_graphs`."""
+        """Index the graphs of a corpus; see `build_graphs`."""
         return build_graphs(*inputs.attached[kind].both)
 
     def counts(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class GraphIndex(FeatureUnits):
         return opened
 
     def _check_keys(self) -> None:
-        """Raise ValueError where a key, packed by :func:`pack_keys`, names a string that is not there."""
+        """Raise ValueError where a key, packed by `pack_keys`, names a string that is not there."""
         entity, relation, partial, complete = np.split(self.keys, self.family_ptr[1:-1])
         related = complete[complete & 1 == 1] >> 1
         plain = complete[complete & 1 == 0] >> 1

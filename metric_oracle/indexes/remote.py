@@ -47,5 +47,5 @@ def make_remote(
 
 
 def make_one(beside: Any, told: Told, folder: str, piece: Slice, metrics: Sequence[str] | None) -> bool:
-    """Build a shard in a worker; see :func:`metric_oracle.indexes.shard_build.make_shard`."""
+    """Build a shard in a worker; see `indexes.shard_build.make_shard`."""
     return make_shard(Path(folder), piece, beside, metrics, told.say)

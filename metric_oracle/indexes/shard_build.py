@@ -18,9 +18,9 @@ from metric_oracle.files import checksum, exclusive, remove_leftovers, sync, wri
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import BUILDING, LOCK, build_index
 from metric_oracle.indexes.index import open_index as open_one
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name, write_set
 from metric_oracle.indexes.store import Strings
+from metric_oracle.sources.inputs import Inputs
 
 PAUSE = 0.5  # seconds between two looks at what others are building
 
@@ -35,7 +35,7 @@ class Slice:
     make : function
         Returns the Inputs of these reports, when they are needed; gets what all shards have `beside` them.
     source, states, section
-        See :func:`metric_oracle.indexes.build.build_index`.
+        See `indexes.build.build_index`.
     """
 
     ids: Sequence[str]
@@ -81,7 +81,7 @@ def build_set(
     beside : object
         What slices make Inputs with.
     metrics, progress
-        See :func:`metric_oracle.indexes.build.build_index`; the name of the shard stands before that of the part.
+        See `indexes.build.build_index`; the name of the shard stands before that of the part.
     make_all : function
         Makes the shards that are not there; by default this process, one after another. See `indexes.remote`.
 

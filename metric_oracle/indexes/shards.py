@@ -174,12 +174,28 @@ def is_set(path: Path) -> bool:
 
 
 def open_index(path: str | Path) -> Index:
-    """Open an index or a set of shards that :func:`metric_oracle.build_index` made.
+    """Open an index, or a set of shards, that [`build_index`][metric_oracle.build_index] made.
+
+    Parameters
+    ----------
+    path : str or path
+        Folder of the index or of the set.
+
+    Returns
+    -------
+    Index
+        The index; its arrays are mapped from the files, and nothing is read before it is used.
 
     Raises
     ------
     IndexFormatError
-        If the folder is neither, unfinished, of another format version, or one of its files was cut or altered.
+        If the folder is neither, is unfinished, has another format version, or one of its files was cut or altered.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.open_index("INDEX").n_reports
+    398
     """
     path = Path(path)
     return ShardSet(path) if is_set(path) else open_one(path)

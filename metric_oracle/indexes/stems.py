@@ -11,7 +11,6 @@ import numpy as np
 
 from metric_oracle.errors import BackendError, not_installed
 from metric_oracle.indexes.features import Encoded, FeatureUnits
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.ngrams import (
     TOKENIZERS,
     NgramIndex,
@@ -23,6 +22,7 @@ from metric_oracle.indexes.ngrams import (
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import StemBatch, StemCorpus, Texts
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 Token = tuple[str, str, frozenset[str]]  # a word, its stem, and the stems that count as synonyms of it
 
@@ -147,7 +147,7 @@ class SynonymIndex(StemIndex):
     """The same with WordNet's synonyms."""
 
     def synonyms(self) -> Callable[[str], Collection[str]]:
-        """Return the synonyms of a stem, see :func:`wordnet_synonyms`."""
+        """Return the synonyms of a stem, see `wordnet_synonyms`."""
         return wordnet_synonyms()
 
 

@@ -37,7 +37,7 @@ _LOCK = threading.Lock()  # a set that grows must not be copied
 
 
 def map_file(file: Path | int) -> mmap.mmap:
-    """Map a file or what an open descriptor reads, read-only, so that :func:`release` knows it."""
+    """Map a file or what an open descriptor reads, read-only, so that `release` knows it."""
     if isinstance(file, Path):
         with file.open("rb") as opened:
             return map_file(opened.fileno())
@@ -221,7 +221,7 @@ def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Ar
 
 
 def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
-    """Return the columns of :func:`write_arrays`: read-only views of the mapped file, strings as :class:`Strings`."""
+    """Return the columns of `write_arrays`: read-only views of the mapped file, strings as `Strings`."""
     batch = ipc.open_file(pa.py_buffer(mapped)).get_batch(0)
     batch.validate()
     columns: dict[str, Any] = {}

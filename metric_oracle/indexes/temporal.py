@@ -10,10 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.indexes.features import Encoded, Units, group_rows
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus
 from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
 
 # Bannur et al., CVPR 2023, as Libra and RadEval have them. The place in this order is the bit.
 KEYWORDS = [

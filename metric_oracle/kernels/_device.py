@@ -316,10 +316,10 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
 
 
 def is_resident(owner: Any, name: str) -> bool:
-    """Return whether :func:`resident` holds something for an owner."""
+    """Return whether `resident` holds something for an owner."""
     return (id(owner), name) in _RESIDENT
 
 
 def forget(owner: Any, name: str) -> None:
-    """Give the memory back that :func:`resident` holds for an owner."""
+    """Give the memory back that `resident` holds for an owner."""
     _RESIDENT.pop((id(owner), name), None)

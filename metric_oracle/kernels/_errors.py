@@ -52,7 +52,7 @@ def product_error(n: int, lengths: float = 1.0, u: float = FLOAT32) -> float:
     Parameters
     ----------
     n : int
-        Width of the vectors. Their numbers count as exact: what rounding them cost is to be added by :func:`rounding`.
+        Width of the vectors. Their numbers count as exact: what rounding them cost is to be added by `rounding`.
     lengths : float
         The product of the vectors' Euclidean lengths at most; |x|'|y| is no greater (Cauchy and Schwarz).
     """

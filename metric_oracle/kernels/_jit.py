@@ -137,7 +137,7 @@ def compiled_for(function: Callable[..., Any], kind: type) -> Callable[[Callable
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function for a GPU at its first launch, kept like those of :func:`jit`."""
+    """Compile a function for a GPU at its first launch, kept like those of `jit`."""
     from numba import cuda
 
     try:

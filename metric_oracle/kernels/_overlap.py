@@ -260,7 +260,7 @@ def count_matches(queries, query, unit, index, mark, out):
 
 
 def matches(corpus, batch, query, unit):
-    """Return int64[F, n]: what :func:`count_matches` writes."""
+    """Return int64[F, n]: what `count_matches` writes."""
     out = np.empty((batch.queries.sizes.shape[1], len(query)), np.int64)
     mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
     count_matches(batch.queries, query, unit, corpus.features, mark, out)

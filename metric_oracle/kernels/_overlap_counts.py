@@ -214,7 +214,7 @@ def bucket_weights(counts, j):
 
 
 def filter_reach(counts, policy, d, j, i, of_bucket):
-    """Return the bound by which :func:`next_passing` lets document d pass."""
+    """Return the bound by which `next_passing` lets document d pass."""
     raise NotImplementedError
 
 

@@ -91,7 +91,7 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
     name : str
         Of the kernel: its compiled code is kept in files of that name.
     estimate
-        As for :func:`make_scan`, with `Families` for options.
+        As for `make_scan`, with `Families` for options.
     """
     scan_tiles = make_scan(_count, estimate, WORDS)
 
@@ -122,7 +122,7 @@ class OverlapScan(Scan):
     queries : Queries
     family, n_families : int
         The families that the metric counts: a run of them.
-    kernel : from :func:`overlap_kernel`
+    kernel : from `overlap_kernel`
     option : int
         What `estimate` gets.
     score : function

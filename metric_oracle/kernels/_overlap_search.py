@@ -1,6 +1,6 @@
 """One exact search over sets of features, for every metric that rises with the sizes of intersections.
 
-A *policy*, a NamedTuple of arrays and numbers of one query, says what a metric is; the driver :func:`find_best` is
+A *policy*, a NamedTuple of arrays and numbers of one query, says what a metric is; the driver `find_best` is
 compiled once for each class of policies, with these functions in place:
 
     bound(policy, j, a, b)     the most that a document of length bucket j can score with at most a matches in the first
@@ -193,7 +193,7 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
     counts : OneFamily or TwoFamilies
         All zero before.
     ids : int32[n]
-        Features of the query by :func:`metric_oracle.kernels._overlap.by_rarity`.
+        Features of the query by `kernels._overlap.by_rarity`.
     size : int
         Of the query; buckets nearest to it are visited first.
     visits : Visits
@@ -297,7 +297,7 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
 
 @inner
 def find_by_family(policy, row, ids, size, visits, index, buckets, k, work):
-    """Do what :func:`find_best` does with one family of features, `ids`, counted in a row of `work.counts`."""
+    """Do what `find_best` does with one family of features, `ids`, counted in a row of `work.counts`."""
     ids = by_rarity(ids, index.post_ptr)
     visits.minimum[:] = 1
     counts = OneFamily(work.counts[row], visits.minimum, len(ids), size)
@@ -351,7 +351,7 @@ def check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work):
         Features of the query to draw from.
     of_bound : pair of int32[...]
         Features of the families that `bound` takes the matches of.
-    index, buckets, k, work : as for :func:`find_best`
+    index, buckets, k, work : as for `find_best`
 
     Writes
     ------
@@ -371,7 +371,7 @@ def check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work):
 
 @inner
 def finish(policy, q, n, ids, of_bound, index, buckets, k, work, answers):
-    """Check documents outside the list and write the k best rows of query q; see :func:`check_dropped`."""
+    """Check documents outside the list and write the k best rows of query q; see `check_dropped`."""
     check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work)
     expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 

@@ -206,7 +206,7 @@ class Scan(ABC):
     ----------
     corpus : named tuple with `row_ptr` and `row_id`
     kernel : kernel
-        Calls what :func:`make_scan` made.
+        Calls what `make_scan` made.
     options : number, or named tuple of numbers
         What the kernel gets for its device functions.
     n_counts : int

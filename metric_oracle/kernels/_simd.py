@@ -106,7 +106,7 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
 
 
 def dot_error(n: int, lengths: float = 1.0) -> float:
-    """Bound the error of :func:`dot` of n numbers; `lengths` is the product of the vectors' lengths at most.
+    """Bound the error of `dot` of n numbers; `lengths` is the product of the vectors' lengths at most.
 
     A term meets the roundings of one chunk in float32, then those of float64.
     """

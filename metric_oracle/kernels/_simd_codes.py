@@ -55,7 +55,7 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
     row      float32[1 + n_tokens + 16]
         The greatest bound of each token from place 1 on, noise after the last; place 0 is their weighted sum.
         Whole vectors are written, and summed here: narrow stores that are read back as vectors would stall.
-    column   as for :func:`make_dots`
+    column   as for `make_dots`
     """
 
     @intrinsic
@@ -224,7 +224,7 @@ def make_near(blocks: int, path: Path | None = None) -> Any:
 
     query    int8[width / 4, 16 * blocks, 4]
     n_steps  width / 4
-    lanes    int32[16 * blocks], as for :func:`make_bounds`; then float32[16 * blocks], step of each lane
+    lanes    int32[16 * blocks], as for `make_bounds`; then float32[16 * blocks], step of each lane
     codes    uint8[n_tokens, width], 128 added
     terms    float32[n_tokens, 2], step and margin of each token
     out      float32[n_tokens, 16 * blocks], products of the codes times both steps

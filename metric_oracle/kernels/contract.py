@@ -77,7 +77,7 @@ class Kernel(Protocol):
         raise NotImplementedError
 
     def score_error(self, corpus: Any, batch: Any) -> float:
-        """Bound the error of what :meth:`score_all` yields; 0 where scores are the reference's to the last bit."""
+        """Bound the error of what `score_all` yields; 0 where scores are the reference's to the last bit."""
         return 0.0
 
     def score_pairs(

@@ -29,5 +29,25 @@ def draw_histogram(expectation: Expectation) -> Any:
 
 
 def plot_histogram(expectation: Expectation, path: str | Path) -> None:
-    """Write the histogram as PNG, SVG or PDF by the ending of `path`."""
+    """Draw the histogram of all scores of random retrieval, and write it as PNG, SVG or PDF by the ending of the path.
+
+    Parameters
+    ----------
+    expectation : Expectation
+        What [`expectation`][metric_oracle.expectation] returned.
+    path : str or path
+        File that ends in ``.png``, ``.pdf`` or ``.svg``. An existing one is replaced only when the new one is complete.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, or the file cannot be written.
+    BackendError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.plot_histogram(mo.expectation(index, "test.csv", "bleu"), "histogram.png")
+    """
     write_figure(Path(path), draw_histogram(expectation), "baseline")

@@ -15,12 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.files import replacing
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval.results import Results, check_out
 
-DATA_ENDINGS = (".csv", ".parquet", ".jsonl")
-ENDINGS = (".md", ".tex", *DATA_ENDINGS)
 NOTHING = "–"
 
 
@@ -228,8 +227,8 @@ def write_tables(
     path: Path, tables: Sequence[PaperTable], data: pa.Table, signature: dict[str, Any], function: str
 ) -> None:
     """Write the tables (.md, .tex) or the table of all numbers (.csv, .parquet, .jsonl), by the ending of `path`."""
-    check_out(path, function=function, endings=ENDINGS)
-    if path.suffix.lower() in DATA_ENDINGS:
+    check_out(path, function=function, endings=TABLES)
+    if path.suffix.lower() in RESULTS:
         Results(data, signature).write(path, function=function)
         return
     text = (markdown if path.suffix.lower() == ".md" else latex)(tables, signature)

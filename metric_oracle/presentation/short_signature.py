@@ -61,10 +61,8 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tool(how: Mapping[str, Any]) -> str:
-    """Return the published tool, or the paper, in letters, digits and hyphens."""
-    source = str(how.get("source") or "")
-    named = source.partition("as in ")[2] or source
-    return re.sub(r"[^a-z0-9.]+", "-", re.split(r"[(,;]| without", named)[0].lower()).strip("-")
+    """Return the published program, or nothing where there is none."""
+    return str(how.get("tool") or "")
 
 
 def _set(how: Mapping[str, Any]) -> Iterator[str]:

@@ -47,7 +47,7 @@ class Agreement(OneLine):
     table : pyarrow.Table
         One row for each candidate type ("all": of all together), kind of errors, rater ("between raters", or one with
         himself) and statistic: the value, its percentile and BCa intervals over studies, the studies that these rest
-        on (:func:`metric_oracle.statistics.effective_studies`), and the number of resamples without a value. Null is a
+        on (`statistics.effective_studies`), and the number of resamples without a value. Null is a
         value that does not exist: where all counts are equal.
     signature : dict
         What is needed to compute the same numbers again.
@@ -92,17 +92,30 @@ def agreement(
     Parameters
     ----------
     ratings : path or Ratings
-        See :func:`metric_oracle.read_ratings`; of two raters at least, unless there is `repeated`.
-    repeated : path or Ratings
+        Counted errors, see [`read_ratings`][metric_oracle.read_ratings]; of at least two raters, unless `repeated` is
+        given.
+    repeated : path or Ratings, optional
         What the same raters counted when pairs were shown again, as the export of a survey has it.
-    resamples, seed : int
-        Number of bootstrap resamples of the studies, and their seed; the raters are fixed.
+    resamples : int
+        Number of bootstrap resamples of the studies; the raters are fixed.
+    seed : int
+        Seed of the resamples.
 
     Returns
     -------
     Agreement
-        ICC(A,1) and ICC(A,k); ``exact agreement``, the share of pairs for which two raters have the same number of
-        errors; of a rater with himself also ``mean difference``, second minus first.
+        Intraclass correlations ICC(A,1) and ICC(A,k); ``exact agreement``, the share of pairs for which two raters have
+        the same number of errors; of a rater with himself also ``mean difference``, second minus first.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, there are fewer than two raters or studies, or an option breaks its rule.
+
+    Examples
+    --------
+    >>> mo.agreement("ratings.csv", resamples=200)
+    <Agreement: 96 pairs of 24 studies, 3 raters>
     """
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     again = repeated if isinstance(repeated, Ratings) or repeated is None else read_ratings(repeated)

@@ -130,33 +130,42 @@ def align(
     Parameters
     ----------
     ratings : path or Rated
-        See :func:`metric_oracle.raters.rated_sets.read_rated_set`.
-    scores : path or sequence of paths
-        Tables of any tool with one row a pair, named by a pair id or by study and candidate type, and a column of
-        numbers for each metric; a file that ``oracle score`` wrote about the pairs is one, and its components are left
+        A rated set, see [`read_rated_set`][metric_oracle.read_rated_set].
+    scores : path or sequence of paths, optional
+        Tables of any tool with one row for each pair, named by a pair id or by study and candidate type, and a column
+        of numbers for each metric. A file that ``oracle score`` wrote about the pairs is one; its components are left
         out. Without such a file the texts of the pairs are scored.
-    samples : path
+    samples : path, optional
         Texts of the pairs, where `ratings` is a path.
-    metrics : sequence of str
-        Columns to use, by default all that hold numbers; what is no column is a metric to score the texts under.
-    directions : mapping
-        Column -> "higher" or "lower", whichever is better, for columns of which the name does not say it.
-    paired : sequence of (str, str)
-        Metrics whose agreement is compared, by default all pairs: the family over which p-values are adjusted.
+    metrics : sequence of str, optional
+        Columns to use, by default all that hold numbers; a name that is no column is a metric, under which the texts
+        are scored.
+    directions : mapping of str to {"higher", "lower"}, optional
+        Which values of a column are better, for columns whose names do not tell.
+    paired : sequence of (str, str), optional
+        Pairs of metrics whose agreement is compared, by default all: the family over which p-values are adjusted.
     without_identical : bool
         Leave out pairs whose two texts are the same (ReXVal*, Cho et al. 2025).
-    resamples, seed : int
-        Number of bootstrap resamples of the studies, 1,000 as in the paper, and their seed.
+    resamples : int
+        Number of bootstrap resamples of the studies, by default 1,000 as in the paper.
+    seed : int
+        Seed of the resamples.
 
     Returns
     -------
     Alignment
+        Rank correlations of each metric with the counted errors, their intervals and the tests between metrics.
 
     Raises
     ------
     InputError
-        If a file does not hold what it must, scores lack pairs, a direction is not known, every column is constant, or
-        fewer than two studies are left.
+        If a file cannot be read, scores lack pairs, a direction is not known, every column is constant, or fewer than
+        two studies are left.
+
+    Examples
+    --------
+    >>> mo.align("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], resamples=200)
+    <Alignment: 96 pairs of 24 studies, 3 raters: bleu-2, rouge-l>
     """
     check_draws(resamples, seed)
     from scipy.stats import kendalltau, spearmanr

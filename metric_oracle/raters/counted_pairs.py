@@ -28,7 +28,7 @@ def read_counted_pairs(references: Path, predictions: Path, ratings: Path, tell:
     references, predictions : path
         Tables of reports.
     ratings : path
-        Of six categories, see :func:`metric_oracle.raters.ratings.read_ratings`.
+        Of six categories, see `raters.ratings.read_ratings`.
     tell : function
         Called with what is left out.
     """

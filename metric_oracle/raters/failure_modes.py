@@ -90,17 +90,29 @@ def failure_modes(
     Parameters
     ----------
     ratings : path or Ratings
-        See :func:`metric_oracle.raters.ratings.read_ratings`; its pairs must have candidate types.
-    categories : sequence of str
+        Counted errors of pairs with candidate types, see [`read_ratings`][metric_oracle.read_ratings].
+    categories : sequence of str, optional
         Error categories to test; by default all.
     direction : {"more", "less"}
-        Way in which a test is written: "A > B" (A has more errors) or "A < B". The directed pairs are the same tests.
+        How a test is written: "A > B" (A has more errors) or "A < B". The tests are the same.
     rate : float
         False discovery rate within one category and one kind of errors.
 
     Returns
     -------
     FailureModes
+        Mean errors by candidate type and category, and the tests between candidate types.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, pairs have no candidate types, there is no such category, or an option breaks its
+        rule.
+
+    Examples
+    --------
+    >>> mo.failure_modes("ratings.csv").candidates
+    ['bleu', 's_emb', 'bertscore', 'radgraph']
     """
     if direction not in DIRECTIONS:
         msg = f"failure_modes: direction must be one of {', '.join(DIRECTIONS)}; got {direction!r}. Choose one."

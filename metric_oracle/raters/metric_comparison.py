@@ -58,7 +58,22 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class RatedFiles:
-    """A rated set as files: see :func:`metric_oracle.raters.rated_sets.read_rated_set`, and `align` for the others."""
+    """The files of a rated set.
+
+    Parameters
+    ----------
+    ratings : path or Rated
+        See [`read_rated_set`][metric_oracle.read_rated_set].
+    scores : sequence of paths, optional
+        Scores of the pairs, as in [`align`][metric_oracle.align].
+    samples : path, optional
+        Texts of the pairs, as in [`align`][metric_oracle.align].
+
+    Examples
+    --------
+    >>> mo.RatedFiles("ratings.csv", samples="samples.csv")
+    RatedFiles(ratings='ratings.csv', scores=(), samples='samples.csv')
+    """
 
     ratings: str | Path | Rated
     scores: Sequence[str | Path] = ()
@@ -171,30 +186,46 @@ def compare_metrics(
 
     Parameters
     ----------
-    sets : mapping
-        Name -> files. Where both texts of the pairs are known and some are equal, the set without these follows under
-        its name with a star, on the same resampled studies.
-    metrics : sequence of str
-        Columns of the scores of each set; what is no column is a metric to score the texts under, which is timed. By
-        default all columns; where a set has no scores, its texts are scored under the usual metrics.
-    directions, paired
-        As of :func:`metric_oracle.align`; a comparison is made on the sets that have both metrics, and all of a
-        statistic are one family.
-    times : path
+    sets : mapping of str to RatedFiles
+        Files of each set, by name. Where both texts of the pairs are known and some are equal, the set without these
+        follows under its name with a star, on the same resampled studies.
+    metrics : sequence of str, optional
+        Columns of the scores of each set; a name that is no column is a metric, under which the texts are scored and
+        which is timed. By default all columns; where a set has no scores, its texts are scored under the usual metrics.
+    directions : mapping of str to {"higher", "lower"}, optional
+        As in [`align`][metric_oracle.align].
+    paired : sequence of (str, str), optional
+        As in [`align`][metric_oracle.align]. Two metrics are compared on the sets that have both, and all comparisons
+        under one statistic are one family.
+    times : path, optional
         A table of other tools' times: ``metric``, ``ms_per_pair`` and, if known, ``device``.
-    ablations : mapping
-        Name of a variant -> its scores of the pairs of the first set; a file has one of the metrics as a column. As in
-        Cho et al., variants are compared without pairs of equal texts, where these are known.
+    ablations : mapping, optional
+        Name of a variant -> its scores of the pairs of the first set, in a file with one of the metrics as a column. As
+        in Cho et al., variants are compared without pairs of equal texts, where the texts are known.
     resample_raters : bool
-        Intervals and p-values speak of other raters as well as of other studies:
-        :func:`metric_oracle.raters.rater_agreement.other_raters`. Those of the ceiling keep the raters. Of raters
-        who weigh findings very differently, a few do not show how differently: such intervals are still too short.
-    resamples, seed : int
-        Number of bootstrap resamples of the studies, and their seed.
+        Resample raters as well as studies, so that intervals and p-values are about other raters, too; the intervals of
+        the ceiling keep the raters. A few raters who weigh findings very differently do not show how differently others
+        would: such intervals are still too short.
+    resamples : int
+        Number of bootstrap resamples of the studies.
+    seed : int
+        Seed of the resamples.
 
     Returns
     -------
     MetricComparison
+        Agreement of each metric with each set, intervals, tests and times.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, scores lack pairs, a direction is not known, or no metric is common to a comparison.
+
+    Examples
+    --------
+    >>> sets = {"example": mo.RatedFiles("ratings.csv", samples="samples.csv")}
+    >>> mo.compare_metrics(sets, metrics=["bleu", "rouge-l"], resamples=200)
+    <MetricComparison: bleu-2, rouge-l on example (96 pairs), example* (77 pairs)>
     """
     check_draws(resamples, seed)
     if not sets:
@@ -290,7 +321,7 @@ def _at(one: Side, places: npt.NDArray[np.int64]) -> Side:
 def _statistics(
     one: _Set, kept: npt.NDArray[np.bool_], lower: set[str], columns: Mapping[str, Array] | None = None
 ) -> dict[tuple[str, str, str], Array]:
-    """Return each statistic, kind and metric over all resamples; then as :func:`other_raters` wants them, if asked."""
+    """Return each statistic, kind and metric over all resamples; then as `other_raters` wants them, if asked."""
     drawn = _some(one.drawn, kept)
     goodness = {
         name: side((-values if name in lower else values)[kept], drawn)

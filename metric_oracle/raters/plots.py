@@ -33,7 +33,7 @@ def draw_alignment(alignment: Alignment) -> Any:
 
 
 def plot_scatter(found: MetricComparison, path: str | Path) -> None:
-    """Draw mean errors against scores, as :func:`plot_alignment`, of the first set of a comparison of metrics."""
+    """Draw mean errors against scores, as `plot_alignment`, of the first set of a comparison of metrics."""
     view = found.views[0]
     records = {(r["metric"], r["errors"]): r for r in found.select(AGREEMENT, set=view.name, statistic=TAU)}
     figure = _scatter(view.scores, view.errors, records, found.signature["lower_is_better"], "compare_metrics")
@@ -117,7 +117,27 @@ def plot_metric_bars(found: MetricComparison, path: str | Path) -> None:
 
 
 def plot_alignment(alignment: Alignment, path: str | Path) -> None:
-    """Write the figure of an alignment as PNG, SVG or PDF by the ending of `path`."""
+    """Draw the agreement of scores with counted errors, and write it as PNG, SVG or PDF by the ending of the path.
+
+    Parameters
+    ----------
+    alignment : Alignment
+        What [`align`][metric_oracle.align] returned.
+    path : str or path
+        File that ends in ``.png``, ``.pdf`` or ``.svg``. An existing one is replaced only when the new one is complete.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, or the file cannot be written.
+    BackendError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> alignment = mo.align("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], resamples=200)
+    >>> mo.plot_alignment(alignment, "figure.png")
+    """
     write_figure(Path(path), draw_alignment(alignment), "align")
 
 
@@ -155,5 +175,25 @@ def draw_failure_modes(found: FailureModes) -> Any:
 
 
 def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
-    """Write the figure of failure modes as PNG, SVG or PDF by the ending of `path`."""
+    """Draw the mean errors by category and candidate type, and write it as PNG, SVG or PDF by the ending of the path.
+
+    Parameters
+    ----------
+    found : FailureModes
+        What [`failure_modes`][metric_oracle.failure_modes] returned.
+    path : str or path
+        File that ends in ``.png``, ``.pdf`` or ``.svg``. An existing one is replaced only when the new one is complete.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, or the file cannot be written.
+    BackendError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> modes = mo.failure_modes("ratings.csv")
+    >>> mo.plot_failure_modes(modes, "figure.png")
+    """
     write_figure(Path(path), draw_failure_modes(found), "failure_modes")

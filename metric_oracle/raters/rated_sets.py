@@ -47,7 +47,7 @@ class Grades(Rated):
     Attributes
     ----------
     grades : dict of float64[R, P]
-        Kind -> what each rater says of each pair, larger is worse; the other attributes are those of :class:`Rated`.
+        Kind -> what each rater says of each pair, larger is worse; the other attributes are those of `Rated`.
     """
 
     pairs: list[str]
@@ -74,24 +74,36 @@ class Grades(Rated):
 
 
 def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Rated:
-    """Read a rated set; which layout a file has follows from its header.
+    """Read a rated set from a file whose layout follows from its header.
 
     Parameters
     ----------
-    path : path
-        Counted errors in any layout of :func:`metric_oracle.raters.ratings.read_ratings`; ReFiSco version 0 or 1, a row
-        a line of a report: the number of lines with an error (as Cho et al. 2025 count), the maximum (MES) and the
-        average (AES) of their severities from 0 to 4; or a table with one row a pair (or a pair and rater) and a
-        number: ``errors`` where larger is worse, ``quality`` where larger is better, such as RaTE-Eval's errors of each
-        sentence. Such a table may hold the texts: ``reference`` and ``prediction``.
-    samples : path
-        The texts, where `path` does not hold them.
+    path : str or path
+        One of three kinds. Counted errors in any layout of [`read_ratings`][metric_oracle.read_ratings]. ReFiSco
+        version 0 or 1, a row for each line of a report: the number of lines with an error (as Cho et al. 2025 count),
+        the maximum
+        (MES) and the average (AES) of their severities from 0 to 4. Or a table with one row for each pair (or pair and
+        rater) and a number: ``errors`` where larger is worse, ``quality`` where larger is better, such as RaTE-Eval's
+        errors of each sentence. Such a table may have the texts: ``reference`` and ``prediction``.
+    samples : str or path, optional
+        The texts, where `path` does not have them.
 
     Returns
     -------
     Rated
-        Of ReFiSco each annotation is a pair of its own, with one rater: its prediction are the lines that the rater
-        saw, its reference the lines as that rater corrected them.
+        In ReFiSco each annotation is a pair of its own, with one rater: its prediction consists of the lines that the
+        rater saw, its reference of the lines as that rater corrected them.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, a column is missing, a cell is not a number of its range, or pairs lack texts.
+
+    Examples
+    --------
+    >>> rated = mo.read_rated_set("ratings.csv", samples="samples.csv")
+    >>> len(rated.pairs)
+    96
     """
     table = read_table(existing_file(Path(path), _FUNCTION), _FUNCTION)
     layout = next((names for names in _REFISCO if set(names.values()) <= set(table.names)), None)

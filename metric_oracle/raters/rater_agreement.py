@@ -101,7 +101,7 @@ def other_raters(values: Array, draws: Array, n_studies: int) -> Array:
         A statistic of the resamples, of all studies but one, of all; then, for each rater left out, of all studies but
         one and of all.
     draws : float64[B, R]
-        See :func:`draw_raters`.
+        See `draw_raters`.
     n_studies : int
         S.
 

@@ -139,7 +139,7 @@ class Ratings(Rated):
     Attributes
     ----------
     categories : list of str
-        C error categories; the other attributes are those of :class:`Rated`.
+        C error categories; the other attributes are those of `Rated`.
     counts : int64[P, R, C, 2]
         Errors; the last axis is clinical significance: insignificant, significant.
     """
@@ -170,18 +170,34 @@ class Ratings(Rated):
 
 
 def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Ratings:
-    """Read counted errors; which layout a file has follows from its header.
+    """Read the errors that radiologists counted, from a file whose layout follows from its header.
 
     Parameters
     ----------
-    path : path
+    path : str or path
         ReXVal's ``6_valid_raters_per_rater_error_categories.csv``, GREEN's table of it
         (``total_mean_error_radiologist_categories.csv``), RadEvalX's (``report_id``, ``error_type``, ``one`` to
         ``eight``, and a rater), or any table with one row for each pair, rater, error category and significance. The
         pair is a column ``pair_id``, or ``study_id`` (or ``study_number``) with ``candidate_type``, or the study alone.
-    samples : path
+    samples : str or path, optional
         The texts: ReXVal's ``50_samples_gt_and_candidates.csv``, or a table with the pair, ``reference`` and
         ``prediction``.
+
+    Returns
+    -------
+    Ratings
+        Pairs, raters, categories and the counts of each.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, a column is missing, a count is not a whole number, or a pair lacks a rater or a text.
+
+    Examples
+    --------
+    >>> ratings = mo.read_ratings("ratings.csv")
+    >>> ratings.counts.shape
+    (96, 3, 6, 2)
     """
     path = existing_file(Path(path), _FUNCTION)
     table = read_table(path, _FUNCTION)

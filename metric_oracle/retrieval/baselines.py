@@ -16,72 +16,62 @@ signature
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
-from metric_oracle.metrics import METRICS, Metric, get_metric
+from metric_oracle.metrics import METRICS, Metric
 from metric_oracle.retrieval.answers import most_frequent_row
-from metric_oracle.retrieval.checks import encode_queries
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
 from metric_oracle.retrieval.sharded import rows_like, score_pairs
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.embeddings import as_vectors
+from metric_oracle.sources.inputs import Inputs
 
 MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0
 
 
-def random(
-    index: Index, queries: Inputs, metric: str, *, seed: int = SEED, draws: int = DRAWS, text: bool = True,
-    **settings: Any,
-) -> Results:  # fmt: skip
+def random(plan: SearchPlan, queries: Inputs, *, seed: int = SEED, draws: int = DRAWS) -> Results:
     """Score random reports of the corpus against each query.
 
     Parameters
     ----------
-    index : Index
+    plan : SearchPlan
     queries : Inputs
-    metric : str
     seed : int
         Draw d of a seed is the same whatever the number of draws, and the same for all metrics that can score the same
         rows, so that metrics are compared on the same reports.
     draws : int
         Reports drawn for each query, with replacement; each row that the metric can score is as likely as any other, so
         a text is drawn as often as it occurs.
-    text : bool
-        Whether the results carry the candidates' text.
-    **settings
-        Of BERTScore: `idf` and `rescale`.
 
     Returns
     -------
     Results
         `draws` lines a query, `rank` the number of the draw.
     """
-    record = get_metric(metric, "baseline")
-    for name, value, least, most in (("seed", seed, 0, None), ("draws", draws, 1, MOST_DRAWS)):
-        is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not is_int or value < least or (most is not None and value > most):
-            rule = f"of at least {least}" if most is None else f"from {least} to {most}"
-            msg = f"baseline: {name} must be an int {rule}; got {value!r}. Choose one."
-            raise InputError(msg)
-    encoded = encode_queries(index, queries, record, settings)
-    rows = drawn_rows(representation_of(index, record), len(queries.ids), seed, draws)
+    encoded = plan.encode(queries)
+    rows = drawn_rows(plan.representation, len(queries.ids), seed, draws)
     more = {"baseline": "random", "seed": int(seed), "draws": int(draws)}
-    return _results(index, queries, record, encoded, rows, text, more)
+    return _results(plan, queries, encoded, rows, more)
 
 
 def drawn_rows(representation: Representation, n: int, seed: int, draws: int) -> np.ndarray:
@@ -90,27 +80,25 @@ def drawn_rows(representation: Representation, n: int, seed: int, draws: int) ->
     return scorable[np.random.default_rng(seed).integers(len(scorable), size=(draws, n)).T]
 
 
-def most_frequent(index: Index, queries: Inputs, metric: str, *, text: bool = True, **settings: Any) -> Results:
+def most_frequent(plan: SearchPlan, queries: Inputs) -> Results:
     """Score one report against every query: the most frequent text of which the metric can score a row, lowest row.
 
-    It is the report that RadGraph falls back to where nothing matches. Parameters as for :func:`random`.
+    It is the report that RadGraph falls back to where nothing matches.
     """
-    record = get_metric(metric, "baseline")
-    encoded = encode_queries(index, queries, record, settings)
-    row = most_frequent_row(index, representation_of(index, record).row_id)
+    encoded = plan.encode(queries)
+    row = most_frequent_row(plan.index, plan.representation.row_id)
     rows = np.full((len(queries.ids), 1), row)
-    return _results(index, queries, record, encoded, rows, text, {"baseline": "most-frequent"})
+    return _results(plan, queries, encoded, rows, {"baseline": "most-frequent"})
 
 
-def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, **settings: Any) -> Results:
+def identity(plan: SearchPlan, queries: Inputs) -> Results:
     """Score every query as a candidate for itself: what a perfect prediction gets.
 
     That is not always the best value of the metric: a report of one word has a BLEU-2 of 0.32 with itself, one without
-    RadGraph entities a RadGraph F1 of 0. Parameters as for :func:`random`.
+    RadGraph entities a RadGraph F1 of 0.
     """
-    record = get_metric(metric, "baseline")
-    encoded = encode_queries(index, queries, record, settings)
-    score = load_reference(record)
+    encoded = plan.encode(queries)
+    score = load_reference(plan.metric)
     found = [score(encoded.own(q), encoded.item(q)) for q in range(int(encoded.which.max()) + 1)]
     scores = np.array([value for value, _ in found])[encoded.which]
     components = {name: np.array([parts[name] for _, parts in found])[encoded.which] for name in found[0][1]}
@@ -120,23 +108,20 @@ def identity(index: Index, queries: Inputs, metric: str, *, text: bool = True, *
         "n_ties": np.zeros(len(scores), np.int64),
         "text": pa.array(queries.texts, pa.large_string()),
     }
-    table = _table(queries, 1, chosen, scores, components, text)
+    table = _table(queries, 1, chosen, scores, components, plan.options.text)
     more = {"baseline": "identity", "references": digest(queries)}
-    return Results(table, _signature(index, queries, record, encoded, 1, more))
+    return Results(table, _signature(plan, queries, encoded, 1, more))
 
 
-def nearest(
-    index: Index, queries: Inputs, metric: str, *, corpus_vectors: Vectors, query_vectors: Vectors, text: bool = True,
-    **settings: Any,
-) -> Results:  # fmt: skip
+def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query_vectors: Vectors) -> Results:
     """Score the report of the nearest neighbour of each query in a space of image embeddings, as CXR-RePaiR retrieves.
 
     Parameters
     ----------
-    index, queries, metric, text, **settings
-        As for :func:`random`.
+    plan, queries
+        As for `random`.
     corpus_vectors, query_vectors : Vectors
-        Embeddings with the ids of the studies, see :func:`metric_oracle.corpora.vectors.read_embeddings`. Corpus rows
+        Embeddings with the ids of the studies, see `corpora.vectors.read_embeddings`. Corpus rows
         without one cannot be chosen; the signature says how many can.
 
     Returns
@@ -148,10 +133,9 @@ def nearest(
     -----
     Endo et al., ML4H 2021: retrieval by the inner product of unit vectors.
     """
-    record = get_metric(metric, "baseline")
-    encoded = encode_queries(index, queries, record, settings)
-    rows, chosen_by = nearest_rows(index, queries, representation_of(index, record), corpus_vectors, query_vectors)
-    return _results(index, queries, record, encoded, rows[:, None], text, {"baseline": "nearest", **chosen_by})
+    encoded = plan.encode(queries)
+    rows, chosen_by = nearest_rows(plan.index, queries, plan.representation, corpus_vectors, query_vectors)
+    return _results(plan, queries, encoded, rows[:, None], {"baseline": "nearest", **chosen_by})
 
 
 def nearest_rows(
@@ -195,7 +179,97 @@ def nearest_rows(
     return rows, {"rows_with_vectors": len(space.row_id), "vectors": chosen_by}
 
 
-KINDS = {"random": random, "most-frequent": most_frequent, "identity": identity, "nearest": nearest}
+KINDS: dict[str, Callable[..., Results]] = {
+    "random": random,
+    "most-frequent": most_frequent,
+    "identity": identity,
+    "nearest": nearest,
+}
+# Options of one kind each; all others must be left out.
+OPTIONS = {"random": ("draws", "seed"), "nearest": ("corpus_vectors", "query_vectors")}
+
+
+@dataclass(frozen=True)
+class BaselinePlan:
+    """A baseline that was checked; only the queries are missing. Made by `plan_baseline`.
+
+    Attributes
+    ----------
+    kind : str
+    scores : SearchPlan
+        Index, metric and options.
+    own : dict
+        Options of this kind.
+    """
+
+    kind: str
+    scores: SearchPlan
+    own: Mapping[str, Any]
+
+    def run(self, queries: Inputs) -> Results:
+        """Score the baseline's reports against loaded test reports, see the functions above."""
+        return KINDS[self.kind](self.scores, queries, **self.own)
+
+
+def plan_baseline(
+    index: str | Path | Index, kind: str, metric: str | Metric, options: SearchOptions = DEFAULTS, **own: Any
+) -> BaselinePlan:
+    """Check everything about a baseline that does not depend on the queries, and open the index.
+
+    Parameters
+    ----------
+    index : path or Index
+    kind : {"random", "most-frequent", "identity", "nearest"}
+    metric : str or Metric
+    options : SearchOptions
+        See `retrieval.plan.plan_scores`.
+    **own
+        `draws` and `seed` of "random"; `corpus_vectors` and `query_vectors` of "nearest", see `image_vectors`.
+        None is the default.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the index does not hold what the metric reads.
+    """
+    if kind not in KINDS:
+        msg = f"baseline: kind must be one of {', '.join(KINDS)}; got {kind!r}. Choose one."
+        raise InputError(msg)
+    own = {name: value for name, value in own.items() if value is not None}
+    check_left_out(own, OPTIONS.get(kind, ()), "baseline", f"kind {kind!r}")
+    for name, least, most in (("seed", 0, None), ("draws", 1, MOST_DRAWS)):
+        value = own.get(name, least)
+        is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_int or value < least or (most is not None and value > most):
+            rule = f"of at least {least}" if most is None else f"from {least} to {most}"
+            msg = f"baseline: {name} must be an int {rule}; got {value!r}. Choose one."
+            raise InputError(msg)
+    lacking = [name for name in OPTIONS["nearest"] if kind == "nearest" and name not in own]
+    if lacking:
+        msg = f"baseline: {lacking[0]} must be given for kind 'nearest'; got None. Pass a file of embeddings."
+        raise InputError(msg)
+    scores = plan_scores(index, metric, options)
+    return BaselinePlan(kind, scores, own | image_vectors(own, "baseline"))
+
+
+def image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
+    """Read the image embeddings of both sides where they are given.
+
+    Parameters
+    ----------
+    given : mapping
+        `corpus_vectors` and `query_vectors`: a file, a dict id -> vector, Vectors; or a pair of vectors and their ids,
+        each a file or in memory.
+    function : str
+        Name for error messages.
+    """
+    found = {}
+    for name in OPTIONS["nearest"]:
+        if given.get(name) is not None:
+            is_pair = isinstance(given[name], tuple) and len(given[name]) == 2
+            vectors, ids = given[name] if is_pair else (given[name], None)
+            found[name] = as_vectors(vectors, ids, function)
+    return found
 
 
 def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
@@ -243,11 +317,9 @@ def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
     return rows
 
 
-def _results(
-    index: Index, queries: Inputs, record: Metric, encoded: Any, rows: np.ndarray, text: bool, more: dict[str, Any]
-) -> Results:
+def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, more: dict[str, Any]) -> Results:
     """Score the chosen rows, int64[Q, k], each distinct pair once, and lay them out."""
-    representation = representation_of(index, record)
+    index, record, representation = plan.index, plan.metric, plan.representation
     k = rows.shape[1]
     flat = rows.ravel()
     n_units = len(representation.row_ptr) - 1
@@ -261,11 +333,11 @@ def _results(
         "candidate_id": index.take("study_id", flat),
         "n_ties": rows_like(representation, unit)[place],
     }
-    if text:
+    if plan.options.text:
         chosen["text"] = index.take("text", flat)
     components = {name: values[place] for name, values in components.items()}
-    table = _table(queries, k, chosen, scores[place], components, text)
-    return Results(table, _signature(index, queries, record, encoded, k, {**more, "references": digest(queries)}))
+    table = _table(queries, k, chosen, scores[place], components, plan.options.text)
+    return Results(table, _signature(plan, queries, encoded, k, {**more, "references": digest(queries)}))
 
 
 def _table(
@@ -288,10 +360,8 @@ def _table(
     return pa.table(columns)
 
 
-def _signature(
-    index: Index, queries: Inputs, record: Metric, encoded: Any, k: int, more: dict[str, Any]
-) -> dict[str, Any]:
+def _signature(plan: SearchPlan, queries: Inputs, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
     """Return what reproduces the result; an oracle's entries that say nothing here are left out."""
-    entries = signature(index, queries, record, "cpu", k)
+    entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]
     return {**entries, **encoded.settings, **more}

@@ -47,7 +47,7 @@ def search(
     plain : function
         The plain score of a distinct query and a unit.
     tell : function
-        Called with the number of new pairs of a query and a unit, :func:`n_pairs` in all.
+        Called with the number of new pairs of a query and a unit, `n_pairs` in all.
     """
     n = len(chosen)
     found = Answers(np.empty((n, k), np.int64), np.empty((n, k)), np.empty((n, k), np.int64), np.empty(0))

@@ -1,41 +1,25 @@
-"""Checks of queries, and their encoding, before a search begins."""
+"""Checks of queries before they are compared with an index."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.contract import EncodedQueries
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
-from metric_oracle.retrieval.composite.representation import representation_of
-
-
-def encode_queries(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> EncodedQueries:
-    """Return the distinct queries as the kernels of a metric take them, after all checks."""
-    check_search(index, queries, record, settings)
-    return representation_of(index, record).encode(queries, **settings)
-
-
-def check_search(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> None:
-    """Raise unless queries and settings are such that a metric can be searched in an index."""
-    check_queries(queries, record, index)
-    check_left_out(settings, record.settings, "retrieve", f"metric {record.name!r}")
 
 
 def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
-    """Raise unless every query has what the metric reads."""
+    """Raise unless every query has what the metric reads; that the index holds it was checked."""
     if not queries.ids:
         msg = "retrieve: queries must be at least one report; got 0. Check the file and the section."
         raise InputError(msg)
     check_section(queries, index)
-    index.check_holds(record)
     for kind in record.representations:
         _check_queries(queries, record, index, kind)
 
@@ -106,18 +90,18 @@ def section_entry(index: Index, queries: Inputs) -> dict[str, str]:
 
 def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> None:
     """Raise unless every query has what one representation is made from."""
-    needs = REPRESENTATIONS[kind]
-    if needs.source != "attachment":
+    needs = REPRESENTATIONS[kind].source
+    if needs is None or not REPRESENTATIONS[kind].is_attached:
         return
     attachment = queries.attached.get(kind)
     if attachment is None:
-        msg = f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got none. Add {needs.option}."
+        msg = f"retrieve: queries must have {needs.noun} each for metric {record.name!r}; got none. Add {needs.option}."
         raise InputError(msg)
     lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0).tolist()]
     if lacking:
         shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         msg = (
-            f"retrieve: queries must have {needs.what} each for metric {record.name!r}; got {len(lacking)} of "
+            f"retrieve: queries must have {needs.noun} each for metric {record.name!r}; got {len(lacking)} of "
             f"{len(queries.ids)} without ({shown}). Add them to the file or leave these queries out."
         )
         raise InputError(msg)

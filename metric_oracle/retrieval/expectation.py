@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels._distribution import BINS, new_room, summarise
-from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.checks import encode_queries
-from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.results import Results, read_signed
 from metric_oracle.retrieval.search import signature
 from metric_oracle.retrieval.sharded import score_all, sides_of
+from metric_oracle.sources.inputs import Inputs
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY, MOST_BINS = 128, 1024
@@ -57,7 +57,7 @@ class Expectation:
         return Results(self.table, {**self.signature, "histogram": histogram})
 
     def write(self, path: str | Path) -> None:
-        """Write Parquet, CSV or JSON Lines, see :meth:`metric_oracle.retrieval.results.Results.write`."""
+        """Write Parquet, CSV or JSON Lines, see `retrieval.results.Results.write`."""
         self.as_results.write(path)
 
     def json_lines(self) -> Iterator[str]:
@@ -65,104 +65,128 @@ class Expectation:
         return self.as_results.json_lines()
 
 
-def expectation(
-    index: Index,
-    queries: Inputs,
-    metric: str,
-    *,
-    quantiles: Sequence[float] = QUANTILES,
-    bins: int = BINS_OF_STUDY,
-    threads: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    **settings: Any,
-) -> Expectation:
-    """Describe the scores of every query with all rows of the corpus, which is what random retrieval draws from.
+@dataclass(frozen=True)
+class ExpectationPlan:
+    """An expectation that was checked; only the queries are missing. Made by `plan_expectation`.
 
-    Every row weighs one, so a text counts as often as it occurs. Nothing is sampled, and never are there more scores in
-    memory than those of a few queries.
+    Attributes
+    ----------
+    scores : SearchPlan
+        Index, metric and options.
+    quantiles : sequence of float
+    names : list of str
+        Columns of the quantiles.
+    bins : int
+    """
+
+    scores: SearchPlan
+    quantiles: Sequence[float]
+    names: Sequence[str]
+    bins: int
+
+    def run(self, queries: Inputs, progress: Callable[[int], None] | None = None) -> Expectation:
+        """Describe the scores of every query with all rows of the corpus, which is what random retrieval draws from.
+
+        Every row weighs one, so a text counts as often as it occurs. Nothing is sampled, and never are there more
+        scores in memory than those of a few queries.
+
+        Parameters
+        ----------
+        queries : Inputs
+        progress : function
+            Called with the number of queries described since the last call.
+
+        Notes
+        -----
+        A score has an error only where `signature["error"]` says so: CheXbert's is that of float64 products,
+        BERTScore's that of short sums in float32, 7.2e-7 before scores are rescaled. Sums add less than 1e-13 of the
+        scores' size, which is all that means and deviations over a set of shards may differ from those over one index.
+        """
+        scores, record = self.scores, self.scores.metric
+        encoded, representation = scores.encode(queries), scores.representation
+        rows = np.diff(representation.row_ptr)
+        n_rows = len(representation.row_id)
+        ranks = np.array([max(math.ceil(n_rows * p), 1) for p in self.quantiles], np.int64)
+        times = np.bincount(encoded.which)  # queries of each distinct one
+        found = np.empty((len(times), 4 + len(ranks)))
+        kernel = load_kernel(record, "cpu")
+        sides = sides_of(record, representation, encoded)
+        size = kernel.capabilities.queries_at_once
+        idle: list[Any] = []
+        histograms: list[_Bins] = []
+
+        def run(first: int) -> int:
+            last = min(first + size, len(times))
+            room = idle.pop() if idle else new_room(len(rows))
+            of_block: list[_Bins] = []
+            scores_of = score_all(kernel, sides, range(first, last))
+            for q, of_query in zip(range(first, last), scores_of, strict=True):
+                exponent, lowest, n = summarise(of_query, rows, ranks, room, found[q])
+                of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
+            histograms.append(reduce(_joined, of_block))
+            idle.append(room)
+            return last - first
+
+        threads = scores.options.threads or n_threads()
+        run_blocks(run, range(0, len(times), size), len(times), threads, progress, len(encoded.which))
+        total = reduce(_joined, histograms)
+        edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), self.bins)
+        mean, sd, least, greatest, *columns = found[encoded.which].T
+        table = pa.table(
+            {
+                "query_id": pa.array(queries.ids, pa.large_string()),
+                "mean": mean,
+                "sd": sd,
+                "min": least,
+                **dict(zip(self.names, columns, strict=True)),
+                "max": greatest,
+                "n": np.full(len(mean), n_rows),
+            }
+        )
+        entries = signature(scores.index, queries, record, "cpu", 1)
+        del entries["k"], entries["ties"]
+        described = {
+            "baseline": "expectation",
+            "quantiles": [float(p) for p in self.quantiles],
+            "quantile_method": "inverted_cdf",
+            "error": max(kernel.score_error(corpus, batch) for corpus, batch, _ in sides),
+        }
+        return Expectation(table, edges, counts, {**entries, **encoded.settings, **described})
+
+
+def plan_expectation(
+    index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS, *,
+    quantiles: Sequence[float] = QUANTILES, bins: int = BINS_OF_STUDY,
+) -> ExpectationPlan:  # fmt: skip
+    """Check everything about an expectation that does not depend on the queries, and open the index.
 
     Parameters
     ----------
-    index : Index
-    queries : Inputs
-    metric : str
+    index : path or Index
+    metric : str or Metric
+    options : SearchOptions
+        See `retrieval.plan.plan_scores`.
     quantiles : sequence of float
         From 0 to 1. The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method
         "inverted_cdf".
     bins : int
         Bins of the histogram at most; their width is the least power of two that this allows. One bin would not do:
         0 is an edge of bins of any such width.
-    threads : int
-        Worker threads; by default the cores of this process. The answer does not depend on it.
-    progress : function
-        Called with the number of queries described since the last call.
-    **settings
-        Of BERTScore: `idf` and `rescale`.
 
-    Notes
-    -----
-    A score has an error only where `signature["error"]` says so: CheXbert's is that of float64 products, BERTScore's
-    that of short sums in float32, 7.2e-7 before scores are rescaled. Sums add less than 1e-13 of the scores' size,
-    which is all that means and deviations over a set of shards may differ from those over one index.
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the index does not hold what the metric reads.
     """
-    record = get_metric(metric, "expectation")
     names = _quantile_names(quantiles)
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or not 2 <= bins <= MOST_BINS:
         msg = f"expectation: bins must be an int from 2 to {MOST_BINS}; got {bins!r}. Choose one."
         raise InputError(msg)
-    encoded = encode_queries(index, queries, record, settings)
-    representation = representation_of(index, record)
-    rows = np.diff(representation.row_ptr)
-    n_rows = len(representation.row_id)
-    ranks = np.array([max(math.ceil(n_rows * p), 1) for p in quantiles], np.int64)
-    times = np.bincount(encoded.which)  # queries of each distinct one
-    found = np.empty((len(times), 4 + len(ranks)))
-    kernel = load_kernel(record, "cpu")
-    sides = sides_of(record, representation, encoded)
-    size = kernel.capabilities.queries_at_once
-    idle: list[Any] = []
-    histograms: list[_Bins] = []
-
-    def run(first: int) -> int:
-        last = min(first + size, len(times))
-        room = idle.pop() if idle else new_room(len(rows))
-        of_block: list[_Bins] = []
-        scores_of = score_all(kernel, sides, range(first, last))
-        for q, scores in zip(range(first, last), scores_of, strict=True):
-            exponent, lowest, n = summarise(scores, rows, ranks, room, found[q])
-            of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
-        histograms.append(reduce(_joined, of_block))
-        idle.append(room)
-        return last - first
-
-    run_blocks(run, range(0, len(times), size), len(times), threads or n_threads(), progress, len(encoded.which))
-    total = reduce(_joined, histograms)
-    edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), int(bins))
-    mean, sd, least, greatest, *columns = found[encoded.which].T
-    table = pa.table(
-        {
-            "query_id": pa.array(queries.ids, pa.large_string()),
-            "mean": mean,
-            "sd": sd,
-            "min": least,
-            **dict(zip(names, columns, strict=True)),
-            "max": greatest,
-            "n": np.full(len(mean), n_rows),
-        }
-    )
-    entries = signature(index, queries, record, "cpu", 1)
-    del entries["k"], entries["ties"]
-    described = {
-        "baseline": "expectation",
-        "quantiles": [float(p) for p in quantiles],
-        "quantile_method": "inverted_cdf",
-        "error": max(kernel.score_error(corpus, batch) for corpus, batch, _ in sides),
-    }
-    return Expectation(table, edges, counts, {**entries, **encoded.settings, **described})
+    return ExpectationPlan(plan_scores(index, metric, options, "expectation"), quantiles, names, int(bins))
 
 
 def read_expectation(path: str | Path, function: str = "read_expectation") -> Expectation:
-    """Read what :meth:`Expectation.write` wrote; `function` begins the error lines."""
+    """Read what `Expectation.write` wrote; `function` begins the error lines."""
     names = (function, "expectation", "baseline expectation")
     table, signature = read_signed(Path(path), names, ("query_id",), _described)
     histogram = signature.pop("histogram")

@@ -6,9 +6,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from metric_oracle.choices import BACKENDS
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.metrics import BACKENDS, Metric, check_searched
+from metric_oracle.metrics import Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:
@@ -28,7 +29,6 @@ def home(metric: Metric) -> str:
 
 def check_backend(name: str, metric: Metric, function: str) -> str:
     """Return the backend that is meant, after a check that the metric and this machine have it."""
-    check_searched(metric, function)
     if name not in BACKENDS:
         msg = f"{function}: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
         raise InputError(msg)

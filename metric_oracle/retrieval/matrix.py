@@ -11,17 +11,18 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched
 from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import EMPTY, places_of
+from metric_oracle.sources.inputs import Inputs
 
 
 def score_matrix(
-    queries: Inputs, corpus: Inputs, metric: Metric, settings: Mapping[str, Any], counted: Index | None = None
+    queries: Inputs, corpus: Inputs, metric: Metric, options: SearchOptions, counted: Index | None = None
 ) -> np.ndarray:
     """Return the exact scores of all candidates with all references: float64[candidates, references].
 
@@ -30,17 +31,17 @@ def score_matrix(
     queries, corpus : Inputs
         References and candidates.
     metric : Metric
-    settings : mapping
-        Those of BERTScore that were given, `idf` and `rescale`.
+    options : SearchOptions
+        Of them `idf` and `rescale` are used.
     counted : Index
-        Corpus whose document frequencies count, see :func:`metric_oracle.retrieval.pairs.score`.
+        Corpus whose document frequencies count, see `retrieval.pairs.score`.
     """
     check_searched(metric, "pairwise")
-    check_counted(counted, [metric], settings.get("idf"), "pairwise")
+    check_counted(counted, [metric], options.idf, "pairwise")
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(corpus, Path(folder) / "candidates", metrics=[metric.name])
-        index = with_frequencies(index, counted, [metric], settings.get("idf"), "pairwise")
-        return _matrix(index, queries, metric, settings)
+        index = with_frequencies(index, counted, [metric], options.idf, "pairwise")
+        return _matrix(index, queries, metric, options.settings)
 
 
 def _matrix(index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]) -> np.ndarray:
@@ -61,8 +62,10 @@ def _matrix(index: Index, queries: Inputs, record: Metric, settings: Mapping[str
     lacking += [(texts[row], study) for row, study in zip(without, ids, strict=True)]
     unusable = [study for text, study in lacking if empty is None or text.strip()]
     if unusable:
+        source = REPRESENTATIONS[kind].source
+        noun = "words" if source is None else source.noun
         msg = (
-            f"pairwise: every report must have {REPRESENTATIONS[kind].what} for metric {record.name!r}; got "
+            f"pairwise: every report must have {noun} for metric {record.name!r}; got "
             f"{len(unusable)} without ({shown_names(unusable[:3])}). Give them, or leave these reports out."
         )
         raise InputError(msg)
@@ -73,7 +76,7 @@ def _matrix(index: Index, queries: Inputs, record: Metric, settings: Mapping[str
     some = queries.take(complete)
     check_queries(some, record, index)
     given = {name: value for name, value in settings.items() if name in record.settings}
-    if REPRESENTATIONS[kind].source == "encoder":
+    if REPRESENTATIONS[kind].is_encoded:
         given["wordless"] = True
     encoded = representation.encode(some, **given)
     n_units, n_queries = len(representation.row_ptr) - 1, int(encoded.which.max()) + 1

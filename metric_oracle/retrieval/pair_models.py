@@ -55,10 +55,10 @@ def with_pair_models(
         if not reads_pairs(record) or record.representation in found:
             continue
         needs = REPRESENTATIONS[record.representation]
-        if needs.arguments:
+        if needs.source is not None and needs.source.arguments:
             msg = (
-                f"{function}: {needs.arguments[0]} must be given for metric {record.name!r}; got None. "
-                f"Add {needs.option}."
+                f"{function}: {needs.source.arguments[0]} must be given for metric {record.name!r}; got None. "
+                f"Add {needs.source.option}."
             )
             raise InputError(msg)
         found[needs.name] = needs.load_class()(function)

@@ -20,7 +20,7 @@ from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import (
     check_counted,
@@ -32,6 +32,7 @@ from metric_oracle.retrieval.checks import (
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
@@ -61,8 +62,7 @@ def score_rows(
     metrics: Sequence[str] | None = None,
     *,
     system: str,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
+    options: SearchOptions = DEFAULTS,
     text: bool = False,
     progress: Callable[[str], None] | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
@@ -80,8 +80,8 @@ def score_rows(
         Names of the registry; by default those of `DEFAULT_METRICS` that index and queries allow.
     system : str
         What gave the rows, for the signature.
-    idf, rescale
-        Of BERTScore, see `TokenStateIndex.encode` in `indexes.bertscore`.
+    options : SearchOptions
+        Of them `idf` and `rescale` are used.
     text : bool
         Whether the scores carry the texts of both sides.
     progress : function
@@ -114,7 +114,7 @@ def score_rows(
     pair_models = with_pair_models(records, pair_models, "score")
     parts = [METRICS[part] for record in records for part in record.terms]
     single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
-    settings = {name: value for name, value in (("idf", idf), ("rescale", rescale)) if value is not None}
+    settings = options.settings
     if settings and not any(set(settings) <= set(record.settings) for record in records):
         msg = (
             f"score: {', '.join(settings)} must be left out without BERTScore among the metrics; got a value. Drop it."
@@ -182,7 +182,7 @@ def _chosen(
 
 def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
     """Return the place of each report's graph, embedding or label; what is made from the texts has none."""
-    if REPRESENTATIONS[kind].source != "attachment":
+    if not REPRESENTATIONS[kind].is_attached:
         return np.zeros(len(inputs.ids), np.int64)
     return inputs.attached[kind].of_row if kind in inputs.attached else None
 
@@ -197,6 +197,7 @@ def _score_kind(
 ) -> dict[str, Any]:
     """Add the pairs under the metrics of one representation; return the settings that the signature records."""
     kind = records[0].representations[0]
+    index.check_holds(records[0])
     representation = representation_of(index, records[0])
     places = places_of(queries, kind)
     complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
@@ -205,7 +206,7 @@ def _score_kind(
     encoded = None
     if len(complete):
         check_queries(some, records[0], index)
-        of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].source == "encoder" else {}
+        of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].is_encoded else {}
         encoded = representation.encode(some, **of_kind)
         which[complete] = encoded.which
     unit_of_row = np.full(index.n_reports, -1, np.int64)
@@ -274,6 +275,7 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
     return {
         "options": record.recorded,
         "source": record.source,
+        "tool": record.tool,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,
         **{name: settings[name] for name in SETTINGS if name in settings},
@@ -296,8 +298,7 @@ def score(
     prepared: tuple[Inputs | None, Inputs | None] = (None, None),
     models: Mapping[str, Any] | None = None,
     encoding: Encoding | None = None,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
+    options: SearchOptions = DEFAULTS,
     text: bool = False,
     progress: Callable[[str], None] | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
@@ -309,17 +310,17 @@ def score(
     ----------
     references, predictions : Reports
         The predictions with their empty texts, which are scored.
-    metrics, system, idf, rescale, text, progress, pair_models
-        As in :func:`score_rows`; idf "tests" takes its weights from the references, "corpus" from `counted`.
+    metrics, system, options, text, progress, pair_models
+        As in `score_rows`; idf "tests" takes its weights from the references, "corpus" from `counted`.
     inner : bool
         Score the ids that have both; otherwise an id with one side only is an error.
     files, predicted_files : mapping
         For each side what is given beside the reports, by the arguments of the registry. A model among `files` (a
         RadGraph archive, chexbert.pth) serves both sides.
     prepared : pair of Inputs or None
-        What is stored for all reports of each side, see :mod:`metric_oracle.indexes.prepared`.
+        What is stored for all reports of each side, see `indexes.prepared`.
     models : mapping
-        Other keyword arguments of :func:`metric_oracle.indexes.inputs.load_inputs`, such as `uncertain`, `tell`.
+        Other keyword arguments of `indexes.inputs.load_inputs`, such as `uncertain`, `tell`.
     encoding : Encoding
         Of BERTScore.
     counted : Index
@@ -336,7 +337,7 @@ def score(
     _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
     names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
     records = [METRICS[name] for name in names or ()]
-    check_counted(counted, records, idf, "score")
+    check_counted(counted, records, options.idf, "score")
     pair_models = with_pair_models(records, pair_models, "score")
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
     order = sorted(answered)  # so that what lies in order beside the predictions still fits
@@ -349,9 +350,9 @@ def score(
     with tempfile.TemporaryDirectory() as folder:
         built = None if names is None else [name for name in names if METRICS[name].is_searched]
         index = build_index(corpus, Path(folder) / "predictions", metrics=built, progress=progress)
-        index = with_frequencies(index, counted, records, idf, "score")
+        index = with_frequencies(index, counted, records, options.idf, "score")
         scores = score_rows(
-            index, queries, rows, names, system=system, idf=idf, rescale=rescale, text=text, progress=progress,
+            index, queries, rows, names, system=system, options=options, text=text, progress=progress,
             pair_models=pair_models,
         )  # fmt: skip
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
@@ -375,7 +376,7 @@ def load_sides(
     models: Mapping[str, Any],
     encoding: Encoding | None,
 ) -> tuple[Inputs, Inputs]:
-    """Return the reports of both sides at some places with what belongs to them; see :func:`score`."""
+    """Return the reports of both sides at some places with what belongs to them; see `score`."""
     sides = [
         ([reports.ids[i] for i in some], [reports.texts[i] for i in some])
         for reports, some in zip((references, predictions), places, strict=True)
@@ -408,14 +409,12 @@ def _check_files(
 ) -> None:  # fmt: skip
     """Raise unless both sides have what the metrics read, in files or prepared."""
     models = _models(files)
-    given = {kind for kind, record in REPRESENTATIONS.items() if record.source == "text"}
+    given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
     # Token states of the references are made with the encoder of the predictions'.
     is_encoded = encoding is not None
-    given |= {kind for kind, r in REPRESENTATIONS.items() if r.source == "encoder" and (is_encoded or kind in held[1])}
-    for kind, needs in REPRESENTATIONS.items():
-        if needs.source != "attachment":
-            continue
-        name = needs.arguments[0]
+    given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (is_encoded or kind in held[1])}
+    for source in ATTACHED:
+        kind, name = source.name, source.arguments[0]
         of_chexbert = kind == "labels" and uncertain is not None and "chexbert" in models
         both = name in models or (of_chexbert and name not in files and name not in predicted_files)
         sides = [
@@ -424,18 +423,19 @@ def _check_files(
         if any(sides) and not all(sides) and (name in files or name in predicted_files):
             lacking = "references" if sides[1] else "predictions"
             msg = (
-                f"score: {needs.plural} must be given for both sides; got none for the {lacking}. "
-                f"Add {needs.both_sides}."
+                f"score: {source.plural} must be given for both sides; got none for the {lacking}. "
+                f"Add {source.both_sides}."
             )
             raise InputError(msg)
         given |= {kind} if all(sides) else set()
     for typed in metrics or ():
         record = get_metric(typed, "score")
         for kind in record.representations:
-            if kind not in given and record.is_searched:
+            needs = REPRESENTATIONS[kind].source
+            if needs is not None and kind not in given and record.is_searched:
                 msg = (
-                    f"score: {REPRESENTATIONS[kind].plural} of both sides must be given for metric {record.name!r}; "
-                    f"got none. Add {REPRESENTATIONS[kind].both_sides}."
+                    f"score: {needs.plural} of both sides must be given for metric {record.name!r}; got none. "
+                    f"Add {needs.both_sides}."
                 )
                 raise InputError(msg)
 

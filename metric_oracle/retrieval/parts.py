@@ -6,23 +6,23 @@ and `part`: its place, how many there are, and the documents searched.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.answers import layout, strings
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_part
 from metric_oracle.retrieval.search import joined_stages, search
+from metric_oracle.sources.inputs import Inputs
 
 # What of a signature parts of one result need not share.
 _OWN = ("part", "stages", "closest_call", "environment")
@@ -44,10 +44,12 @@ def places_of(part: str, index: Index) -> tuple[int, int, list[int]]:
     return place, n, np.array_split(np.arange(index.n_shards), n)[place - 1].tolist()
 
 
-def retrieve_part(index: Index, queries: Inputs, record: Metric, part: str, **options: Any) -> Results:
-    """Search some shards of a set; options as those of :func:`metric_oracle.retrieval.search.retrieve`."""
-    place, n, places = places_of(part, index)
-    found = search(index, queries, record, places=places, **options)
+def retrieve_part(
+    index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Callable[[int], None] | None = None
+) -> Results:
+    """Search the shards of a set that ``options.part`` names."""
+    place, n, places = places_of(str(options.part), index)
+    found = search(index, queries, record, options, places=places, progress=progress)
     tables = [layout(queries.ids, found.answer, np.zeros(found.answer.rows.shape, bool), found.exact)]
     if found.answer.reserve is not None:
         # Queries that these shards match have no use for it.

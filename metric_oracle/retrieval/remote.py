@@ -9,26 +9,27 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.cluster import Beat, Runner, Task, Told, run_tasks
-from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.errors import IndexFormatError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.indexes.shards import ShardSet, open_index, shard_name
+from metric_oracle.indexes.shards import open_index, shard_name
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import Answer, merge
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import Found, check, found_of, limit_of, search
+from metric_oracle.retrieval.search import Found, found_of, limit_of, search
+from metric_oracle.sources.inputs import Inputs
 
 
 def search_one(
     shared: tuple[Any, ...], told: Told, folder: str, fingerprint: str, place: int, limit: np.ndarray | None
 ) -> tuple[Answer, bool, tuple[int, dict[str, Any]]]:
     """Search a shard in a worker; return its answers, whether they are exact, and what the signature records."""
-    queries, encoded, record, options, settings = shared
+    queries, encoded, record, options = shared
     found = search(
-        _opened(folder, fingerprint), queries, record, places=[place], limit=limit, encoded=encoded, progress=told.add,
-        **options, **settings,
+        _opened(folder, fingerprint), queries, record, options, places=[place], limit=limit, encoded=encoded,
+        progress=told.add,
     )  # fmt: skip
     signature = found.signature
     stages: dict[str, Any] = {name: signature[name] for name in ("stages", "closest_call") if name in signature}
@@ -49,28 +50,21 @@ def _opened(folder: str, fingerprint: str) -> Index:
 
 
 def retrieve_remote(
-    index: Index, queries: Inputs, record: Metric, *, runner: Runner, k: int = 1, backend: str = "auto",
-    threads: int | None = None, text: bool = True, progress: Callable[[int], None] | None = None,
-    max_memory: float | None = None, **settings: Any,
+    index: Index, queries: Inputs, record: Metric, options: SearchOptions, runner: Runner,
+    progress: Callable[[int], None] | None = None,
 ) -> Results:  # fmt: skip
-    """Do what `retrieve` of `retrieval.search` does, each shard in a worker with `threads`, by default one."""
-    if not isinstance(index, ShardSet):
-        msg = (
-            f"retrieve: runner must be left out for an index that is no set of shards; got {index.folder}. Build one "
-            "with --shard-rows, or drop it."
-        )
-        raise InputError(msg)
-    k, backend = check(index, queries, record, k, backend, threads, max_memory, settings)
+    """Search a set of shards as a plan asks for it, each shard in a worker with `threads`, by default one."""
+    k = options.k
     first = next(part for part in (representation_of(s, record) for s in index.shards()) if len(part.row_id))
-    encoded = first.encode(queries, **settings)  # by a model once, for all shards
+    encoded = first.encode(queries, **options.settings)  # by a model once, for all shards
     # What only a model reads, or is, stays here.
     attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
     sent = replace(queries, attached=attached, encoding=None)
     # Kernels that take all queries at once have no threads of their own.
+    backend = options.backend
     is_batched = backend != "reference" and load_kernel(record, backend).capabilities.batched
-    own = None if is_batched else threads or 1
-    options = {"k": k, "backend": backend, "threads": own, "text": text, "max_memory": max_memory}
-    shared = sent, encoded.portable(), record, options, settings
+    of_worker = replace(options, threads=None if is_batched else options.threads or 1)
+    shared = sent, encoded.portable(), record, of_worker
     answer: Answer | None = None
     limit: np.ndarray | None = None
     exact, told = True, 0
@@ -100,5 +94,5 @@ def retrieve_remote(
     home = "metric_oracle.retrieval.remote:search_one"
     run_tasks("retrieve", runner, home, shared, tasks(), take=take, look=look)
     in_order = [stages[name] for name in sorted(stages)]
-    found: Found = found_of(index, queries, record, backend, k, answer, exact, encoded, in_order, text)
+    found: Found = found_of(index, queries, record, options, answer, exact, encoded, in_order)
     return found.results(queries.ids)

@@ -14,23 +14,27 @@ report of the pool is scored. What that loses is not assumed but measured:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from math import ceil
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval.answers import layout, n_scorable, strings
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import Answer
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
+from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import digest, retrieve
+from metric_oracle.retrieval.search import digest
+from metric_oracle.sources.inputs import Inputs
 
 ALL = "all"
 SIZE = 200  # reports of a pool where nothing else is asked for
@@ -56,8 +60,8 @@ class Pool:
         Probability with which the pool is to hold a best report.
     seed : int
         Of the draw of audited queries.
-    settings : dict
-        Of a search under the prefix, see :func:`metric_oracle.retrieval.search.retrieve`.
+    options : SearchOptions
+        Of the search under the prefix, whose `k` is the size; `k` and `text` of the answers.
     """
 
     prefix: Metric | None
@@ -65,7 +69,7 @@ class Pool:
     audit: int = 0
     recall: float | None = None
     seed: int = 0
-    settings: dict[str, Any] = field(default_factory=dict)
+    options: SearchOptions = DEFAULTS
 
 
 class _Best(NamedTuple):
@@ -78,84 +82,90 @@ class _Best(NamedTuple):
     n_pool: int
 
 
-def rerank(
-    index: Index, queries: Inputs, model: ErrorModel, pool: Pool, *, k: int = 1, text: bool = True,
-    progress: Tell | None = None,
-) -> Results:  # fmt: skip
-    """Find, for every query, the k reports of its pool with the fewest predicted errors.
+@dataclass(frozen=True)
+class RerankPlan:
+    """A pool that was checked against an index; only the queries are missing. Made by `plan_rerank`.
 
-    Parameters
+    Attributes
     ----------
     index : Index
-    queries : Inputs
-        The references, with what the prefix reads.
-    model : ErrorModel
     pool : Pool
-    k : int
-        Answers a query, at most the pool.
-    text : bool
-        Whether the results carry the candidates' text.
-    progress : function
-        Called with what is done ("audit", "rerank"), finished queries and all.
-
-    Returns
-    -------
-    Results
-        Lowest score first, equal scores by ascending corpus row. Beside the columns of a search: ``pool``, how many
-        rows were scored, and ``certified``, whether no report of the corpus can have a better score at that rank.
-        ``n_ties`` counts rows of the pool; ``exact`` is true where that is the whole corpus. The signature's ``pool``
-        has prefix, size and audit.
-
-    Raises
-    ------
-    InputError
-        If pool, k or audit do not fit index and queries, or the index lacks what the prefix reads.
+    search : SearchPlan or None
+        Of the search under the prefix.
+    model : ErrorModel
+        Counts the errors.
     """
-    prefix, n = pool.prefix, len(queries.ids)
-    check_pool(index, pool, k)
-    check_section(queries, index)
-    if pool.audit > n:
-        msg = f"rerank: audit must be an int from 0 to {n} (test reports); got {pool.audit}. Choose one."
-        raise InputError(msg)
-    told: Tell = progress or (lambda what, done, total: None)
-    reader = _Reader(index, model)
-    every, found = np.arange(index.n_reports), dict[int, _Best]()
-    size, audited = pool.size, dict[str, Any]()
-    if pool.audit and prefix is not None:
-        chosen = np.sort(np.random.default_rng(pool.seed).choice(n, pool.audit, replace=False))
-        places, losses = [], []
-        for done, q in enumerate(chosen.tolist(), start=1):
-            counts = reader.counts(queries.texts[q], every)
-            found[q] = _pick(every, counts, int(k))
-            place, loss = _audit(index, queries.take(np.array([q])), pool, totals(counts))
-            places.append(place)
-            losses.append(loss)
-            told("audit", done, pool.audit)
-        size = conformal_pool(np.array(places), pool.recall) if pool.recall is not None else size
-        audited = _described(pool, np.array(places), size, losses)
-    whole = prefix is None or size is None
-    rest = [q for q in range(n) if q not in found]
-    _check_k(k, index.n_reports if whole or size is None else size)
-    ranked = np.broadcast_to(every, (len(rest), len(every)))
-    if prefix is not None and size is not None and rest:
-        some = queries.take(np.array(rest))
-        answers = retrieve(index, some, prefix, k=size, text=False, **pool.settings)
-        ranked = answers.table["row"].to_numpy().reshape(len(rest), size)
-    alike: dict[str, list[int]] = {}
-    for place, q in enumerate(rest):
-        alike.setdefault(queries.texts[q], []).append(place)
-    done = len(found)
-    for reference, some_places in alike.items():  # queries of one text are scored together
-        asked, which = np.unique(ranked[some_places], return_inverse=True)
-        counts = reader.counts(reference, asked)
-        for place, units in zip(some_places, which.reshape(len(some_places), -1), strict=True):
-            found[rest[place]] = _pick(ranked[place], counts[units], int(k))
-        done += len(some_places)
-        told("rerank", done, n)
-    entries = _signature(index, queries, model, pool, None if whole else size, audited, int(k))
-    if reader.n_cut:
-        entries["truncated_pairs"] = reader.n_cut
-    return Results(_table(index, queries, [found[q] for q in range(n)], text), entries)
+
+    index: Index
+    pool: Pool
+    search: SearchPlan | None
+    model: ErrorModel
+
+    def run(self, queries: Inputs, progress: Tell | None = None) -> Results:
+        """Find, for every query, the k reports of its pool with the fewest predicted errors.
+
+        Parameters
+        ----------
+        queries : Inputs
+            The references, with what the prefix reads.
+        progress : function
+            Called with what is done ("audit", "rerank"), finished queries and all.
+
+        Returns
+        -------
+        Results
+            Lowest score first, equal scores by ascending corpus row. In addition to the columns of a search: ``pool``,
+            how many rows were scored, and ``certified``, whether no report of the corpus can have a better score at
+            that rank. ``n_ties`` counts rows of the pool; ``exact`` is true where that is the whole corpus. The
+            signature's ``pool`` has prefix, size and audit.
+
+        Raises
+        ------
+        InputError
+            If the queries are of another section, or fewer than the audit.
+        """
+        index, pool, search, n = self.index, self.pool, self.search, len(queries.ids)
+        told: Tell = progress or (lambda what, done, total: None)
+        check_section(queries, index)
+        if pool.audit > n:
+            msg = f"rerank: audit must be an int from 0 to {n} (test reports); got {pool.audit}. Choose one."
+            raise InputError(msg)
+        reader, k = _Reader(index, self.model), int(pool.options.k)
+        every, found = np.arange(index.n_reports), dict[int, _Best]()
+        size, audited = pool.size, dict[str, Any]()
+        if pool.audit and search is not None:
+            chosen = np.sort(np.random.default_rng(pool.seed).choice(n, pool.audit, replace=False))
+            places, losses = [], []
+            for done, q in enumerate(chosen.tolist(), start=1):
+                counts = reader.counts(queries.texts[q], every)
+                found[q] = _pick(every, counts, k)
+                place, loss = _audit(search, queries.take(np.array([q])), totals(counts))
+                places.append(place)
+                losses.append(loss)
+                told("audit", done, pool.audit)
+            size = conformal_pool(np.array(places), pool.recall) if pool.recall is not None else size
+            audited = _described(pool, np.array(places), size, losses)
+        whole = search is None or size is None
+        rest = [q for q in range(n) if q not in found]
+        _check_k(pool.options.k, index.n_reports if whole or size is None else size)
+        ranked = np.broadcast_to(every, (len(rest), len(every)))
+        if search is not None and size is not None and rest:
+            ranked = search.rows(queries.take(np.array(rest)), size)
+        alike: dict[str, list[int]] = {}
+        for place, q in enumerate(rest):
+            alike.setdefault(queries.texts[q], []).append(place)
+        done = len(found)
+        for reference, some_places in alike.items():  # queries of one text are scored together
+            asked, which = np.unique(ranked[some_places], return_inverse=True)
+            counts = reader.counts(reference, asked)
+            for place, units in zip(some_places, which.reshape(len(some_places), -1), strict=True):
+                found[rest[place]] = _pick(ranked[place], counts[units], k)
+            done += len(some_places)
+            told("rerank", done, n)
+        entries = _signature(index, queries, self.model, pool, None if whole else size, audited, k)
+        if reader.n_cut:
+            entries["truncated_pairs"] = reader.n_cut
+        return Results(_table(index, queries, [found[q] for q in range(n)], pool.options.text), entries)
 
 
 def _table(index: Index, queries: Inputs, found: Sequence[_Best], text: bool) -> Any:
@@ -225,14 +235,12 @@ def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
     return _Best(rows[order], scores, ties, counts[order], len(rows))
 
 
-def _audit(index: Index, query: Inputs, pool: Pool, sums: np.ndarray) -> tuple[int, np.ndarray]:
+def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np.ndarray]:
     """Return the first place under the prefix of a best report of the corpus, and what each pool size loses.
 
     The latter: by place under the prefix, how far the best score up to there is above the corpus's best.
     """
-    prefix = pool.prefix
-    ranked = retrieve(index, query, prefix, k=_n_ranked(index, prefix), text=False, **pool.settings)  # type: ignore[arg-type]
-    by_place = sums[ranked.table["row"].to_numpy()]
+    by_place = sums[search.rows(query, n_scorable(search.index, search.metric))[0]]
     hits = np.flatnonzero(by_place == sums.min())
     return (int(hits[0]) + 1 if len(hits) else _NOT_RANKED), np.minimum.accumulate(by_place) - sums.min()
 
@@ -260,14 +268,24 @@ def _check_k(k: Any, n_pool: int) -> None:
         raise InputError(msg)
 
 
-def _n_ranked(index: Index, prefix: Metric) -> int:
-    index.check_holds(prefix)
-    return n_scorable(index, prefix)
+def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], ErrorModel]) -> RerankPlan:
+    """Check that size, audit, recall and k go together and fit an index, and plan the search under the prefix.
 
+    Parameters
+    ----------
+    index : path or Index
+    pool : Pool
+    open_model : function
+        Called once everything else was checked.
 
-def check_pool(index: Index, pool: Pool, k: int) -> None:
-    """Raise unless size, audit and recall go together, and with an index and the answers asked for."""
-    n_rows = index.n_reports if pool.prefix is None else _n_ranked(index, pool.prefix)
+    Raises
+    ------
+    InputError
+        If they do not, or the index lacks what the prefix reads.
+    """
+    search = None if pool.prefix is None else plan(index, pool.prefix, replace(pool.options, k=1, text=False))
+    opened = index if isinstance(index, Index) else open_index(index) if search is None else search.index
+    n_rows = opened.n_reports if search is None else n_scorable(opened, search.metric)
     if pool.size is not None and not 1 <= pool.size <= n_rows and pool.prefix is not None:
         msg = (
             f"rerank: pool must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score); got "
@@ -290,7 +308,8 @@ def check_pool(index: Index, pool: Pool, k: int) -> None:
             "Pass --audit M --pool METRIC."
         )
         raise InputError(msg)
-    _check_k(k, index.n_reports if pool.size is None else pool.size)
+    _check_k(pool.options.k, opened.n_reports if pool.size is None else pool.size)
+    return RerankPlan(opened, pool, search, open_model())
 
 
 def _signature(
@@ -306,12 +325,13 @@ def _signature(
             "options": pool.prefix.recorded,
             "source": pool.prefix.source,
             "representation": {kind: content[kind] for kind in pool.prefix.representations},
-            **{name: value if isinstance(value, bool) else str(value) for name, value in pool.settings.items()},
+            **{name: value if isinstance(value, bool) else str(value) for name, value in pool.options.settings.items()},
         }
     return {
         "metric": record.name,
         "options": record.recorded,
         "source": record.source,
+        "tool": record.tool,
         "direction": "lower",
         "representation": {record.representation: {"encoder": model.signature}},
         "index": index.fingerprint,

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.indexes.manifest import check_outside
-from metric_oracle.metrics import get_metric
+from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval import sealed
 from metric_oracle.retrieval.sealed import hash_table
 from metric_oracle.statistics import LEVEL, Interval, intervals
@@ -26,7 +27,6 @@ FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
 OF_POOL = ("pool", "certified")  # of a reranking, after these
 SIGNATURE = b"metric_oracle.signature"
-ENDINGS = (".parquet", ".csv", ".jsonl")
 # Types of the columns as read back; CSV does not say them.
 _KINDS = {
     "query_id": pa.large_string(),
@@ -41,16 +41,11 @@ _KINDS = {
 _STRINGS = ("query_id", "candidate_id", "text")
 # Columns of scores that are no numbers.
 _TEXTS = ("query_id", "reference", "prediction")
-# What report_scores.csv of CXR-Report-Metric calls the columns of scores.
+# Names of the columns in report_scores.csv of CXR-Report-Metric, in its order.
 PUBLISHED_NAMES = {
     "query_id": "study_id",
     "prediction": "report",
-    "bleu-2": "bleu_score",
-    "bertscore": "bertscore",
-    "chexbert": "semb_score",
-    "radgraph": "radgraph_combined",
-    "radcliq:v0": "RadCliQ-v0",
-    "radcliq": "RadCliQ-v1",
+    **{name: METRICS[name].column for name in ("bleu-2", "bertscore", "chexbert", "radgraph", "radcliq:v0", "radcliq")},
 }
 
 
@@ -60,7 +55,7 @@ def check_out(
     *,
     function: str = "retrieve",
     argument: str = "out",
-    endings: Sequence[str] = ENDINGS,
+    endings: Sequence[str] = RESULTS,
 ) -> None:
     """Raise unless a result can be written there without harm to the `inputs`, before the work is done.
 
@@ -207,7 +202,8 @@ class Scores(_Frames):
 
     def values(self, metric: str) -> np.ndarray:
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
-        name = get_metric(metric, "values").name
+        # Columns of other tools (`read_foreign`) are not in the registry.
+        name = metric if metric in self.metrics else get_metric(metric, "values").name
         if name not in self.metrics:
             msg = f"values: metric must be one of {', '.join(self.metrics)}; got {metric!r}. Score it too."
             raise InputError(msg)
@@ -221,7 +217,7 @@ class Scores(_Frames):
     def interval(
         self, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
     ) -> dict[str, Interval]:
-        """Return an interval of each mean over the studies that have a score: see :func:`metric_oracle.interval`.
+        """Return an interval of each mean over the studies that have a score: see `interval`.
 
         NaN, and degenerate, under a metric that fewer than two pairs have. Metrics that the same pairs have are
         resampled together.
@@ -246,10 +242,10 @@ class Scores(_Frames):
         return html_table(title, ("metric", "mean", "pairs"), rows)
 
     def write(self, path: str | Path, *, published_names: bool = False) -> None:
-        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as :meth:`Results.write` has it.
+        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` has it.
 
         `published_names` gives the columns of a CSV file the names that CXR-Report-Metric's report_scores.csv has;
-        :func:`read_scores` takes the registry's names only.
+        `read_scores` takes the registry's names only.
         """
         path = Path(path)
         table = self.table
@@ -325,7 +321,30 @@ def _json_lines(table: pa.Table) -> Iterator[str]:
 
 
 def read_results(path: str | Path) -> Results:
-    """Read what :meth:`Results.write` wrote."""
+    """Read the results of a search from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        File that `Results.write` or ``oracle retrieve --out`` wrote, with its signature.
+
+    Returns
+    -------
+    Results
+        The table of answers and the signature.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, holds no results, or only those of a part of the shards.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.retrieve(index, "test.csv", "bleu").write("oracle.parquet")
+    >>> mo.read_results("oracle.parquet")
+    <Results: bleu-2, 24 answers to 24 queries, mean of the best 0.3880>
+    """
     return Results(*read_signed(Path(path), ("verify", "results", "retrieve"), _STRINGS, _result_columns))
 
 
@@ -336,7 +355,31 @@ def read_part(path: str | Path) -> Results:
 
 
 def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
-    """Read what :meth:`Scores.write` wrote; `function` begins the error lines."""
+    """Read the scores of pairs of reports from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        File that `Scores.write` or ``oracle score --out`` wrote, with its signature.
+    function : str
+        Name of the caller, with which error messages begin.
+
+    Returns
+    -------
+    Scores
+        The table of scores and the signature.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist or holds no scores.
+
+    Examples
+    --------
+    >>> mo.score("test.csv", "strong.csv", "rouge-l").write("strong.parquet")
+    >>> mo.read_scores("strong.parquet").metrics
+    ['rouge-l']
+    """
     return Scores(*read_signed(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
 
 

@@ -1,7 +1,7 @@
 """The oracle: for every query the best rows of the corpus under a metric, exactly."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -11,88 +11,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.errors import BackendError, ExactnessError
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs, check_max_memory
+from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels._device import DeviceError
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.metrics import Metric, get_metric
-from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, n_scorable, no_answer, with_strings
-from metric_oracle.retrieval.checks import check_search, section_entry
+from metric_oracle.metrics import Metric
+from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, no_answer, with_strings
+from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.kernels import check_backend, load_kernel, load_reference
+from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.results import Results
 
 CHECKED = 100  # listed pairs that are scored again by the reference, evenly spread; `verify` does all
 BLOCK = 32  # queries a task: small enough to share the work evenly, large enough to cost nothing
 LEAST_BLOCK = 4  # the same where memory is looked after
-
-
-def retrieve(
-    index: Index,
-    queries: Inputs,
-    metric: str | Metric,
-    *,
-    k: int = 1,
-    backend: str = "auto",
-    threads: int | None = None,
-    text: bool = True,
-    progress: Callable[[int], None] | None = None,
-    max_memory: float | None = None,
-    **settings: Any,
-) -> Results:
-    """Find, for every query, the k corpus reports that score best.
-
-    Parameters
-    ----------
-    index : Index
-    queries : Inputs
-        Test reports (the references; corpus reports are the candidates), with graphs, embeddings or labels where the
-        metric reads them.
-    metric : str or Metric
-        A name of the registry, such as ``"bleu"`` or ``"radgraph:rg_e"``; or the record of a composite, see
-        `retrieval.composite.read_weights`.
-    k : int
-        Answers a query, at most the number of corpus rows that the metric can score.
-    backend : {"auto", "cpu", "cuda", "reference"}
-        "cuda" searches on the GPUs of this machine, "reference" scores every distinct candidate with the plain scorer.
-    threads : int
-        Worker threads; by default the cores of this process. The answer does not depend on it.
-    text : bool
-        Whether the results carry the candidates' text.
-    progress : function
-        Called with the number of queries answered since the last call.
-    max_memory : float
-        GB that the process should hold at most, within some per cent: pages of the index's files are given back in
-        time, and read again.
-    **settings
-        Of metrics over token states: `idf` and `rescale`, see `TokenStateIndex.encode` in `indexes.bertscore`. Of CRG:
-        `prevalence`, see `PositiveIndex.encode` in `indexes.crg`.
-
-    Returns
-    -------
-    Results
-        Best score first, equal scores by ascending corpus row.
-
-    Raises
-    ------
-    InputError
-        If the metric, k, the backend or the queries do not fit the index.
-    BackendError
-        If there is no GPU for backend "cuda", or it fails or has no room.
-    ExactnessError
-        If a score of the checked sample differs from the reference scorer's.
-    """
-    record = get_metric(metric)
-    found = search(
-        index, queries, record, k=k, backend=backend, threads=threads, text=text, progress=progress,
-        max_memory=max_memory, **settings,
-    )  # fmt: skip
-    return found.results(queries.ids)
 
 
 class Found(NamedTuple):
@@ -110,28 +48,17 @@ class Found(NamedTuple):
 
 
 def search(
-    index: Index,
-    queries: Inputs,
-    record: Metric,
-    *,
-    k: int = 1,
-    backend: str = "auto",
-    threads: int | None = None,
-    text: bool = True,
-    progress: Callable[[int], None] | None = None,
-    max_memory: float | None = None,
-    places: Sequence[int] | None = None,
-    limit: np.ndarray | None = None,
-    encoded: EncodedQueries | None = None,
-    **settings: Any,
-) -> Found:
-    """Search an index, or the shards of a set (those at some `places`) one after another; see :func:`retrieve`.
+    index: Index, queries: Inputs, record: Metric, options: SearchOptions, *,
+    progress: Callable[[int], None] | None = None, places: Sequence[int] | None = None,
+    limit: np.ndarray | None = None, encoded: EncodedQueries | None = None,
+) -> Found:  # fmt: skip
+    """Search an index, or the shards of a set (those at some `places`) one after another, as a plan asks for it.
 
     The k-th best scores so far go to the shards that follow, which leave out what is worse; `limit`, float64[Q], has
     those of shards that were searched elsewhere. Where fewer than k rows are left the list ends with row -1. `encoded`
     has what a model made of the queries elsewhere.
     """
-    k, backend = check(index, queries, record, k, backend, threads, max_memory, settings)
+    k = options.k
     reserve = cache(partial(fallback_row, index, record)) if record.fallback else None
     tell = None if progress is None else _shared(progress, index.n_shards if places is None else len(places))
     answer, exact, of_shard = None, True, None
@@ -142,65 +69,34 @@ def search(
             continue
         # What a model makes of the queries, and what else no shard changes, is made once.
         if encoded is None:
-            encoded = of_shard = representation.encode(queries, **settings)
+            encoded = of_shard = representation.encode(queries, **options.settings)
         else:
-            of_shard = representation.encode_again(queries, encoded, **settings)
+            of_shard = representation.encode_again(queries, encoded, **options.settings)
         part, of_part, exact = search_shard(
-            shard, queries.ids, record, representation, of_shard, k=min(k, len(representation.row_id)),
-            backend=backend, threads=threads or n_threads(), reserve=reserve, progress=tell, max_memory=max_memory,
-            limit=limit, checked=-(-CHECKED // index.n_shards),
+            shard, queries.ids, record, representation, of_shard, options, reserve=reserve, progress=tell, limit=limit,
+            checked=-(-CHECKED // index.n_shards),
         )  # fmt: skip
         answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
         limit = limit_of(answer, k, limit, record.higher_is_better)
         stages.append((len(representation.row_ptr) - 1, of_part))
     if answer is not None:
-        answer = with_strings(answer, index, text)
-    return found_of(index, queries, record, backend, k, answer, exact, of_shard, stages, text)
+        answer = with_strings(answer, index, options.text)
+    return found_of(index, queries, record, options, answer, exact, of_shard, stages)
 
 
 def found_of(
-    index: Index, queries: Inputs, record: Metric, backend: str, k: int, answer: Answer | None, exact: bool,
-    encoded: EncodedQueries | None, stages: Sequence[tuple[int, dict[str, Any]]], text: bool,
+    index: Index, queries: Inputs, record: Metric, options: SearchOptions, answer: Answer | None, exact: bool,
+    encoded: EncodedQueries | None, stages: Sequence[tuple[int, dict[str, Any]]],
 ) -> Found:  # fmt: skip
     """Return what a search found; no answer where no shard has a row that can be scored."""
     entries = {
-        **signature(index, queries, record, backend, k),
+        **signature(index, queries, record, options.backend, options.k),
         **({} if encoded is None else encoded.settings),
         "references": digest(queries),
         **joined_stages(stages),
     }
-    found = no_answer(len(queries.ids), text) if answer is None else answer
+    found = no_answer(len(queries.ids), options.text) if answer is None else answer
     return Found(found, exact, entries, sum(n for n, _ in stages))
-
-
-def check(
-    index: Index, queries: Inputs, record: Metric, k: Any, backend: str, threads: Any, max_memory: float | None,
-    settings: Mapping[str, Any],
-) -> tuple[int, str]:  # fmt: skip
-    """Return k and the backend, once a search can begin."""
-    index.check_holds(record)
-    n_rows = n_scorable(index, record)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_rows:
-        msg = (
-            f"retrieve: k must be an int from 1 to {n_rows} (reports that {record.name} can score); got {k!r}. "
-            "Choose one."
-        )
-        raise InputError(msg)
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1):
-        msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
-        raise InputError(msg)
-    check_max_memory(max_memory, "retrieve")
-    backend = check_backend(backend, record, "retrieve")
-    given = {"threads": threads, "max_memory": max_memory}
-    ignored = [name for name, value in given.items() if value is not None]
-    if backend != "reference" and load_kernel(record, backend).capabilities.batched and ignored:
-        msg = (
-            f"retrieve: {', '.join(ignored)} must be left out for {record.name} on backend {backend!r}, which takes "
-            "all queries at once; got a value. Drop it."
-        )
-        raise InputError(msg)
-    check_search(index, queries, record, settings)
-    return int(k), backend
 
 
 def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
@@ -214,13 +110,13 @@ def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better:
 
 
 def search_shard(
-    shard: Index, ids: Sequence[str], record: Metric, representation: Representation, encoded: EncodedQueries, *,
-    k: int, backend: str, threads: int, reserve: Callable[[], int] | None, progress: Callable[[int], None] | None,
-    max_memory: float | None, limit: np.ndarray | None = None, checked: int = CHECKED,
+    shard: Index, ids: Sequence[str], record: Metric, representation: Representation, encoded: EncodedQueries,
+    options: SearchOptions, *, reserve: Callable[[], int] | None, progress: Callable[[int], None] | None,
+    limit: np.ndarray | None = None, checked: int = CHECKED,
 ) -> tuple[Answer, dict[str, Any], bool]:  # fmt: skip
     """Return the k best rows of one index for each query, without their strings.
 
-    Beside them is what the signature records of the work, and `exact`.
+    Also return what the signature records of the work, and `exact`.
 
     Parameters
     ----------
@@ -229,18 +125,19 @@ def search_shard(
         Of the queries, for a message.
     record, representation, encoded
         The metric, what it reads of the shard, and the queries as that takes them.
-    k : int
-        At most the rows that the shard can score.
-    backend, threads, progress, max_memory
-        See :func:`retrieve`.
+    options : SearchOptions
+        Of which `k` may be more than the rows that the shard can score.
     reserve : function or None
         Returns the row of the whole corpus that queries get which nothing matches.
+    progress : function or None
+        Called with the number of queries answered since the last call.
     limit : float64[Q] or None
         Rows that score worse may be left out; lists then end with row -1 and the worst of scores.
     checked : int
         Listed pairs that are scored again by the reference.
     """
-    row_id = representation.row_id
+    row_id, backend = representation.row_id, options.backend
+    k = min(options.k, len(row_id))
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
     worst = -np.inf if record.higher_is_better else np.inf
     limits = np.full(n, worst if limit is None else -worst)
@@ -264,8 +161,9 @@ def search_shard(
                     expected.of(int(q), int(representation.unit_of_row[row]))
 
         stages = _search(
-            kernel, corpus, batch, n, k, answers, threads, progress, len(encoded.which), max_memory, score_ahead
-        )
+            kernel, corpus, batch, n, k, answers, options.threads or n_threads(), progress, len(encoded.which),
+            options.max_memory, score_ahead,
+        )  # fmt: skip
     except DeviceError as error:
         raise BackendError(str(error)) from error
     if not kernel.capabilities.signed:
@@ -341,6 +239,7 @@ def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: in
         "metric": record.name,
         "options": record.recorded,
         "source": record.source,
+        "tool": record.tool,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": {kind: index.content["representations"][kind] for kind in record.representations},
         "index": index.fingerprint,

@@ -12,10 +12,10 @@ import numpy as np
 
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.features import Encoded, Units
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)

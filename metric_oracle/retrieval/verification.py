@@ -15,7 +15,6 @@ from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.retrieval import baselines, brute_force
 from metric_oracle.retrieval.answers import fall_back, most_frequent_row
@@ -26,6 +25,7 @@ from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, digest
 from metric_oracle.retrieval.sharded import rows_like
+from metric_oracle.sources.inputs import Inputs
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -43,7 +43,7 @@ def verify(
     Of every line the score and its components are made again by the plain scorer, and the ids, texts, ranks,
     `fallback` and `exact` compared; `n_ties` too, but for those of the last score of a query, which rows that are not
     listed may have as well: these, and whether the right rows are listed at all, only the search finds, see
-    :mod:`metric_oracle.retrieval.brute_force`.
+    `retrieval.brute_force`.
 
     Of a baseline's result, which claims no search, the choice of the rows is made again: draws by the seed in the
     signature, the most frequent report, the query itself. That of "nearest" is made again where its image vectors are
@@ -103,6 +103,7 @@ def verify(
             raise InputError(msg)
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
     _check_ids(columns["query_id"], queries, signature)
+    index.check_holds(record)
     check_queries(queries, record, index)
 
     representation = representation_of(index, record)

@@ -6,7 +6,7 @@ counted as clinically significant or insignificant. What the paper leaves open t
 
 A survey is a folder. ``survey.json`` has what raters see, and neither ids nor origins; ``key.json`` says which
 candidate is whose, and is opened by the export alone, so that a server cannot show what it never reads.
-``ratings/<rater>.jsonl`` are the logs (:mod:`metric_oracle.survey.log`), ``links.json`` the secrets of the
+``ratings/<rater>.jsonl`` are the logs (`survey.log`), ``links.json`` the secrets of the
 raters' addresses.
 """
 
@@ -22,6 +22,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from metric_oracle.api.given import Given, Reading, reports_of, section_of
+from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -39,14 +40,12 @@ from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.raters.ratings import CATEGORIES
-from metric_oracle.retrieval.results import ENDINGS, FIXED, Results, read_results, read_scores
+from metric_oracle.retrieval.results import FIXED, Results, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.tables.study_steps import check_folder
 
 STUDIES = 50  # as in the paper
-IDENTICAL = ("once", "show")
-ORDERS = ("shared", "per-rater")
 # RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
 SETS = {
     "rexval": CATEGORIES,
@@ -95,47 +94,55 @@ def create_survey(
     Parameters
     ----------
     references : path or container
-        Test reports, as for :func:`metric_oracle.load_queries`.
+        Test reports, as for [`load_queries`][metric_oracle.load_queries].
     candidates : mapping
-        Candidate type -> results of a search, whose best report of each study is taken, or what a model wrote.
-    out : path
-        New folder; it holds report text, and is for its owner only.
+        Candidate type -> results of a search, whose best report of each study is used, or what a model wrote.
+    out : str or path
+        New folder. It contains report text, and only its owner may read it.
     raters : sequence of str
         Names in letters, digits, ``-`` and ``_``.
     studies : int
-        How many to draw.
+        Number of studies to draw.
     seed : int
-        Same seed, same survey.
+        Seed of the draw; the same seed gives the same survey.
     identical : {"once", "show"}
-        Candidates of a study with equal texts, up to white space: rated once and counted for each; or shown each, as
-        the paper does, which asks raters to give them the same counts.
+        Candidates of a study with equal texts, up to white space: rated once and counted for each; or all shown, as
+        in the paper, which asks raters to give them the same counts.
     categories : {"rexval", "radevalx"} or path
         Error categories: those of ReXVal, those of RadEvalX, or a text file with one a line.
     repeats : int
-        So many of the studies are shown again at the end, their candidates shuffled anew: for the agreement of a rater
-        with himself.
-    instructions : path
-        Text file, in place of :data:`INSTRUCTIONS`.
+        Number of studies that are shown again at the end, their candidates in a new order, which gives the agreement of
+        each rater with himself.
+    instructions : str or path, optional
+        Text file that replaces the usual instructions.
     unequal : bool
         Whether a study may lack candidates of some types.
-    stratify : mapping
-        Reference -> stratum, see :func:`read_strata`: as many studies of each as their sizes allow, so that rare ones
-        are there. Without it every study is as likely as any other, as in the paper.
+    stratify : mapping, optional
+        Reference id -> stratum. As many studies of each stratum as their sizes allow are drawn, so that rare ones
+        occur. By default every study is as likely as any other, as in the paper.
     order : {"shared", "per-rater"}
         Whether all raters see the studies, and the candidates of a study, in one random order, or each rater in
-        another one, so that fatigue and learning do not fall on the same studies. The paper does not say which it had.
+        another one, so that fatigue and learning do not affect the same studies. The paper does not say which it had.
         Repeated studies are at the end in both.
     **reading
-        How the references are read, see :func:`metric_oracle.read_reports`.
+        How the references are read, see [`read_reports`][metric_oracle.read_reports].
 
     Returns
     -------
     Survey
+        The survey, which ``oracle survey serve`` shows to the raters.
 
     Raises
     ------
     InputError
         If a study lacks a candidate, a file cannot be read, or an option breaks its rule.
+
+    Examples
+    --------
+    >>> candidates = {"strong": "strong.csv", "weak": "weak.csv"}
+    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], studies=5)
+    >>> len(survey.studies)
+    5
     """
     out = Path(out)
     check_folder(out, _FUNCTION)
@@ -330,7 +337,7 @@ def _check_section(references: Reports, said: tuple[str | None, str]) -> None:
 def _scores(given: Given) -> dict[str, dict[str, Any]]:
     """Return the scores of a file that ``oracle score`` wrote, by metric and study."""
     scored = None
-    if isinstance(given, str | Path) and file_ending(Path(given)) in ENDINGS:
+    if isinstance(given, str | Path) and file_ending(Path(given)) in RESULTS:
         with suppress(InputError):
             scored = read_scores(given, _FUNCTION)
     if scored is None:
@@ -341,7 +348,7 @@ def _scores(given: Given) -> dict[str, dict[str, Any]]:
 
 def _is_results(path: Path) -> bool:
     """Tell whether a file is of a search, by its columns."""
-    if file_ending(path) not in ENDINGS:
+    if file_ending(path) not in RESULTS:
         return False
     with suppress(InputError):
         names = read_table(path, _FUNCTION).names

@@ -71,7 +71,32 @@ class _Pair:
 
 
 def survey_status(folder: str | Path) -> list[dict[str, Any]]:
-    """Return a record for each rater: finished studies and candidates, open cells, saves, the time of the last one."""
+    """Return how far each rater of a survey has come.
+
+    Parameters
+    ----------
+    folder : str or path
+        Folder of the survey.
+
+    Returns
+    -------
+    list of dict
+        A record for each rater: finished ``studies`` of ``of_studies``, finished ``candidates``, ``open_cells``, the
+        number of ``saves``, the time of the last one (None before the first), and ``torn_bytes``, the length of an
+        unfinished last line of the log.
+
+    Raises
+    ------
+    InputError
+        If the folder is not a survey, or one of its files was altered.
+
+    Examples
+    --------
+    >>> candidates = {"strong": "strong.csv", "weak": "weak.csv"}
+    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], studies=5)
+    >>> [(record["rater"], record["studies"], record["of_studies"]) for record in mo.survey_status("survey")]
+    [('ann', 0, 5), ('bob', 0, 5)]
+    """
     survey = open_survey(folder, "survey_status")
     records = []
     for rater in survey.raters:
@@ -102,28 +127,38 @@ def export_survey(
 
     Parameters
     ----------
-    folder : path
-        Of the survey.
-    out : path
-        New folder; it holds report text.
+    folder : str or path
+        Folder of the survey.
+    out : str or path
+        New folder, which contains report text.
     partial : bool
-        Keep raters who have not finished, and of the pairs those that all of them finished.
-    leave_out : mapping
-        Rater -> reason, which goes into the notes.
+        Keep raters who have not finished, and only the pairs that all of them have finished.
+    leave_out : mapping of str to str, optional
+        Rater -> reason for leaving him out, which is written into the notes.
 
     Returns
     -------
     Export
-        ``ratings.csv`` and ``samples.csv`` as :func:`metric_oracle.read_ratings` takes them: in ReXVal's layout where
-        every study has every candidate type, else by pair; ``scores.csv`` for ``oracle align`` and ``fit-composite``:
-        the pairs scored under the metrics that read text alone, and under those that the files of all candidates had;
-        ``pairs_references.csv`` and ``pairs_candidates.csv`` for ``oracle score``; ``repeats.csv``, where studies were
-        shown again; ``notes.json``.
+        ``ratings.csv`` and ``samples.csv``, which [`read_ratings`][metric_oracle.read_ratings] reads: in ReXVal's
+        layout if every study has every candidate type, otherwise by pair; ``scores.csv`` for ``oracle align`` and
+        ``fit-composite``: the pairs scored under the metrics that need text alone, and under those for which all
+        candidates had files; ``pairs_references.csv`` and ``pairs_candidates.csv`` for ``oracle score``;
+        ``repeats.csv``, if studies were shown again; ``notes.json``.
 
     Raises
     ------
     InputError
         If nobody has finished, or nothing is left.
+
+    Examples
+    --------
+    >>> candidates = {"strong": "strong.csv", "weak": "weak.csv"}
+    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], studies=5)
+    >>> try:
+    ...     mo.export_survey("survey", "export")
+    ... except mo.MetricOracleError as error:
+    ...     print(error)
+    export_survey: ratings must be finished for something to export; got unfinished ann (120 open cells), ...
     """
     survey, out = open_survey(folder, _FUNCTION), Path(out)
     check_folder(out, _FUNCTION)

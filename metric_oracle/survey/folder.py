@@ -1,4 +1,4 @@
-"""The folder of a survey, as pages, status and export read it; :mod:`metric_oracle.survey.create` makes it.
+"""The folder of a survey, as pages, status and export read it; `survey.create` makes it.
 
 Light: a server starts at once.
 """
@@ -38,7 +38,7 @@ class Survey:
     instructions : str
     raters : list of str
     orders : dict
-        Rater -> what :meth:`order` returns, where raters have different orders; else empty.
+        Rater -> what `order` returns, where raters have different orders; else empty.
     """
 
     folder: Path

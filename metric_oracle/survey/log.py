@@ -133,7 +133,7 @@ class Log:
         Parameters
         ----------
         given : mapping
-            ``id``, ``study``, ``candidate``, ``counts`` as in :class:`Event`; ``survey``, its fingerprint; ``base``,
+            ``id``, ``study``, ``candidate``, ``counts`` as in `Event`; ``survey``, its fingerprint; ``base``,
             the ``seq`` of the event that the page showed for this candidate, 0 for none.
 
         Returns

@@ -2,7 +2,7 @@
 
 Credentialed report collections cannot be shipped, so demos, tests and benchmarks use this corpus. It has the shape
 that matters for retrieval: a few impressions repeated massively, many said once, Zipf-like sentences, short texts.
-Graphs and labels are not predicted but follow from the grammar in :mod:`metric_oracle.synthetic.grammar`.
+Graphs and labels are not predicted but follow from the grammar in `grammar.toml`.
 
 A report is either drawn from a *stock* of whole impressions, with Zipf-like frequencies, or composed afresh. Stock
 items depend on the seed alone, so train and test share them; everything else also depends on the split.
@@ -25,6 +25,7 @@ from typing import NamedTuple
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.files import check_new, new_folder
+from metric_oracle.synthetic.grammar import IMPRESSIONS
 from metric_oracle.synthetic.notation import (
     BLANK,
     POSITIVE,
@@ -38,7 +39,6 @@ from metric_oracle.synthetic.notation import (
     expand,
     table_of,
 )
-from metric_oracle.synthetic.sentences import COMMON_IMPRESSIONS
 
 FIRST_ID = 50_000_000
 BLOCK_SIZE = 10_000
@@ -104,7 +104,7 @@ class Draft(NamedTuple):
 @cache
 def _common_impressions() -> list[list[str]]:
     """Return the hand-written impressions as lists of sentence notations."""
-    return [impression.split(" . ") for impression in alternatives_of(COMMON_IMPRESSIONS)]
+    return [impression.split(" . ") for impression in alternatives_of(IMPRESSIONS)]
 
 
 @cache
@@ -326,7 +326,7 @@ def write_synthetic(
         Whether to write what the MODELS "generate" for the test reports, too.
     errors
         Whether to write a candidate with errors for every report, too, and how many of each category it has: see
-        :mod:`metric_oracle.synthetic.errors`.
+        `synthetic.errors`.
     progress
         Called with the number of reports written since the last call.
 
@@ -367,7 +367,7 @@ def write_corpus(
     errors: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, str]:
-    """Write the files of :func:`write_synthetic` into a folder; return what is written: name -> file."""
+    """Write the files of `write_synthetic` into a folder; return what is written: name -> file."""
     first_test = FIRST_ID + n_reports
     drafts = drafts_of(seed, "train")
     files = write_split(folder, "train", "train", drafts, n_reports, FIRST_ID, progress)

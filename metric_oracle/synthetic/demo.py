@@ -19,9 +19,9 @@ from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import install_command
 from metric_oracle.files import check_new
 from metric_oracle.indexes.build import build_index
-from metric_oracle.indexes.inputs import Inputs, load_encoding
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval import baselines
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.token_states import load_encoding
 from metric_oracle.synthetic.corpus import write_synthetic
 
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
@@ -114,7 +114,7 @@ def write_files(
 def _search(folder: Path, asked: Inputs, metric: str) -> None:
     index = api.open_index(folder)
     api.retrieve(index, asked, metric, text=False)
-    baselines.random(index, asked, metric, draws=1, text=False)
+    api.baseline(index, asked, "random", metric, draws=1, text=False)
 
 
 def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
@@ -178,7 +178,7 @@ def run_demo(
             begin = time.perf_counter()
             scores = api.retrieve(held, asked, metric, text=False).table["score"].to_numpy()
             seconds = time.perf_counter() - begin
-            drawn = baselines.random(held, asked, metric, seed=seed, draws=1, text=False).table["score"]
+            drawn = api.baseline(held, asked, "random", metric, seed=seed, draws=1, text=False).table["score"]
             outcomes.append(
                 MetricOutcome(
                     metric,

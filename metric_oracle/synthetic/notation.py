@@ -1,4 +1,4 @@
-"""Sentences in the notation of `synthetic_grammar.py` -> their words, RadGraph entities and CheXbert labels."""
+"""Sentences in the notation of `grammar.toml` -> their words, RadGraph entities and CheXbert labels."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import (
     FEW,
-    LEGACY,
     LEGACY_SAMPLE,
     LEVEL,
     Interval,
@@ -58,7 +58,7 @@ class Difference:
         Of the permutation test, of CRG and corpus BLEU of the bootstrap; adjusted over all differences of the table
         (Benjamini and Hochberg).
     effective : float
-        Studies that the test rests on, see :func:`metric_oracle.statistics.effective_studies`.
+        Studies that the test rests on, see `statistics.effective_studies`.
     overlap : bool
         Whether the two systems' intervals overlap: the rule of Yu et al. calls them different where they do not.
     """
@@ -234,34 +234,50 @@ def compare(
 ) -> Comparison:
     """Put the scores of several systems into one table.
 
-    A mean is over the studies that ALL systems can score under that metric, so that every number of a column speaks of
-    the same studies; the column's `n` and each system's unscorable studies are part of the table.
+    A mean is over the studies that ALL systems can score under that metric, so that every number of a column is about
+    the same studies; the number of these and each system's studies without a score are part of the table.
 
     Parameters
     ----------
     systems : mapping
-        Name of the row -> scores, or a file of them: of ``score``, ``retrieve`` (its best answers) or ``baseline``
-        (several random draws: their mean by study); or a sequence of these, each of other metrics.
-    random : str
+        Name of the row -> scores, or a file of them: of [`score`][metric_oracle.score], of
+        [`retrieve`][metric_oracle.retrieve] (its best answers) or of [`baseline`][metric_oracle.baseline] (of several
+        random draws their mean by study); or a sequence of these, each of other metrics.
+    random : str, optional
         Row of random retrieval, from which percentage changes count.
-    oracles : mapping
-        Metric -> row of its metric-oracle: with `random`, gives the share of the way.
-    perfect : str
+    oracles : mapping, optional
+        Metric -> row of its metric-oracle; with `random`, gives the share of the way from random to oracle.
+    perfect : str, optional
         Row of perfect answers, which does not compete for the best mean. Nor do `random`, the oracles, and rows whose
         file says that an oracle or a baseline made it.
     paired : sequence of (str, str)
         Pairs of rows to test on the same studies.
-    method, resamples, seed
-        See :func:`metric_oracle.statistics.interval`; the level is 0.95. With ``legacy-yu2023`` the
+    method : {"bca", "percentile", "legacy-yu2023"}
+        Kind of interval, see [`interval`][metric_oracle.interval]; the level is 0.95. With ``legacy-yu2023`` the
         resamples are those of the paired tests.
-    progress : function
-        Called with a name, and how many of how many steps are done.
+    resamples : int, optional
+        Number of bootstrap resamples of the studies, by default 10,000.
+    seed : int
+        Seed of the resamples.
+    progress : callable, optional
+        Called with the name of a step, the number of its parts that are done, and the number of all.
+
+    Returns
+    -------
+    Comparison
+        Means, intervals, changes and tests, with the signature; [`write_table`][metric_oracle.write_table] writes it.
 
     Raises
     ------
     InputError
         If the systems have different signatures, references, studies or no common metric; an id occurs twice; or fewer
         than two studies are left under every metric.
+
+    Examples
+    --------
+    >>> systems = {name: mo.score("test.csv", f"{name}.csv", "bleu") for name in ("strong", "weak")}
+    >>> mo.compare(systems, paired=[("strong", "weak")], resamples=1000)
+    <Comparison: 2 systems, 24 studies: bleu-2>
     """
     if not systems:
         raise InputError(

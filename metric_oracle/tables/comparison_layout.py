@@ -1,6 +1,6 @@
 """A comparison of systems in the layout of tables S5 to S7 of Yu et al.: Markdown, LaTeX, CSV, JSON Lines.
 
-:func:`layout` makes the cells; rounding happens there, and CSV and JSON Lines, which come from the records, have every
+`layout` makes the cells; rounding happens there, and CSV and JSON Lines, which come from the records, have every
 digit.
 """
 
@@ -11,34 +11,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.files import replacing
+from metric_oracle.metrics import METRICS
 from metric_oracle.presentation import paper_table
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
 from metric_oracle.retrieval.results import check_out
-from metric_oracle.statistics import LEGACY, LEVEL, Interval
+from metric_oracle.statistics import LEVEL, Interval
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.table_cells import CORPUS, CRG, Column
 
-LABELS = {
-    **{f"bleu-{order}": f"BLEU-{order}" for order in (1, 2, 3, 4)},
-    **{f"bleu-{order}:coco{CORPUS}": f"BLEU-{order} of the corpus (pycocoevalcap)" for order in (1, 2, 3, 4)},
-    "rouge-l": "ROUGE-L",
-    "radgraph": "RadGraph F1",
-    "chexbert": "CheXbert vector similarity",
-    "bertscore": "BERTScore",
-    "radcliq": "RadCliQ (predicted errors)",
-    "radcliq:v0": "RadCliQ-v0 (predicted errors)",
-    "radcliq:preprint": "RadCliQ of the preprint (predicted errors)",
-}
 RADCLIQS = ("radcliq", "radcliq:v0")
 COSINES = ("bertscore", "chexbert", "embedding")  # and bertscore:recall, ..., but not chexbert:labels
 PAIRED = "Paired differences on the same studies"
 ENDINGS = (".md", ".tex", ".csv", ".jsonl")
 
 
+def title(metric: str) -> str:
+    """Return the name of a metric, of its value for a corpus, or of a column of another tool, for a paper."""
+    record = METRICS.get(metric.removesuffix(CORPUS))
+    if record is not None and metric.endswith(CORPUS):
+        return f"{record.name.partition(':')[0].upper()} of the corpus ({record.tool})"
+    return metric if record is None else record.title or metric
+
+
 def label(column: Column) -> str:
     """Return the name of a metric with the arrow of its direction."""
-    return f"{LABELS.get(column.metric, column.metric)} {'↑' if column.higher_is_better else '↓'}"
+    return f"{title(column.metric)} {'↑' if column.higher_is_better else '↓'}"
 
 
 def _number(value: float) -> str:
@@ -168,14 +167,14 @@ def _notes(comparison: Comparison) -> list[str]:
     notes += _warnings(comparison)
     if signature["random"] is not None:
         undefined = [
-            LABELS.get(column.metric, column.metric)
+            title(column.metric)
             for column in columns
             if cells[signature["random"], column.metric].percent_change is None
         ]
         if undefined:
             notes.append(f"No percentage of an average that is not above 0: {', '.join(undefined)}.")
         lost = [
-            LABELS.get(column.metric, column.metric)
+            title(column.metric)
             for column in columns
             if column.metric in signature["oracles"] and cells[signature["random"], column.metric].share is None
         ]
@@ -263,7 +262,7 @@ def _left_out(comparison: Comparison) -> list[str]:
                 if cells[system, column.metric].unscorable
             ]
             if counts:
-                lost.append(f"{LABELS.get(column.metric, column.metric)}: {', '.join(counts)}")
+                lost.append(f"{title(column.metric)}: {', '.join(counts)}")
         notes.append(
             f"Averages are over the studies that every system can score, of {comparison.studies:,}. "
             f"Unscorable: {'; '.join(lost)}."
@@ -319,9 +318,27 @@ RENDER = {"md": markdown, "tex": latex, "csv": csv_text, "jsonl": jsonl}
 
 
 def write(comparison: Comparison, path: str | Path) -> None:
-    """Write Markdown, LaTeX, CSV or JSON Lines by the ending of `path`, beside it first and then renamed.
+    """Write a table as Markdown, LaTeX, CSV or JSON Lines, by the ending of the path.
 
-    The signature is a comment of Markdown and LaTeX, and lies beside CSV and JSON Lines as ``<path>.signature.json``.
+    The signature is a comment in Markdown and LaTeX, and the file ``<path>.signature.json`` next to CSV and JSON Lines.
+    An existing file is replaced only when the new one is complete.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The table, of [`compare`][metric_oracle.compare] or [`compare_study`][metric_oracle.compare_study].
+    path : str or path
+        File that ends in ``.md``, ``.tex``, ``.csv`` or ``.jsonl``.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, or the file cannot be written.
+
+    Examples
+    --------
+    >>> systems = {name: mo.score("test.csv", f"{name}.csv", "bleu") for name in ("strong", "weak")}
+    >>> mo.write_table(mo.compare(systems, resamples=1000), "table.tex")
     """
     path = Path(path)
     check_out(path, function="table", endings=ENDINGS)

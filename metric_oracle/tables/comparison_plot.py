@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.presentation.matplotlib_io import check_plot, new_figure, write_figure
 from metric_oracle.presentation.paper_table import plain
-from metric_oracle.statistics import LEGACY, LEVEL
+from metric_oracle.statistics import LEVEL
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.comparison_layout import label
 from metric_oracle.tables.table_cells import Column
@@ -88,7 +89,27 @@ def _bars(axes: "Axes", comparison: Comparison, column: Column) -> None:
 
 
 def write_plot(comparison: Comparison, path: str | Path) -> None:
-    """Write the picture as PNG, PDF or SVG by the ending of `path`, beside it first and then renamed."""
+    """Draw a table as means with their intervals, and write it as PNG, PDF or SVG by the ending of the path.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The table, of [`compare`][metric_oracle.compare] or [`compare_study`][metric_oracle.compare_study].
+    path : str or path
+        File that ends in ``.png``, ``.pdf`` or ``.svg``. An existing one is replaced only when the new one is complete.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, or the file cannot be written.
+    BackendError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> systems = {name: mo.score("test.csv", f"{name}.csv", "bleu") for name in ("strong", "weak")}
+    >>> mo.write_plot(mo.compare(systems, resamples=1000), "table.png")
+    """
     path = Path(path)
     check_plot(path, "table")
     write_figure(path, draw(comparison), "table")

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.attached import LabelSets
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import sha256
 from metric_oracle.kernels.crg.score import crg
+from metric_oracle.metrics import METRICS
+from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
 from metric_oracle.tables.table_cells import crg_of_means
 
@@ -131,28 +132,41 @@ def score_crg(
     resamples: int | None = None,
     seed: int = 0,
 ) -> CRG:
-    """Score predicted labels against reference labels.
+    """Score predicted labels against reference labels with CRG.
 
     Parameters
     ----------
-    reference, predicted : path
-        Tables with an id and a column for each label, 1, 0, -1 (uncertain) or empty; CheXbert's files as they are. They
-        are joined on the ids, and every reference report must have a prediction. "No Finding", the absence of
+    reference, predicted : str or path
+        Tables with an id and a column for each label: 1, 0, -1 (uncertain) or empty; CheXbert's files are such tables.
+        Rows are joined by id, and every reference report must have a prediction. "No Finding", the absence of
         abnormalities, is left out.
     uncertain : {"positive", "negative", "blank"}
-        What an uncertain label counts as, on both sides; negative and blank are one here.
-    levels : mapping of str to sequence of str
-        Name of a level -> its labels. The score is the mean of the levels' CRG: Hamamci et al. score general classes as
-        one and structured labels (such as consolidation in the left lung) as another. By default all labels are one.
-    id_column : str
-        Column of the ids, if its name is not one that is known.
-    resamples, seed : int
-        Number of bootstrap resamples of the reports, 10,000 by default, and their seed.
+        What an uncertain label counts as, on both sides; negative and blank have the same effect.
+    levels : mapping of str to sequence of str, optional
+        Labels of each level, by name. The score is the mean of the CRG of all levels: Hamamci et al. score general
+        classes as one level and structured labels (such as consolidation in the left lung) as another. By default all
+        labels are one level.
+    id_column : str, optional
+        Column of the ids, if its name is not a known one.
+    resamples : int, optional
+        Number of bootstrap resamples of the reports, by default 10,000.
+    seed : int
+        Seed of the resamples.
+
+    Returns
+    -------
+    CRG
+        The score and its interval, the counts of each level, and the signature.
 
     Raises
     ------
     InputError
-        If the files, their labels or their ids do not fit.
+        If a file cannot be read, labels or ids of the files do not agree, or an option breaks its rule.
+
+    Examples
+    --------
+    >>> mo.score_crg("test_labels.csv", "strong_labels.csv", uncertain="negative")
+    <CRG: CRG 0.7249 [0.6018 0.8544], 24 reports>
     """
     if uncertain not in IS_POSITIVE:
         raise InputError(
@@ -189,6 +203,7 @@ def score_crg(
     signature = {
         "metric": "crg",
         "source": "Hamamci et al., MIDL 2025",
+        "tool": METRICS["crg"].tool,
         "direction": "higher",
         "uncertain": uncertain,
         "levels": chosen,

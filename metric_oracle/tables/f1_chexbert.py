@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.attached import LabelSets, as_label_sets
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
+from metric_oracle.sources.labels import LabelSets, as_label_sets
 from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
 from metric_oracle.tables.crg import IS_POSITIVE, ends_of, join_labels
 
@@ -115,23 +115,30 @@ def score_f1_chexbert(
 
     Parameters
     ----------
-    reference, predicted : path
+    reference, predicted : str or path
         CheXbert's files: an id and its 14 columns. Every reference report must have a prediction.
-    id_column : str
-        Column of the ids, if its name is not one that is known.
-    resamples, seed : int
-        Number of bootstrap resamples of the studies, 10,000 by default, and their seed.
+    id_column : str, optional
+        Column of the ids, if its name is not a known one.
+    resamples : int, optional
+        Number of bootstrap resamples of the studies, by default 10,000.
+    seed : int
+        Seed of the resamples.
 
     Returns
     -------
     F1
-        Of 14 and 5 labels, micro, macro and samples averages, under the three policies for uncertain labels. An F1
-        without any label on either side is 0, and a label without any is one of those that macro averages.
+        Micro, macro and samples averages over 14 and 5 labels, under the three policies for uncertain labels. The F1 of
+        a label that neither side has is 0, and the macro average includes it.
 
     Raises
     ------
     InputError
-        If the files, their labels or their ids do not fit.
+        If a file cannot be read, labels or ids of the files do not agree, or an option breaks its rule.
+
+    Examples
+    --------
+    >>> mo.score_f1_chexbert("test_labels.csv", "strong_labels.csv", resamples=1000)
+    <F1: F1-CheXbert-14, uncertain as positive micro 0.8602 macro 0.7241 samples 0.8486; ...; 24 reports>
     """
     n_resamples = checked_resamples(resamples, "f1_chexbert")
     truth, given = (_read(path, id_column) for path in (reference, predicted))
@@ -147,6 +154,7 @@ def score_f1_chexbert(
     signature = {
         "metric": "f1-chexbert",
         "source": "scikit-learn's F1 over the labels of Smit et al., EMNLP 2020",
+        "tool": "scikit-learn",
         "direction": "higher",
         "uncertain": dict(POLICIES),
         "labels": {name: [LABELS[place] for place in places] for name, places in LABEL_SETS.items()},
@@ -159,25 +167,36 @@ def score_f1_chexbert(
 
 
 def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int | None = None, seed: int = 0) -> F1:
-    """Score predicted labels of SRR-BERT against those of the references, as scikit-learn's classification_report does.
+    r"""Score predicted labels of SRR-BERT against those of the references, as scikit-learn does.
 
     Parameters
     ----------
-    reference, predicted : path
-        Tables with an id and a column for each label, a finding with a status, 1 or 0. Every reference report must
+    reference, predicted : str or path
+        Tables with an id and a column for each label (a finding with a status), 1 or 0. Every reference report must
         have a prediction.
-    resamples, seed : int
-        As in :func:`score_f1_chexbert`.
+    resamples : int, optional
+        Number of bootstrap resamples of the studies, by default 10,000.
+    seed : int
+        Seed of the resamples.
 
     Returns
     -------
     F1
-        Weighted by the reports that have a label among the references, as RadEval prints it; micro, macro, samples.
+        The average weighted by the number of references with each label, as RadEval prints it; micro, macro and samples
+        averages.
 
     Raises
     ------
     InputError
-        If the files, their labels or their ids do not fit.
+        If a file cannot be read, labels or ids of the files do not agree, or an option breaks its rule.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> _ = Path("reference.csv").write_text("study_id,Edema (Present)\ns1,1\ns2,0\n")
+    >>> _ = Path("predicted.csv").write_text("study_id,Edema (Present)\ns1,1\ns2,1\n")
+    >>> mo.score_f1_srr("reference.csv", "predicted.csv", resamples=1000)
+    <F1: F1-SRR-BERT-1, ... micro 0.6667 ...; 2 reports>
     """
     n_resamples = checked_resamples(resamples, "f1_srr_bert")
     truth, given = (as_label_sets(path, "f1_srr_bert") for path in (reference, predicted))
@@ -193,6 +212,7 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
     signature = {
         "metric": "f1-srr-bert",
         "source": "scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
+        "tool": "radeval-2.2.1",
         "direction": "higher",
         "uncertain": OWN_LABEL,
         "labels": truth.schema,

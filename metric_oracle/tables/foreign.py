@@ -27,24 +27,37 @@ from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 def read_foreign(
     name: str, path: str | Path, directions: Mapping[str, str] | None = None, function: str = "read_foreign"
 ) -> Scores:
-    """Read a table of another tool as the scores of a system.
+    r"""Read a table of another tool as the scores of a system.
 
     Parameters
     ----------
     name : str
-        Of the system.
-    path : path
-        A table with an id column and a row a report. A cell without a number is a report that the tool could not score.
-    directions : mapping
-        Column -> "higher" or "lower", whichever is better; needed for names that are not known.
+        Name of the system.
+    path : str or path
+        A table with an id column and a row for each report. A cell without a number is a report that the tool could not
+        score.
+    directions : mapping of str to {"higher", "lower"}, optional
+        Which values of a column are better; needed for columns whose names are not known.
     function : str
-        For error lines.
+        Name of the caller, with which error messages begin.
 
     Returns
     -------
     Scores
-        Of the columns whose direction is known, under their own names; ``foreign`` of the signature is the file. What
-        the references were, nobody can say.
+        The columns whose direction is known, under their own names; ``foreign`` in the signature is the file. The
+        references of the tool are not known.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, has no ids or no such column, an id occurs twice, or no direction is known.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> _ = Path("other.csv").write_text("study_id,my_score\n50000400,0.5\n50000401,1.0\n")
+    >>> mo.read_foreign("other", "other.csv", {"my_score": "higher"}).mean()
+    {'my_score': 0.75}
     """
     path = Path(path)
     table = read_table(existing_file(path, function, "foreign"), function)

@@ -27,18 +27,21 @@ from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
-from metric_oracle.indexes.inputs import Encoding, Inputs, load_inputs
 from metric_oracle.indexes.shards import is_set, one_index
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
-from metric_oracle.retrieval import baselines
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
 from metric_oracle.retrieval.answers import most_frequent_row
+from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.expectation import expectation
+from metric_oracle.retrieval.expectation import plan_expectation
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import join_ids, score_rows
+from metric_oracle.retrieval.plan import plan
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
-from metric_oracle.retrieval.search import retrieve
+from metric_oracle.sources.contract import source_of
+from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
+from metric_oracle.sources.token_states import Encoding
 from metric_oracle.tables.comparison import Comparison, compare
 from metric_oracle.tables.study_steps import Progress, Steps, checksum_of, file_name, workplace
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
@@ -48,14 +51,20 @@ from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
 class Model:
     """What a model wrote about the test reports.
 
-    Attributes
+    Parameters
     ----------
-    predictions : path, Reports or a container
-        As `score` takes them; or a folder that build-index made of them.
-    files : mapping
-        Keyword arguments of `load_inputs` for them: `radgraph`, `chexbert`, `chexbert_ids`, `labels`.
-    reading : mapping
-        Keyword arguments of `read_predictions`: `ids`, `metadata`, `section`, ...
+    predictions : path, Reports or container
+        The reports, as [`score`][metric_oracle.score] takes them, or a folder that build-index made of them.
+    files : mapping, optional
+        Keyword arguments of [`load_queries`][metric_oracle.load_queries] about them: `radgraph`, `chexbert`,
+        `chexbert_ids`, `labels`.
+    reading : mapping, optional
+        Keyword arguments of [`read_predictions`][metric_oracle.read_predictions]: `ids`, `metadata`, `section`, ...
+
+    Examples
+    --------
+    >>> mo.Model("strong.csv", {"radgraph": "strong_graphs.json"}).read()
+    <Reports: 24 of section unknown; CSV, column report, id study_id, 24 of 24 rows>
     """
 
     predictions: Any
@@ -83,7 +92,13 @@ class Model:
         return open_index(given) if is_index else None
 
     def read(self) -> Reports:
-        """Read the predictions."""
+        """Read the predictions.
+
+        Returns
+        -------
+        Reports
+            The reports, of the file or of the index.
+        """
         index = self.index
         if index is None:
             try:
@@ -96,14 +111,29 @@ class Model:
         return Reports(texts["study_id"], texts["text"], str(self.predictions), {}, {}, *index.section)
 
     def holds(self, queries: Inputs) -> set[str]:
-        """Return the representations that can be made of it."""
+        """Return the representations that can be made of the predictions.
+
+        Parameters
+        ----------
+        queries : Inputs
+            Test reports of the study.
+
+        Returns
+        -------
+        set of str
+            Names of representations.
+        """
         index = self.index
         if index is not None:
             return set(index.content["representations"])
-        found = {kind for kind, record in REPRESENTATIONS.items() if record.source in ("text", "encoder")}
-        found |= self.files.keys() & REPRESENTATIONS.keys()
-        makes_labels = Path(self.files.get("chexbert", "")).suffix.lower() == ".pth"
-        return found | ({"labels"} if makes_labels and "labels" in queries.attached else set())
+        found = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts or record.is_encoded}
+        for source in attached_sources():
+            if source.argument in self.files:
+                found.add(source.name)
+            elif source.record.made_by and source.name in queries.attached:
+                maker = source_of(source.record.made_by)
+                found |= {source.name} if maker.is_model(self.files.get(maker.argument)) else set()
+        return found
 
 
 def oracle_name(metric: str) -> str:
@@ -185,7 +215,7 @@ def run_study(
                 row = oracle_name(metric)
 
                 def search(metric: str = metric) -> Results:
-                    return retrieve(index, queries, metric, threads=threads, progress=steps.advance)
+                    return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.advance)
 
                 found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
@@ -205,7 +235,9 @@ def run_study(
         )  # fmt: skip
 
         def perfect() -> Scores:
-            own = {name: baselines.identity(index, queries, name, text=False).table["score"] for name in names}
+            without_text = SearchOptions(text=False)
+            planned = {name: plan_baseline(index, "identity", name, without_text) for name in names}
+            own = {name: one.run(queries).table["score"] for name, one in planned.items()}
             return _scores(like, own, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
@@ -243,7 +275,7 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, Model], metrics
     """Return the names of the metrics asked for, or of one of each kind that everything allows."""
     if metrics:
         return [get_metric(name, "study").name for name in metrics]
-    given = {kind for kind, record in REPRESENTATIONS.items() if record.source != "attachment"} | set(queries.attached)
+    given = {kind for kind, record in REPRESENTATIONS.items() if not record.is_attached} | set(queries.attached)
     held = [given, *(model.holds(queries) for model in models.values())]
     names = [
         name
@@ -313,13 +345,11 @@ class _Predicted:
             base = states.description["baseline"]
             encoder = states.open_encoder(self.queries)
             encoding = Encoding(encoder, states.states.dtype, None if base is None else tuple(base))
-        labels = self.queries.attached.get("labels")
         options: dict[str, Any] = {
-            **self.model.files,
-            "uncertain": None if labels is None else labels.settings["uncertain"],
-            "encoding": encoding,
+            name: made.settings[name] for kind, made in self.queries.attached.items() for name in SOURCES[kind].settings
         }
-        inputs = load_inputs(self.read.ids, self.read.texts, "study", **options)
+        options |= self.model.files
+        inputs = load_inputs(self.read.ids, self.read.texts, "study", encoding=encoding, **options)
         written = build_index(inputs, self.place, metrics=self.metrics)  # goes on if it was killed
         return self._scored(written, rows)
 
@@ -373,9 +403,8 @@ class _Chance:
                 self._ranges[metric] = found.signature["range"]
 
     def _average(self, metric: str) -> Scores:
-        table = expectation(
-            self._index, self._queries, metric, threads=self._threads, progress=self._steps.advance
-        ).table
+        planned = plan_expectation(self._index, metric, SearchOptions(threads=self._threads))
+        table = planned.run(self._queries, self._steps.advance).table
         ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
         found = _scores(self._like, {metric: table["mean"]}, RANDOM)
         of_metric = {metric: self._like.signature["metrics"][metric]}
@@ -418,12 +447,33 @@ def compare_study(
 
     Parameters
     ----------
-    systems : mapping
-        What :func:`run_study` returned. Every two models are compared on the same studies.
-    progress : function
-        Called with the name of a step, and how much is done of how much.
-    method, resamples, seed
-        As in :func:`metric_oracle.compare`.
+    systems : mapping of str to Scores
+        What [`study`][metric_oracle.study] returned. Every two models are compared on the same studies.
+    progress : callable, optional
+        Called with the name of a step, the number of its parts that are done, and the number of all.
+    method : {"bca", "percentile", "legacy-yu2023"}
+        Kind of interval, see [`interval`][metric_oracle.interval].
+    resamples : int, optional
+        Number of bootstrap resamples of the studies, by default 10,000.
+    seed : int
+        Seed of the resamples.
+
+    Returns
+    -------
+    Comparison
+        The table, which [`write_study`][metric_oracle.write_study] writes.
+
+    Raises
+    ------
+    InputError
+        If an option breaks its rule, or fewer than two studies are left under every metric.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> systems = mo.study(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu")
+    >>> mo.compare_study(systems, resamples=1000)
+    <Comparison: 5 systems, 24 studies: bleu-2>
     """
     oracles = {metric: oracle_name(metric) for metric in next(iter(systems.values())).metrics}
     models = [name for name in systems if name not in {*oracles.values(), MOST_FREQUENT, IDENTITY, RANDOM}]

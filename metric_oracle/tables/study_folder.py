@@ -12,9 +12,30 @@ from metric_oracle.tables.study_steps import LOCK, Written, check_folder, file_n
 
 
 def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str | Path) -> None:
-    """Write the scores of each system and the table (Markdown, LaTeX, CSV; a picture), and rename the folder.
+    """Write a study into its folder: the scores of each system, the table and a picture of it.
 
-    What `run_study` kept for `out` is in the folder already; it gets its name when everything is there.
+    The table is written as Markdown, LaTeX and CSV, the picture only if Matplotlib is installed. The folder
+    ``<out>.unfinished``, where [`study`][metric_oracle.study] kept its steps, is renamed when everything is written.
+
+    Parameters
+    ----------
+    systems : mapping of str to Scores
+        Scores by name of the row, which [`study`][metric_oracle.study] returned.
+    comparison : Comparison
+        Their table, of [`compare_study`][metric_oracle.compare_study].
+    out : str or path
+        New folder of the study.
+
+    Raises
+    ------
+    InputError
+        If the folder exists, or its files cannot be written.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> systems = mo.study(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu", out="study")
+    >>> mo.write_study(systems, mo.compare_study(systems, resamples=1000), "study")
     """
     out = Path(out)
     check_folder(out)

@@ -112,6 +112,7 @@ def scores_of_results(results: Results) -> Scores:
     how = {
         "options": signature.get("options"),
         "source": signature.get("source"),
+        "tool": signature.get("tool"),
         "direction": signature.get("direction"),
         "representation": made,
         **{key: signature[key] for key in SETTINGS if key in signature},
@@ -229,7 +230,7 @@ def aligned_counts(scores: Mapping[str, Scores], metric: str, complete: np.ndarr
     Parameters
     ----------
     scores : mapping
-        As :func:`aligned` has them joined.
+        As `aligned` has them joined.
     metric : str
     complete : bool[studies]
         Studies that every system can score.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metric_oracle.choices import LEGACY
 from metric_oracle.retrieval.corpus_bleu import corpus_bleu
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import (
-    LEGACY,
     LEVEL,
     Array,
     Interval,
@@ -54,7 +54,7 @@ class Cell:
     nonzero : int
         Studies whose score is not 0.
     effective : float
-        Studies that the interval rests on, see :func:`metric_oracle.statistics.effective_studies`.
+        Studies that the interval rests on, see `statistics.effective_studies`.
     unscorable : int
         Studies that this system could not score.
     best : bool

@@ -10,7 +10,6 @@ import pytest
 from pyarrow import parquet
 
 from metric_oracle.api import build_index, load_queries, score
-from metric_oracle.corpora.attached import as_labels
 from metric_oracle.corpora.missing import MISSING_WORDS
 from metric_oracle.corpora.predictions import as_predictions, read_predictions
 from metric_oracle.corpora.reports import Reports, as_reports, read_reports
@@ -18,6 +17,7 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.streams import can_stream, stream_reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
+from metric_oracle.sources.labels import as_labels
 from support.workbooks import write_workbook
 
 IDS = ["50000001", "x7", "2", "3", "4", "5", "6", "7", "8", "9", "10"]

@@ -22,10 +22,11 @@ from metric_oracle.errors import BackendError, IndexFormatError, InputError
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes.bertscore import TokenStateIndex
-from metric_oracle.indexes.inputs import Encoding, Inputs, load_encoding
 from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.metrics import get_metric
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.token_states import Encoding, load_encoding
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 WORDS = ["no", "acute", "process", "heart", "normal", "lungs", "clear", ".", "effusion", "left", "right", "small"]

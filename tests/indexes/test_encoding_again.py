@@ -7,10 +7,10 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.indexes import ngrams
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.radgraph import FAMILIES, spell_graph
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import search
+from metric_oracle.sources.inputs import Inputs
 
 WORDS = ["no", "acute", "edema", "stable", ".", "Effusion", "große", "x2"]
 
@@ -100,12 +100,12 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
         texts, tmp_path / "set", metrics="radgraph:rg_e", radgraph=tmp_path / "train.json", shard_rows=2
     )
     asked = mo.load_queries({"b": "report b", "a": "report a"}, radgraph=tmp_path / "test.json")
-    record = get_metric("radgraph:rg_e")
+    record, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
     assert many.shard(1).representation(record).encode(asked).which.tolist() == [0, 0]
     for queries in (asked, asked.take(np.array([1, 0]))):
-        first = search(many, queries, record, places=[0]).answer
+        first = search(many, queries, record, options, places=[0]).answer
         assert dict(zip(queries.ids, first.scores[:, 0].tolist(), strict=True)) == {"a": 1.0, "b": 0.5}
-        second = search(many, queries, record, places=[1], limit=first.scores[:, -1]).answer
+        second = search(many, queries, record, options, places=[1], limit=first.scores[:, -1]).answer
         place = queries.ids.index("b")
         assert (second.rows[place, 0], second.scores[place, 0]) == (2, 2 / 3)
 

@@ -21,10 +21,11 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes import features, manifest
-from metric_oracle.indexes.inputs import Attachment, Inputs, load_inputs
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
 from metric_oracle.indexes.store import Strings, check_ids, read_arrays
 from metric_oracle.metrics import get_metric
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs, load_inputs
 from support.inputs import changed
 from support.power import Power, kinds_of
 
@@ -41,7 +42,7 @@ def inputs(corpus):
         "build_index",
         radgraph=corpus["train_graphs"],
         chexbert=corpus["train_embeddings"] if "chexbert" in PARTS else None,
-        labels=corpus["train_labels"],
+        chexbert_labels=corpus["train_labels"],
         uncertain="positive",
     )
 
@@ -571,19 +572,19 @@ def test_labels_without_ids_go_by_row(corpus, tmp_path):
     labels = tmp_path / "labels.csv"
     lines = corpus["train_labels"].read_text().splitlines()
     labels.write_text("\n".join(line.split(",", 1)[1] for line in lines[:4]))
-    given = load_inputs("abc", "abc", "build_index", labels=labels, uncertain="blank")
+    given = load_inputs("abc", "abc", "build_index", chexbert_labels=labels, uncertain="blank")
     assert given.attached["labels"].of_row.tolist() == [0, 1, 2]
     match = (
         r"^build_index: labels without ids must be as many as the reports, 2; got 3 in .*\. Add a study_id column\.$"
     )
     with pytest.raises(InputError, match=match):
-        load_inputs("ab", "ab", "build_index", labels=labels, uncertain="blank")
+        load_inputs("ab", "ab", "build_index", chexbert_labels=labels, uncertain="blank")
 
 
 def test_ids_on_one_side_only(corpus):
     match = r"^build_index: labels must share ids with the reports; got none of 2 report ids among 120 in .*\. Pass the"
     with pytest.raises(InputError, match=match):
-        load_inputs(["1", "2"], ["a", "b"], "build_index", labels=corpus["train_labels"], uncertain="blank")
+        load_inputs(["1", "2"], ["a", "b"], "build_index", chexbert_labels=corpus["train_labels"], uncertain="blank")
     with pytest.raises(
         InputError, match=r"^retrieve: embeddings must share ids with the reports; got none of 1 report"
     ):

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.files import checksum, exclusive
-from metric_oracle.indexes import build, manifest, shard_build, shards
+from metric_oracle.indexes import build, shard_build, shards
 from metric_oracle.indexes.build import LOCK
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
@@ -66,10 +67,10 @@ def test_a_set_says_what_its_shards_hold(table, tmp_path):
 
 def test_what_killed_workers_were_writing_is_removed(table, tmp_path, monkeypatch):
     """Seen once in 200 kills: a worker died after it had written a file beside, before it renamed it."""
-    folder, sync = tmp_path / "set", manifest.sync
+    folder, replace = tmp_path / "set", Path.replace
     for i, name in enumerate((PLAN, NAME)):
         with monkeypatch.context() as patch:
-            patch.setattr(manifest, "sync", lambda path, name=name: killed() if name in path.name else sync(path))
+            patch.setattr(Path, "replace", lambda a, b, name=name: killed() if name in b.name else replace(a, b))
             with pytest.raises(KeyboardInterrupt):
                 make(table, tmp_path)
         (left,) = folder.glob(f"{name}.*.tmp")

@@ -9,7 +9,6 @@ import pytest
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import features, store
 from metric_oracle.indexes.build import build_index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.store import (
     Strings,
     hash_content,
@@ -21,6 +20,7 @@ from metric_oracle.indexes.store import (
     to_numpy,
     write_arrays,
 )
+from metric_oracle.sources.inputs import Inputs
 
 WORDS = ["", "b", "é", "日本", "c" * 300, "", "a\x00b"]
 

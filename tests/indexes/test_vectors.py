@@ -8,11 +8,12 @@ import pytest
 from metric_oracle.errors import BackendError
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.features import group_rows
-from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.store import ALIGNMENT, map_file, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.cosine.codes import unit_vectors
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
 
 
 @pytest.fixture

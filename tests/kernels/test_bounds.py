@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.cider import WeightedIndex
-from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
 from metric_oracle.indexes.radgraph import build_graphs
 from metric_oracle.indexes.stems import StemIndex
@@ -42,6 +41,8 @@ from metric_oracle.kernels.topk.cpu import expand, insert, new_best, reset, thre
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.corpus import synthesize
 from support import as_opened, examples
 

@@ -7,7 +7,6 @@ import pytest
 
 from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.embeddings import EmbeddingIndex
-from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels._errors import check_bounds
@@ -30,6 +29,8 @@ from metric_oracle.kernels.cosine.codes import (
 )
 from metric_oracle.kernels.cosine.reference import score
 from metric_oracle.metrics import METRICS
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
 
 CHEXBERT = METRICS["chexbert"]
 

@@ -12,10 +12,11 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.inputs import Attachment, Inputs
 from metric_oracle.kernels.crg.reference import score
 from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.presentation.terminal import answers_table
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
 
 # Table 2 of Hamamci et al. (MIDL 2025): TP, FN, FP, TN, CRG printed, CRG of these counts.
 TABLE_2 = {

@@ -6,13 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels._build import distinct_lists, invert_lists, note_cells, posting_offsets
 from metric_oracle.kernels._overlap import by_rarity, lower_bound, matches
 from metric_oracle.kernels.rouge_l.cpu import Backend as RougeL
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l_reference
 from metric_oracle.metrics import get_metric
+from metric_oracle.sources.inputs import Inputs
 
 
 def lists_of(sequences):

@@ -27,15 +27,17 @@ from metric_oracle.api import build_index, load_queries, retrieve
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, Metric, get_metric
 from metric_oracle.metrics import composite as composite_of
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
+from metric_oracle.sources.inputs import Inputs, load_inputs
+from metric_oracle.sources.token_states import load_encoding
 from metric_oracle.synthetic.corpus import synthesize
 from support import write_entities, write_srr
 
@@ -565,7 +567,7 @@ def test_a_limit_drops_only_what_is_worse(world, whole, metric):
         limit = scores[np.arange(len(scores)), at]
         beyond = rng.random(len(limit)) < 0.2  # better than all by the least step there is
         limit[beyond] = np.nextafter(scores[beyond, 0], np.inf if record.higher_is_better else -np.inf)
-        found = search(world.index, queries, record, k=k, limit=limit).answer
+        found = search(world.index, queries, record, SearchOptions(k, "cpu"), limit=limit).answer
         reaches = scores >= limit[:, None] if record.higher_is_better else scores <= limit[:, None]
         for q in range(len(scores)):
             m = min(int(reaches[q].sum()), k)

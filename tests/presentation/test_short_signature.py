@@ -1,8 +1,10 @@
 import json
+import re
 
 import pytest
 
 from metric_oracle import api
+from metric_oracle.metrics import METRICS
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.comparison_layout import latex, markdown
@@ -12,20 +14,20 @@ from metric_oracle.tables.comparison_layout import latex, markdown
     ("signature", "line"),
     [
         (
-            {"metric": "bleu-2", "source": "Papineni et al., ACL 2002, as in CXR-Report-Metric (fast_bleu)",
+            {"metric": "bleu-2", "source": "Papineni et al., ACL 2002", "tool": "cxr-report-metric",
              "index": "e25f61e3aa", "version": "0.2.0"},
             "bleu-2|cxr-report-metric|idx:e25f61e3|v0.2.0",
         ),
         (
-            {"metric": "rouge-l", "source": "Lin, ROUGE 2004, as in rouge-score without stemming", "baseline": "random",
+            {"metric": "rouge-l", "source": "Lin, ROUGE 2004", "tool": "rouge-score", "baseline": "random",
              "index": "e25f61e3aa", "references": "0123456789", "version": "0.2.0"},
             "rouge-l|rouge-score|random|idx:e25f61e3|refs:01234567|v0.2.0",
         ),
         (
-            {"metric": "bertscore", "source": "Zhang et al., ICLR 2020", "idf": "off", "rescaled": False,
+            {"metric": "bertscore", "source": "Zhang et al., ICLR 2020", "tool": "", "idf": "off", "rescaled": False,
              "representation": {"bertscore": {"encoder": {"name": "a/distil roberta", "layer": 5}}},
              "index": "e25f61e3aa", "version": "1"},
-            "bertscore|zhang-et-al.|distil-roberta:L5|idf:off|rescaled:no|idx:e25f61e3|v1",
+            "bertscore|distil-roberta:L5|idf:off|rescaled:no|idx:e25f61e3|v1",
         ),
         (
             {"command": "align", "metrics": ["bleu", "a|b"], "ratings": {"file": "r.csv", "sha256": "ff" * 32},
@@ -41,6 +43,17 @@ from metric_oracle.tables.comparison_layout import latex, markdown
 )  # fmt: skip
 def test_lines(signature, line):
     assert short_signature(signature) == line
+
+
+def test_tools_of_the_registry():
+    """The second part of a line is a field of its own: rewording `source` does not change it."""
+    assert {name for name, metric in METRICS.items() if not metric.tool} == {
+        "embedding", "chexbert:labels", "srr-bert:agreement", "radcliq:preprint",
+    }  # fmt: skip
+    for name, metric in METRICS.items():
+        assert re.fullmatch(r"[a-z0-9][a-z0-9./-]*|", metric.tool)
+        signature = {"metric": name, "source": "any | words", "tool": metric.tool, "version": "1"}
+        assert short_signature(signature) == "|".join(filter(None, [name, metric.tool, "v1"]))
 
 
 def test_under_each_table(corpus, tmp_path):

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from metric_oracle import api, metrics
+from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError
 from metric_oracle.kernels.rouge_l import cpu
@@ -38,7 +38,7 @@ def abacus(monkeypatch):
 
     module.Backend = Backend
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(kernels, "BACKENDS", (*metrics.BACKENDS, "abacus"))
+    monkeypatch.setattr(kernels, "BACKENDS", (*kernels.BACKENDS, "abacus"))
     find = kernels.find_spec
     monkeypatch.setattr(kernels, "find_spec", lambda name: module if name == module.__name__ else find(name))
     return Backend

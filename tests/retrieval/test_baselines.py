@@ -14,12 +14,12 @@ from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.build import build_index
-from metric_oracle.indexes.inputs import load_encoding, load_inputs
 from metric_oracle.metrics import SEARCHED, get_metric
-from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_results
+from metric_oracle.sources.inputs import load_inputs
+from metric_oracle.sources.token_states import load_encoding
 from support.inputs import changed
 
 N_ROWS = 210
@@ -380,8 +380,8 @@ def vectors(world):
 def test_nearest(world, vectors, metric):
     index, queries = world
     corpus_vectors, query_vectors = vectors
-    results = baselines.nearest(
-        index, queries, metric, corpus_vectors=corpus_vectors, query_vectors=query_vectors
+    results = api.baseline(
+        index, queries, "nearest", metric, corpus_vectors=corpus_vectors, query_vectors=query_vectors
     )  # fmt: skip
     rows = np.flatnonzero(representation_of(index, get_metric(metric)).unit_of_row >= 0).tolist()
     of_id = dict(zip(corpus_vectors.ids, corpus_vectors.values.astype(np.float64), strict=True))
@@ -405,13 +405,12 @@ def test_nearest(world, vectors, metric):
 def test_rows_that_are_not_nearest(world, vectors):
     index, queries = world
     given = dict(zip(("corpus_vectors", "query_vectors"), vectors, strict=True))
-    right = baselines.nearest(index, queries, "bleu", **given)
+    right = api.baseline(index, queries, "nearest", "bleu", **given)
     order = np.random.default_rng(5).permutation(len(vectors[0].ids))
     moved = Vectors([vectors[0].ids[i] for i in order], vectors[0].values[order])
     assert api.verify(index, right, queries, **{**given, "corpus_vectors": moved}) == {"pairs": 14, "queries": 0}
-    other = baselines.nearest(index, queries, "bleu", corpus_vectors=vectors[0], query_vectors=Vectors(
-        vectors[1].ids, vectors[1].values[::-1].copy()
-    ))  # fmt: skip
+    turned = Vectors(vectors[1].ids, vectors[1].values[::-1].copy())
+    other = api.baseline(index, queries, "nearest", "bleu", **{**given, "query_vectors": turned})
     assert other.table["row"].to_pylist() != right.table["row"].to_pylist()
     passed_off = Results(other.table, right.signature)
     with pytest.warns(UserWarning, match="not verified"):
@@ -440,7 +439,7 @@ def test_nearest_from_files(world, vectors, tmp_path):
         *world, "nearest", "bleu", corpus_vectors=tmp_path / "corpus.npy", corpus_vector_ids=tmp_path / "corpus.txt",
         query_vectors=tmp_path / "query.npz",
     )  # fmt: skip
-    direct = baselines.nearest(*world, "bleu", corpus_vectors=vectors[0], query_vectors=vectors[1])
+    direct = api.baseline(*world, "nearest", "bleu", corpus_vectors=vectors[0], query_vectors=vectors[1])
     assert from_files.table.equals(direct.table)
     assert from_files.signature == direct.signature
 
@@ -499,7 +498,7 @@ def test_vectors_that_do_not_fit(world, vectors):
 
     def refused(match, corpus=corpus, asked=asked, metric="bleu"):
         check_refused(
-            match, baselines.nearest, index, queries, metric, corpus_vectors=corpus, query_vectors=asked
+            match, api.baseline, index, queries, "nearest", metric, corpus_vectors=corpus, query_vectors=asked
         )  # fmt: skip
 
     fewer = Vectors(asked.ids[:-2], asked.values[:-2])

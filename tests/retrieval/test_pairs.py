@@ -14,7 +14,6 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.inputs import Attachment
 from metric_oracle.indexes.ngrams import tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.kernels.bleu import reference as bleu
@@ -24,6 +23,7 @@ from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval.pairs import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.pairs import score as score_sides
+from metric_oracle.sources.contract import Attachment
 from metric_oracle.tables.comparison import compare
 from support import beside
 from support.inputs import changed
@@ -156,7 +156,9 @@ def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
 def test_idf_is_that_of_the_search(index, queries, idf):
     results = api.retrieve(index, queries, "bertscore", idf=idf)
     rows = results.table["row"].to_numpy()
-    scores = score_rows(index, queries, rows, ["bertscore", "radcliq"], system="oracle", idf=idf)
+    scores = score_rows(
+        index, queries, rows, ["bertscore", "radcliq"], system="oracle", options=api.SearchOptions(idf=idf)
+    )
     assert column(scores, "bertscore") == results.table["score"].to_pylist()
     assert column(scores, "radcliq.bertscore") == column(scores, "bertscore")
     assert scores.signature["metrics"]["bertscore"]["idf"] == scores.signature["metrics"]["radcliq"]["idf"] == idf
@@ -436,7 +438,7 @@ def test_arguments_of_rows(index, queries, rows):
     for settings in ({"idf": "off"}, {"rescale": False}):
         match = rf"^score: {next(iter(settings))} must be left out without BERTScore among the metrics; got a value"
         with pytest.raises(InputError, match=match):
-            score_rows(index, queries, rows, ["bleu"], system="x", **settings)
+            score_rows(index, queries, rows, ["bleu"], system="x", options=api.SearchOptions(**settings))
     with pytest.raises(InputError, match=r"^retrieve: queries must have a graph each for metric 'radgraph'; got none"):
         score_rows(index, api.load_queries(queries.texts), rows, ["radgraph"], system="x")
 

@@ -11,7 +11,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import ExactnessError
 from metric_oracle.kernels.cosine.score import cosine
-from metric_oracle.retrieval import baselines, pool
+from metric_oracle.retrieval import pool
 
 WORDS = [
     "no",
@@ -69,7 +69,7 @@ def test_nearest_keeps_what_rounding_cannot_tell_apart(index, queries):
     values *= np.sign(values.sum())
     vectors = Vectors([f"r{i}" for i in range(90)], np.stack([rng.permutation(values) for _ in range(90)]))
     asked = Vectors(["0", "1"], np.ones((2, 61), np.float32) * np.float32([[1], [3]]))
-    found = baselines.nearest(index, api.load_queries(queries[:2]), "bleu", corpus_vectors=vectors, query_vectors=asked)
+    found = api.baseline(index, queries[:2], "nearest", "bleu", corpus_vectors=vectors, query_vectors=asked)
 
     def unit(vector):
         return (vector / np.linalg.norm(vector.astype(np.float64))).astype(np.float32).astype(float).tolist()

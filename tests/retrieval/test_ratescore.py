@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.corpora.entities import TYPES, as_entities
+from metric_oracle.corpora.entities import TYPES
 from metric_oracle.errors import InputError
 from metric_oracle.kernels.ratescore import score as score_module
 from metric_oracle.kernels.ratescore.reference import score
+from metric_oracle.sources.entities import as_entities
 from support.entities import made_up
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/ratescore.json").read_text(encoding="utf-8"))["scores"]
@@ -30,7 +31,7 @@ def test_lists_in_parquet_are_read_by_a_process_that_has_read_nothing_else(tmp_p
     vectors = tmp_path / "v.parquet"
     pq.write_table(pa.table({"study_id": ["a"], "embedding": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))}), vectors)
     for program in (
-        f"from metric_oracle.corpora.entities import as_entities; as_entities({str(path)!r}, 'score')",
+        f"from metric_oracle.sources.entities import as_entities; as_entities({str(path)!r}, 'score')",
         f"from metric_oracle.corpora.vectors import read_embeddings; read_embeddings({str(vectors)!r})",
     ):
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.pair_models import totals
-from metric_oracle.retrieval.rerank import Pool, binomial_interval, conformal_pool, rerank
+from metric_oracle.retrieval.rerank import Pool, binomial_interval, conformal_pool, plan_rerank
 from metric_oracle.retrieval.results import read_results
 from metric_oracle.tables.systems import is_oracle, read_system
 from support import assert_refused, write
@@ -55,6 +56,11 @@ def index(tmp_path_factory):
 @pytest.fixture(scope="module")
 def queries():
     return mo.load_queries(TESTS)
+
+
+def rerank(index, queries, model, pool, k=1):
+    pool = replace(pool, options=mo.SearchOptions(k=k))
+    return plan_rerank(index, pool, lambda: model).run(queries)
 
 
 def brute(model, reference, rows, k):
@@ -319,7 +325,7 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
     [
         (["--pool", "some"], "pool must be METRIC:N or all; got 'some'. Pass radcliq:200."),
         (["--pool", "7"], "pool must be METRIC:N or all; got '7'. Pass radcliq:200."),
-        (["--pool", "all", "--weights", "w.json"], "weights must be left out where the pool is the whole "),
+        (["--pool", "all", "--weights", "w.json"], "weights must be left out for a pool that is the whole "),
         (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "recall must be given with audit and without"),
         (["--pool", "bleu", "--recall", "0.5"], "recall must be given with audit and without"),
         (["--pool", "crepe:3"], "metric must be one with an exact search; got 'crepe', whose "),

@@ -14,13 +14,13 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes import store
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import pool
 from metric_oracle.retrieval.answers import fall_back, fill_zeros, most_frequent_row
+from metric_oracle.sources.inputs import Inputs
 from support import beside
 from support.inputs import changed
 from support.sequences import subsequence

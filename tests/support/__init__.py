@@ -96,7 +96,7 @@ def write_corpus(folder: Path, n_reports: int, n_tests: int, *, seed: int) -> di
 
 
 def beside(corpus: Mapping[str, Path], side: str, uncertain: str = "positive") -> dict[str, Any]:
-    """Return the options that name the files beside the reports of one side of :func:`write_corpus`."""
+    """Return the options that name the files beside the reports of one side of `write_corpus`."""
     return {
         "radgraph": corpus[f"{side}_graphs"],
         "chexbert": corpus[f"{side}_embeddings"],

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from metric_oracle.indexes.inputs import Inputs
+from metric_oracle.sources.inputs import Inputs
 
 
 def changed(inputs: Inputs, kind: str, **changes: Any) -> Inputs:

@@ -48,6 +48,14 @@ def systems(folder, directions=LOWER):
     }
 
 
+def test_means_and_intervals_of_another_tool(files):
+    folder, values = files
+    scores = read_foreign("a", folder / "a_green.csv", LOWER)
+    assert scores.mean()["green_score"] == pytest.approx(values["a"].mean(), abs=1e-12)
+    assert list(scores.interval(resamples=200)) == ["green_score", "finerad"]
+    assert "green_score" in repr(scores)
+
+
 def test_a_table_with_columns_of_another_tool(files):
     folder, values = files
     found = compare(systems(folder), paired=[("a", "b")], resamples=200)

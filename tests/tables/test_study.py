@@ -15,7 +15,6 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
-from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.results import read_results, read_scores
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
 from metric_oracle.tables import study, study_steps
@@ -104,7 +103,7 @@ def test_scores_are_those_of_the_parts(world, systems, metric):
     assert systems[oracle_name(metric)].table[metric].to_pylist() == oracle["score"].to_pylist()
     own = api.baseline(index, queries, "identity", metric).table["score"]
     assert systems[IDENTITY].table[metric].to_pylist() == own.to_pylist()
-    mean = expectation(index, queries, metric)
+    mean = api.expectation(index, queries, metric)
     values = systems[RANDOM].table[metric].to_numpy()
     assert values == pytest.approx(mean.table["mean"].to_numpy(), abs=1e-12 + 2 * mean.signature["error"])
 
@@ -119,7 +118,7 @@ def test_composite_of_other_rows_is_described_by_itself(world, tmp_path):
         paths["train"], tmp_path / "I", radgraph=tmp_path / "graphs.json", metrics=["radcliq:preprint"]
     )
     found = run_study(index, queries, metrics=("bleu", "radgraph", "radcliq:preprint"))
-    mean = expectation(index, queries, "radcliq:preprint").table["mean"]
+    mean = api.expectation(index, queries, "radcliq:preprint").table["mean"]
     assert found[RANDOM].table["radcliq:preprint"].to_pylist() == mean.to_pylist()
 
 
@@ -437,7 +436,7 @@ def test_inner_and_order_and_labels(world, tmp_path):
     short = write(tmp_path / "short.csv", {study: texts[study] for study in queries.ids[5:]})
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(" ".join(text.split()) for text in queries.texts) + "\n")
-    labels = {"labels": paths["test_labels"]}
+    labels = {"chexbert_labels": paths["test_labels"]}
     models = {"short": Model(short, labels), "lines": Model(lines, labels, {"ids": paths["test"]})}
     metrics = ("bleu", "chexbert:labels", "crg")
     found = run_study(index, queries, models, metrics=metrics, inner=True)

@@ -227,7 +227,7 @@ def bound_means(u, corpus, coded, margin):
 
 @inlined
 def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
-    """Write the maxima both ways of what :func:`_simd_codes.make_bounds` computes for some tokens of a unit.
+    """Write the maxima both ways of what `_simd_codes.make_bounds` computes for some tokens of a unit.
 
     The maxima of the query's tokens are raised; at the first token of a unit they begin anew.
     """
@@ -256,7 +256,7 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
 
 @inlined
 def prefetch_codes(u, corpus):
-    """Ask for what :func:`bound_codes` reads of a unit; units that are left lie too far apart to be foreseen."""
+    """Ask for what `bound_codes` reads of a unit; units that are left lie too far apart to be foreseen."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     width = corpus.codes.shape[1]
@@ -323,7 +323,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
 
 @jit
 def bound_codes(u, corpus, coded, work, margins):
-    """Return precision and recall as :func:`bound_by_codes` does, from all tokens."""
+    """Return precision and recall as `bound_by_codes` does, from all tokens."""
     known = Known(np.inf, 0.0, 0.0, -np.inf)
     precision, recall, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins)
     return precision, recall

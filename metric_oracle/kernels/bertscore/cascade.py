@@ -225,7 +225,7 @@ def _like_length(n, items, corpus):
 def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold):
     """List in `work` the items that their cells do not drop, and the best of them as seeds; return both numbers.
 
-    Borrowed: counting references to the slices of `work` would take a sixth of its time, as in :func:`search_codes`.
+    Borrowed: counting references to the slices of `work` would take a sixth of its time, as in `search_codes`.
     """
     n_items = len(items.unit)
     n = len(query.weights)

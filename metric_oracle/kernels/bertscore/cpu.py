@@ -42,7 +42,7 @@ TILE = 1 << 18  # items that are searched together: a thread's memory does not g
 
 
 def pack(corpus, batch, q):
-    """Lay out a distinct query; see :func:`pack_query`."""
+    """Lay out a distinct query; see `pack_query`."""
     return pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
 
 
@@ -105,7 +105,7 @@ def line_of(scratch, g):
 
 
 def find(corpus, batch, q, k, items, work, part, scored):
-    """Return what :func:`find_all` returns of a distinct query."""
+    """Return what `find_all` returns of a distinct query."""
     return find_all(corpus, batch, [q], k, [items], work, part, scored)[0]
 
 
@@ -217,7 +217,7 @@ def _sample(q, n, is_first, work, found, n_items):
 
 
 def taken(scored, q, items, answers):
-    """Return what :func:`find` returns from the scratch, and note it in `scored`: components are asked for later."""
+    """Return what `find` returns from the scratch, and note it in `scored`: components are asked for later."""
     n = answers.state[0]
     item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
     for u, *parts in zip(items.unit[item].tolist(), precision.tolist(), recall.tolist(), strict=True):
@@ -295,7 +295,7 @@ class Backend(Kernel):
         return all_pairs.error_of(corpus.states.shape[1], self.part)
 
     def score_error(self, corpus, batch):
-        """Bound the error of what :func:`score_all` yields."""
+        """Bound the error of what `score_all` yields."""
         error = self._error(corpus)
         return error if batch.baseline is None else error / (1.0 - batch.baseline[self.part])
 

@@ -94,7 +94,7 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
     items : list of Items
         For each query: the same units and rows, and what is added to their scores.
     lists : list of (int32[n], float64[n]), or None
-        For each query what :func:`_listed` returns of it; by default it is called.
+        For each query what `_listed` returns of it; by default it is called.
 
     Returns
     -------

@@ -104,9 +104,9 @@ def n_beyond(lengths):
 
 
 def segment_maxima(codes, ptr, lengths, weights, query_codes, query_weights, tiles, precision, recall):
-    """Fill `precision` and `recall`, float32[B, D], of the units that :func:`launches` takes.
+    """Fill `precision` and `recall`, float32[B, D], of the units that `launches` takes.
 
-    See :func:`_segment_maxima` for the parameters.
+    See `_segment_maxima` for the parameters.
 
     Parameters
     ----------

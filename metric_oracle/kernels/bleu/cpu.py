@@ -34,7 +34,7 @@ class Bleu(NamedTuple):
     index : Features
         Family n - 1 holds the n-grams of order n.
     buckets : int64[C, 8]
-        Of documents of equal length, see :func:`metric_oracle.kernels._overlap_search.find_best`.
+        Of documents of equal length, see `kernels._overlap_search.find_best`.
     mark : uint8[V]
         Query bitmap.
     with_bigram : uint8[D]
@@ -219,7 +219,7 @@ class Backend(driver.DrivenKernel):
     coco: bool
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_bleu`."""
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_bleu`."""
         search_bleu(
             self.order, self.coco, batch.queries, first, last, corpus.features, corpus.cells, k, workspace, answers
         )

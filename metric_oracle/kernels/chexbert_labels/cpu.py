@@ -59,7 +59,7 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
     corpus : LabelCorpus
     vectors : int8[Q, L]
     first, last, k, work, answers
-        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
+        As in `kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------

@@ -219,7 +219,7 @@ class Reading(NamedTuple):
 
 @inner
 def order_grams(batch, q, index):
-    """Order the n-grams of a query by what they may add for each posting that has to be read: :class:`Reading`."""
+    """Order the n-grams of a query by what they may add for each posting that has to be read: `Reading`."""
     first = batch.ptr[q]
     n = batch.ptr[q + 1] - first
     gain, left = np.empty(n), np.zeros(ORDERS)
@@ -267,7 +267,7 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
     policy : CiderD
     batch : WeightedBatch
     reading : Reading
-    slack, buckets, inverse, k : see :class:`WeightedBatch`, :class:`WeightedCorpus`
+    slack, buckets, inverse, k : see `WeightedBatch`, `WeightedCorpus`
     total : float32[D]
         Room; what was found of the documents afterwards.
     work : Workspace
@@ -329,10 +329,10 @@ def check_dropped(policy, q, n, ids, reached, slack, buckets, k, total, work):
 
     Parameters
     ----------
-    q, n, ids : see :func:`metric_oracle.kernels._overlap_search.check_dropped`
+    q, n, ids : see `kernels._overlap_search.check_dropped`
     reached : (float64, int64, int64)
-        What :func:`find_best` returned.
-    policy, slack, buckets, k, total, work : as for :func:`find_best`
+        What `find_best` returned.
+    policy, slack, buckets, k, total, work : as for `find_best`
 
     Writes
     ------
@@ -379,7 +379,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
     batch : WeightedBatch
     corpus : WeightedCorpus
     first, last, k, work, answers
-        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
+        As in `kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------
@@ -428,7 +428,7 @@ class Backend(driver.DrivenKernel):
     """CIDEr-D on CPUs."""
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_cider_d`."""
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_cider_d`."""
         search_cider_d(batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 

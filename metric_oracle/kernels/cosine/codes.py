@@ -49,7 +49,7 @@ def unit_vectors(values: np.ndarray) -> np.ndarray:
 
 
 def off_unit(width: int) -> float:
-    """Bound how far the length of a row of :func:`unit_vectors` is from 1: d + 3 roundings, one to float32."""
+    """Bound how far the length of a row of `unit_vectors` is from 1: d + 3 roundings, one to float32."""
     computed = gamma(width + 3, FLOAT64)
     return computed + rounding(1.0 + computed, width, FLOAT32)
 

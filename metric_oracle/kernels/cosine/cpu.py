@@ -60,9 +60,9 @@ class Corpus(NamedTuple):
     vectors : float32[D, d]
         Unit vectors.
     codes : float32[C, K, BLOCK]
-        Of blocks of documents, zeros at the end; see :mod:`metric_oracle.kernels.cosine.codes`.
+        Of blocks of documents, zeros at the end; see `kernels.cosine.codes`.
     measured : float64[3]
-        Skew of the codes' directions, and :class:`Measured` of the codes.
+        Skew of the codes' directions, and `Measured` of the codes.
     row_ptr, row_id : int64[D + 1], int64[N]
         Rows of each document, ascending.
     """
@@ -83,7 +83,7 @@ class Batch(NamedTuple):
         Unit vectors.
     codes : float32[Q, K]
     measured : float64[2]
-        :class:`Measured` of the codes.
+        `Measured` of the codes.
     """
 
     vectors: np.ndarray
@@ -226,7 +226,7 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, lim
     queries : float32[Q, d], Q <= QUERIES
     codes : float32[Q, K]
     error : float64[2]
-        See :func:`screen_errors`.
+        See `screen_errors`.
     sample : (int, int)
         Of dropped documents: the number of the first query, which seeds it, and how many there are for each query; see
         `PAIRS`.
@@ -409,7 +409,7 @@ class Backend(Kernel):
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=MOST_AT_ONCE)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_cosine`.
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_cosine`.
 
         Raises
         ------
@@ -447,7 +447,7 @@ class Backend(Kernel):
             yield from out
 
     def score_error(self, corpus, batch):
-        """Bound how far what :meth:`score_all` yields is from the reference's scores.
+        """Bound how far what `score_all` yields is from the reference's scores.
 
         Two lengths of d + 1 roundings, two divisions and a product of d terms in float64; 2 d + 4 roundings of the
         reference.

@@ -241,7 +241,7 @@ class Meteor(NamedTuple):
     reference_length : int
     texts : Texts
     buckets : int64[C, 8]
-        Of documents of equal length, see :func:`metric_oracle.kernels._overlap_search.find_best`.
+        Of documents of equal length, see `kernels._overlap_search.find_best`.
     places : Places
     """
 
@@ -279,7 +279,7 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
     batch : StemBatch
     corpus : StemCorpus
     first, last, k, work, answers
-        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
+        As in `kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------
@@ -326,7 +326,7 @@ class Backend(driver.DrivenKernel):
     """METEOR on CPUs."""
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_meteor`."""
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_meteor`."""
         search_meteor(batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 

@@ -33,7 +33,7 @@ class GraphF1(NamedTuple):
         Of the query's family.
     index : Features
     buckets : int64[C, 8]
-        Of documents of similar sizes, see :func:`metric_oracle.kernels._overlap_search.find_best`.
+        Of documents of similar sizes, see `kernels._overlap_search.find_best`.
     mark : uint8[V]
         Query bitmap.
     """
@@ -130,7 +130,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     index, buckets : Features, int64[C, 8]
         As in `GraphF1`.
     first, last, k, work, answers
-        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
+        As in `kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------
@@ -205,7 +205,7 @@ class Backend(driver.DrivenKernel):
     family_b: int
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for queries first .. last - 1; see :func:`search_radgraph`."""
+        """Find the k best rows of the corpus for queries first .. last - 1; see `search_radgraph`."""
         search_radgraph(
             self.family_a, self.family_b, batch.queries, first, last, corpus.features, corpus.cells, k, workspace,
             answers,

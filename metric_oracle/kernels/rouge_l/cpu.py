@@ -187,9 +187,9 @@ class RougeL(NamedTuple):
     sequences : Sequences
         Of the documents.
     buckets : int64[C, 8]
-        Of documents of equal length, see :func:`metric_oracle.kernels._overlap_search.find_best`.
+        Of documents of equal length, see `kernels._overlap_search.find_best`.
     slot, positions, state
-        Of the query, see :func:`count_lcs`.
+        Of the query, see `count_lcs`.
     """
 
     coco: bool
@@ -232,7 +232,7 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
     corpus : SequenceCorpus
         Documents by ascending length, buckets of equal lengths.
     first, last, k, work, answers
-        As in :func:`metric_oracle.kernels.bleu.cpu.search_bleu`.
+        As in `kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------
@@ -361,7 +361,7 @@ class Backend(driver.DrivenKernel):
     coco: bool = False
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see :func:`search_rouge_l`."""
+        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_rouge_l`."""
         search_rouge_l(self.coco, batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 

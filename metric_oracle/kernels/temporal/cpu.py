@@ -86,6 +86,6 @@ def _counts(corpus, batch, query, document):
 
 
 def _f1(shared, n_candidate, n_reference):
-    """Return :func:`temporal_f1` of arrays: the same division of the same integers."""
+    """Return `temporal_f1` of arrays: the same division of the same integers."""
     total = n_candidate.astype(np.int64) + n_reference
     return np.where(total == 0, 1.0, 2.0 * shared / np.maximum(total, 1))

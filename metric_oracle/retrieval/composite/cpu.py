@@ -100,7 +100,7 @@ class Backend(Kernel):
         return values
 
     def bonuses(self, corpus, batch, values, limit):
-        """Return :class:`Bonuses` for BERTScore's search; None where its bounds are of no use.
+        """Return `Bonuses` for BERTScore's search; None where its bounds are of no use.
 
         Composites above `limit` may be left out.
         """
@@ -278,7 +278,7 @@ class Backend(Kernel):
         return np.array([composite(row, self.terms.values(), self.intercept) for row in rows])
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the composite of every item for each of some distinct queries, right within :meth:`score_error`."""
+        """Yield the composite of every item for each of some distinct queries, right within `score_error`."""
         out = np.empty(len(corpus.row_ptr) - 1)
         streams = [self._score_part(part, corpus, batch, chosen) for part in self.terms]
         for values in zip(*streams, strict=True):
@@ -288,7 +288,7 @@ class Backend(Kernel):
             yield out
 
     def score_error(self, corpus, batch):
-        """Bound the error of what :meth:`score_all` yields: that of its parts, weighted."""
+        """Bound the error of what `score_all` yields: that of its parts, weighted."""
         error = 0.0
         for part, t in self.terms.items():
             of_part = self.kernels[part].score_error(corpus.parts[part], batch.parts[t.metric.representation])

@@ -10,10 +10,10 @@ import numpy as np
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.features import Encoded, Units, group_rows
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS, Metric
 from metric_oracle.retrieval.sharded import ShardedIndex
+from metric_oracle.sources.inputs import Inputs
 
 _JOINED: WeakKeyDictionary[Index, dict[tuple[str, ...], Any]] = WeakKeyDictionary()
 
@@ -21,12 +21,11 @@ _JOINED: WeakKeyDictionary[Index, dict[tuple[str, ...], Any]] = WeakKeyDictionar
 def representation_of(index: Index, metric: Metric) -> Representation:
     """Return what a metric reads of an index: one representation, or for a composite several, joined once.
 
-    Of a set of shards it is what they have, one after another.
+    Of a set of shards it is what they have, one after another. That the index holds it was checked before.
     """
-    index.check_holds(metric)
     is_set = isinstance(index, ShardSet)
     if not metric.terms and not is_set:
-        return index.representation(metric)
+        return index.part(metric.representation)
     joined = _JOINED.setdefault(index, {})
     terms = tuple(dict.fromkeys(term.metric.representation for term in metric.terms.values()))
     kinds = terms or (metric.representation,)
@@ -41,7 +40,7 @@ def representation_of(index: Index, metric: Metric) -> Representation:
 
 
 class CompositeCorpus(NamedTuple):
-    """What the search under a composite reads of a corpus; see :class:`CompositeIndex`.
+    """What the search under a composite reads of a corpus; see `CompositeIndex`.
 
     Attributes
     ----------
@@ -101,7 +100,7 @@ class CompositeIndex(Units):
         """Join representations of one corpus on its rows."""
         n_rows = max(len(part.unit_of_row) for part in parts.values())
         # The units of what a model encoded first: they ascend.
-        names = sorted(parts, key=lambda name: REPRESENTATIONS[name].source != "encoder")
+        names = sorted(parts, key=lambda name: not REPRESENTATIONS[name].is_encoded)
         columns = [
             np.pad(parts[n].unit_of_row, (0, n_rows - len(parts[n].unit_of_row)), constant_values=-1) for n in names
         ]

@@ -13,7 +13,7 @@ from metric_oracle.metrics import COMPOSITE, Metric, composite, get_metric
 FORMAT, VERSION = "metric-oracle composite", 1
 
 
-def weighed(metric: str, weights: str | Path | None) -> Metric:
+def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
     """Return the record that a search asks for by name, or by the weights file of a composite."""
     if weights is None:
         return get_metric(metric)
@@ -62,10 +62,11 @@ def read_weights(path: str | Path, function: str = "retrieve") -> Metric:
             f"{path}. Turn the signs of the weights and of the intercept."
         )
         raise InputError(msg)
-    return record_of(content, f"{name}, weights file sha256 {hashlib.sha256(raw).hexdigest()}", function)
+    checksum = hashlib.sha256(raw).hexdigest()
+    return record_of(content, f"{name}, weights file sha256 {checksum}", function, f"weights:{checksum[:8]}")
 
 
-def record_of(content: Any, source: str, function: str) -> Metric:
+def record_of(content: Any, source: str, function: str, tool: str = "") -> Metric:
     """Return the record of a composite from its terms and intercept, as a weights file or a signature has them."""
     terms: dict[str, tuple[float, float, float]] = {}
     try:
@@ -78,7 +79,7 @@ def record_of(content: Any, source: str, function: str) -> Metric:
             'numbers; got others. Fit them again with "oracle fit-composite".'
         )
         raise InputError(msg) from None
-    return composite(COMPOSITE, terms, intercept, source, function)
+    return composite(COMPOSITE, terms, intercept, source, function, tool=tool)
 
 
 def _number(value: Any) -> float:
@@ -92,4 +93,4 @@ def metric_of(signature: Mapping[str, Any], function: str) -> str | Metric:
     name = str(signature.get("metric"))
     if name != COMPOSITE:
         return name
-    return record_of(signature.get("options"), str(signature.get("source")), function)
+    return record_of(signature.get("options"), str(signature.get("source")), function, str(signature.get("tool") or ""))

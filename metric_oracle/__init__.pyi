@@ -1,0 +1,45 @@
+# The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
+from metric_oracle.api.annotating import annotate as annotate
+from metric_oracle.api.memory import compute as compute, pairwise as pairwise, reward as reward
+from metric_oracle.api.reranking import rerank as rerank
+from metric_oracle.api.scoring import score as score
+from metric_oracle.api.searching import (
+    baseline as baseline,
+    build_index as build_index,
+    expectation as expectation,
+    load_queries as load_queries,
+    merge as merge,
+    open_index as open_index,
+    retrieve as retrieve,
+    verify as verify,
+)
+from metric_oracle.corpora.predictions import read_predictions as read_predictions
+from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
+from metric_oracle.errors import MetricOracleError as MetricOracleError
+from metric_oracle.metrics import list_metrics as list_metrics
+from metric_oracle.presentation.expectation_plot import plot_histogram as plot_histogram
+from metric_oracle.raters.agreement import agreement as agreement
+from metric_oracle.raters.alignment import align as align
+from metric_oracle.raters.failure_modes import failure_modes as failure_modes
+from metric_oracle.raters.fit_composite import fit_composite as fit_composite
+from metric_oracle.raters.metric_comparison import RatedFiles as RatedFiles, compare_metrics as compare_metrics
+from metric_oracle.raters.plots import plot_alignment as plot_alignment, plot_failure_modes as plot_failure_modes
+from metric_oracle.raters.rated_sets import read_rated_set as read_rated_set
+from metric_oracle.raters.ratings import read_ratings as read_ratings
+from metric_oracle.retrieval.options import SearchOptions as SearchOptions
+from metric_oracle.retrieval.results import read_results as read_results, read_scores as read_scores
+from metric_oracle.statistics import interval as interval
+from metric_oracle.survey.create import create_survey as create_survey
+from metric_oracle.survey.export import export_survey as export_survey, survey_status as survey_status
+from metric_oracle.tables.comparison import compare as compare
+from metric_oracle.tables.comparison_layout import write
+from metric_oracle.tables.comparison_plot import write_plot as write_plot
+from metric_oracle.tables.crg import score_crg as score_crg
+from metric_oracle.tables.f1_chexbert import score_f1_chexbert as score_f1_chexbert, score_f1_srr as score_f1_srr
+from metric_oracle.tables.foreign import read_foreign as read_foreign
+from metric_oracle.tables.study import Model as Model, compare_study as compare_study, run_study
+from metric_oracle.tables.study_folder import write_study as write_study
+
+__version__: str
+study = run_study
+write_table = write

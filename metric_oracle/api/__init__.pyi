@@ -1,0 +1,23 @@
+# The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
+from metric_oracle.api.annotating import annotate as annotate
+from metric_oracle.api.memory import compute as compute, pairwise as pairwise, reward as reward
+from metric_oracle.api.reranking import plan_rerank as plan_rerank, rerank as rerank
+from metric_oracle.api.scoring import score as score
+from metric_oracle.api.searching import (
+    baseline as baseline,
+    build_index as build_index,
+    expectation as expectation,
+    load_queries as load_queries,
+    merge as merge,
+    open_index as open_index,
+    retrieve as retrieve,
+    verify as verify,
+)
+from metric_oracle.corpora.predictions import read_predictions as read_predictions
+from metric_oracle.corpora.reports import read_reports as read_reports
+from metric_oracle.metrics import list_metrics as list_metrics
+from metric_oracle.retrieval.baselines import plan_baseline as plan_baseline
+from metric_oracle.retrieval.expectation import plan_expectation as plan_expectation
+from metric_oracle.retrieval.options import SearchOptions as SearchOptions
+from metric_oracle.retrieval.plan import plan as plan
+from metric_oracle.retrieval.results import read_results as read_results, read_scores as read_scores

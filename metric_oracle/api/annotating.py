@@ -1,0 +1,121 @@
+"""Models run over reports, and files of what they make."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Unpack
+
+from metric_oracle.api.given import READING, Given, Reading, reports_of, say, split
+from metric_oracle.corpora.reports import check_options
+from metric_oracle.errors import InputError, called
+from metric_oracle.files import json_text, replacing
+from metric_oracle.metrics import ATTACHED
+from metric_oracle.sources.contract import Source, source_of
+
+# Arguments that name a model, and other files of these models.
+MODELS = tuple(record.arguments[0] for record in ATTACHED if record.model)
+FILES = tuple(name for record in ATTACHED for name in record.model_arguments)
+
+
+class Annotating(Reading, total=False):
+    """Keywords of `annotate`."""
+
+    radgraph: str | Path | None
+    chexbert: str | Path | None
+    entities: str | Path | None
+    radgraph_encoder: str | Path | None
+    vocabulary: str | Path | None
+    entity_encoder: str | Path | None
+
+
+@called("annotate")
+def annotate(
+    reports: Given,
+    out: str | Path,
+    *,
+    device: str | None = None,
+    tell: Callable[[str], None] | None = None,
+    advance: Callable[[int, int], None] | None = None,
+    **given: Unpack[Annotating],
+) -> None:
+    """Run a model over reports and write what it makes into a file, which stands wherever the model does.
+
+    A killed run resumes with the parts that it finished. The signature of the model is written next to the file, as
+    ``OUT.signature.json``.
+
+    Parameters
+    ----------
+    reports : path or container
+        What `read_reports` takes.
+    out : path
+        File to write. RadGraph gives ``.json``; CheXbert gives embeddings (``.npz``) or labels (``.csv``); RaTEScore's
+        models give entities with their vectors (``.parquet``).
+    device : {"cpu", "cuda"}
+        Where the model runs; by default a GPU if there is one.
+    tell : function
+        Called with lines about reports that are left out or cut off; by default they are warnings.
+    advance : function
+        Called with the number of finished reports and of all.
+    radgraph, chexbert, entities : path
+        The model, exactly one of them: a RadGraph archive, ``chexbert.pth``, or the folder of RaTE-NER.
+    radgraph_encoder, vocabulary, entity_encoder : path
+        Other files of these models, see `build_index`.
+    section, id_column, text_column, split, split_file, profile, keep_empty, encoding, separator
+        How the reports are read, see `read_reports`.
+
+    Raises
+    ------
+    InputError
+        If not exactly one model is given, or `out` has an ending that this model does not write.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.annotate("test.csv", "test_graphs.json", radgraph="radgraph.tar.gz")  # doctest: +SKIP
+    >>> tests = mo.load_queries("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
+    """
+    check_options(given, (*READING, *MODELS, *FILES), "annotate")
+    source, model, out = check_annotation(given, out)
+    read, _ = reports_of(reports, "annotate", split(given, READING))
+    if read.left_out:
+        say(read.left_out, tell)
+    opened = source.open(model, {**split(given, FILES), "device": device}, "annotate")
+    scratch = out.with_name(f".{out.name}.annotating")
+    done = 0
+
+    def count(n: int) -> None:
+        nonlocal done
+        done += n
+        if advance is not None:
+            advance(done, len(read.ids))
+
+    made = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
+    content = source.endings[out.suffix.lower()](made, read.ids)
+    with replacing("annotate", out, out.with_name(f"{out.name}.signature.json")) as (beside, of_signature):
+        beside.write_bytes(content)
+        of_signature.write_text(json_text(dict(opened.signature)), encoding="utf-8")
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[Source, Any, Path]:
+    """Return the source that a model makes, the model and the file to write.
+
+    Raises
+    ------
+    InputError
+        Unless exactly one model is given, and the file has one of its endings.
+    """
+    named = {name: given[name] for name in MODELS if given.get(name) is not None}
+    if len(named) != 1:
+        msg = f"annotate: one of {', '.join(MODELS)} must be given; got {len(named)}. Run it once for each model."
+        raise InputError(msg)
+    ((name, model),) = named.items()
+    (source,) = (source_of(record.name) for record in ATTACHED if record.arguments[0] == name)
+    if not source.is_model(model):
+        msg = f"annotate: {name} must be {source.record.model}; got {model}. Pass the model."
+        raise InputError(msg)
+    if out is None or Path(out).suffix.lower() not in source.endings:
+        endings = " or ".join(source.endings)
+        msg = f"annotate: out must end with {endings} for this model; got {out}. Name such a file."
+        raise InputError(msg)
+    return source, model, Path(out)

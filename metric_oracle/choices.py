@@ -1,0 +1,16 @@
+"""Values that an argument or option may have. Nothing is imported here, so that the command line shows help at once."""
+
+BACKENDS = ("auto", "cpu", "cuda", "reference")
+DEVICES = ("cpu", "cuda")
+RUNNERS = ("ray",)
+STATES = ("float32", "float16")  # how token states are stored
+UNCERTAIN = ("positive", "negative", "blank")  # how uncertain labels are counted
+SECTIONS = ("impression", "findings", "findings+impression")
+PROFILES = ("yu2023", "mit")  # rules that cut the sections out of MIMIC-CXR files
+LEGACY = "legacy-yu2023"
+INTERVALS = ("bca", "percentile", LEGACY)
+IDENTICAL = ("once", "show")  # equal candidates of a survey
+ORDERS = ("shared", "per-rater")
+# Endings of files of results, and of tables.
+RESULTS = (".parquet", ".csv", ".jsonl")
+TABLES = (".md", ".tex", ".csv", ".parquet", ".jsonl")

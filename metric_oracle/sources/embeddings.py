@@ -1,0 +1,104 @@
+"""Vectors of reports: CheXbert's embeddings, and any others that a user brings."""
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metric_oracle.corpora.tables import canonical_ids
+from metric_oracle.corpora.vectors import Vectors, checked_vectors, read_embeddings
+from metric_oracle.errors import InputError
+from metric_oracle.sources.contract import Attachment, Source, ignore, name_of
+from metric_oracle.sources.labels import labels_csv
+
+
+def as_vectors(given: Any, ids: Any, function: str) -> Vectors:
+    """Return vectors with ids: a file, a dict id -> vector, or an array float[n, d] whose ids are given with it."""
+    if isinstance(given, Vectors):
+        return given
+    if isinstance(given, str | Path):
+        return read_embeddings(given, ids=ids)
+    if isinstance(given, Mapping):
+        if ids is not None:
+            msg = f"{function}: ids must be left out for a dict of id -> vector; got a value. Drop them."
+            raise InputError(msg)
+        ids, given = list(given), list(given.values())
+    try:
+        values = np.asarray(given)
+        keys = list(map(str, range(len(values)))) if ids is None else canonical_ids(_listed(ids), function, "ids")
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        msg = f"{function}: vectors must be an array of one row a report; got {name_of(given)}. Stack the vectors."
+        raise InputError(msg) from None
+    return Vectors(keys, checked_vectors(values, keys, "memory", "ids"))
+
+
+def _listed(ids: Any) -> list[Any]:
+    if isinstance(ids, str | Path) or not isinstance(ids, Iterable):
+        raise TypeError
+    return list(ids)
+
+
+class VectorSource(Source):
+    """Vectors of reports, from any model."""
+
+    def read(self, value: Any, value_ids: Any, function: str) -> Vectors:
+        """Read vectors; see `as_vectors`."""
+        return as_vectors(value, value_ids, function)
+
+    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
+        """Return the unit vectors; a copy, because the mapped file is gone once the index is closed."""
+        return Attachment(np.array(part.vectors), of_row, made_by=recorded.get("encoder", {}), are_unit=True)
+
+
+def _npz(made: Any, ids: Sequence[str]) -> bytes:
+    held = io.BytesIO()
+    np.savez(held, ids=np.array(list(ids)), embeddings=made[0])
+    return held.getvalue()
+
+
+def _csv(made: Any, ids: Sequence[str]) -> bytes:
+    return labels_csv(made[1], ids)
+
+
+class CheXbertSource(VectorSource):
+    """CheXbert's embeddings, from files or from its checkpoint, which gives labels too.
+
+    `run` returns embeddings float32[n, d], classes uint8[n, 14] and the number of texts that were cut off.
+    """
+
+    endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".npz": _npz, ".csv": _csv}
+
+    def is_model(self, value: Any) -> bool:
+        """Tell chexbert.pth from embeddings."""
+        return isinstance(value, str | Path) and Path(value).suffix.lower() == ".pth"
+
+    def open(self, value: Any, files: Mapping[str, Any], function: str) -> Any:
+        """Open chexbert.pth."""
+        from metric_oracle.encoders.chexbert import CheXbert
+
+        device = files.get("device") or "auto"
+        return CheXbert(value, vocabulary=files.get("vocabulary"), device=device, function=function)
+
+    def run(
+        self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
+        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, int]:  # fmt: skip
+        """Encode texts."""
+        made = model.encode(texts, progress=progress, scratch=scratch)
+        if made[2]:
+            tell(f"{made[2]:,} of {len(texts):,} reports are longer than CheXbert takes: their ends are cut off")
+        return made
+
+    def attachment(
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+    ) -> Attachment:
+        """Return the embeddings of texts."""
+        return Attachment(made[0], np.arange(n_texts), made_by=signature)
+
+    def answer(self, made: Any) -> Any:
+        """Return the embeddings."""
+        return made[0]

@@ -1,0 +1,159 @@
+"""Entities of reports with their vectors, as RaTEScore reads them."""
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.entities import TYPES, EntityTable
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table
+from metric_oracle.errors import InputError
+from metric_oracle.sources.contract import Attachment, Source, ignore
+
+_COLUMNS = ("types", "vectors")
+
+
+def as_entities(given: Any, function: str) -> EntityTable:
+    """Return the entities of reports: a file, or a table in memory; rows without ids are by place.
+
+    Parameters
+    ----------
+    given : EntityTable, path or container
+        A table (Parquet, JSON, JSON Lines) with an id and two columns of lists: ``types``, of `TYPES` in any case, and
+        ``vectors``, one for each of them. A report without entities has empty lists.
+    function : str
+        Name for error messages.
+    """
+    if isinstance(given, EntityTable):
+        return given
+    if isinstance(given, str | Path):
+        table: Table | None = read_table(existing_file(Path(given), function, "entities"), function)
+    else:
+        table, _ = in_memory(given, function)
+    if table is None or not set(_COLUMNS) <= set(table.names):
+        got = "a list" if table is None else f"columns {table.header}"
+        msg = (
+            f"{function}: entities must have the columns types and vectors, a list each; got {got} in "
+            f"{'memory' if table is None else table.path}. Write them so."
+        )
+        raise InputError(msg)
+    found = table.id_cells(function)
+    ids = [str(place) for place in range(table.n_rows)]
+    if found is not None:
+        ids = canonical_ids(found[0], function, f"the ids of {table.path}")
+        check_unique(ids, function, f"the ids of {table.path}")
+    try:
+        lengths, names = _flat(table, "types", 1)
+        of_vectors, widths, numbers = _flat(table, "vectors", 2)
+        kinds = np.array([TYPES.index(str(name).lower()) for name in names], np.uint8)
+        if lengths.tolist() != of_vectors.tolist() or len(set(widths.tolist())) > 1:
+            raise ValueError
+        vectors = np.asarray(numbers, np.float64).reshape(len(kinds), -1 if len(kinds) else 1).astype(np.float32)
+    except (ValueError, TypeError, pa.ArrowException):
+        msg = (
+            f"{function}: entities must have types of {', '.join(TYPES)}, and a vector of one width for each; got "
+            f"others in {table.path}. Repair it."
+        )
+        raise InputError(msg) from None
+    if not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
+        msg = f"{function}: vectors of entities must be finite and other than zero; got others in {table.path}. Repair."
+        raise InputError(msg)
+    return EntityTable(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), kinds, vectors)
+
+
+def _flat(table: Table, name: str, depth: int) -> list[Any]:
+    """Return the lengths of the lists of a column, level by level, and what is in the innermost."""
+    column = table.columns[table.names.index(name)]
+    found: list[Any] = []
+    if not isinstance(column, list):  # Arrow, without an object for each number
+        import pyarrow.compute as pc
+
+        inner = column.combine_chunks()
+        for _ in range(depth):
+            if inner.null_count:
+                raise ValueError
+            found.append(pc.list_value_length(inner).to_numpy())
+            inner = inner.flatten()
+        return [*found, inner.to_pylist() if depth == 1 else inner.to_numpy(zero_copy_only=False)]
+    cells: Sequence[Any] = column
+    for _ in range(depth):
+        if any(isinstance(cell, str) or not isinstance(cell, Iterable) for cell in cells):
+            raise ValueError
+        found.append(np.array([len(cell) for cell in cells], np.int64))
+        cells = [item for cell in cells for item in cell]
+    return [*found, cells]
+
+
+def _parquet(made: Any, ids: Sequence[str]) -> bytes:
+    """Return a table with a list of words, one of types and one of vectors for each report."""
+    import pyarrow.parquet as pq
+
+    # One list for each distinct report, taken by row.
+    ptr, width = pa.array(made.table.ptr), made.table.vectors.shape[1]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(made.table.vectors.reshape(-1)), width)
+    columns = {
+        "entities": pa.array(made.words, pa.string()),
+        "types": pa.array([TYPES[kind] for kind in made.table.kinds], pa.string()),
+        "vectors": vectors.cast(pa.list_(pa.float32())),
+    }
+    lists = {name: pa.LargeListArray.from_arrays(ptr, values) for name, values in columns.items()}
+    of_row = pa.array(made.of_row)
+    table = pa.table(
+        {"study_id": pa.array(list(ids), pa.string()), **{n: values.take(of_row) for n, values in lists.items()}}
+    )
+    held = io.BytesIO()
+    pq.write_table(table, held, compression="zstd")
+    return held.getvalue()
+
+
+class EntitySource(Source):
+    """Entities with vectors, from tables, or from RaTE-NER and an encoder."""
+
+    endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
+
+    def read(self, value: Any, value_ids: Any, function: str) -> EntityTable:
+        """Read entities; see `as_entities`."""
+        return as_entities(value, function)
+
+    def values_of(self, table: Any) -> EntityTable:
+        """Return the table itself."""
+        return table
+
+    def is_model(self, value: Any) -> bool:
+        """Tell RaTE-NER's folder from a table of entities."""
+        return isinstance(value, str | Path) and Path(value).is_dir()
+
+    def open(self, value: Any, files: Mapping[str, Any], function: str) -> Any:
+        """Open RaTE-NER, and the encoder that `entity_encoder` names."""
+        from metric_oracle.encoders.ratescore import EntityModels
+
+        device = files.get("device") or "auto"
+        return EntityModels(value, encoder=files.get("entity_encoder"), device=device, function=function)
+
+    def run(
+        self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
+        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+    ) -> Any:  # fmt: skip
+        """Find the entities of texts and their vectors: a `Recognised` of `encoders.ratescore`."""
+        made = model.recognise(texts, progress=progress, scratch=scratch)
+        if made.n_truncated:
+            tell(made.cut_off())
+        return made
+
+    def attachment(
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+    ) -> Attachment:
+        """Return the entities of texts."""
+        return Attachment(made.table, made.of_row, made_by=signature)
+
+    def answer(self, made: Any) -> Any:
+        """Return types and vectors by place."""
+        return made.records()
+
+    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
+        """Return the stored lists of entities."""
+        return Attachment(part.table(), of_row, made_by=recorded.get("encoder", {}))

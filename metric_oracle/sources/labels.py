@@ -1,0 +1,180 @@
+"""Labels of reports: CheXbert's 14 classes, and sets of labels of any names, such as SRR-BERT's."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metric_oracle.choices import UNCERTAIN
+from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.tables import canonical_ids, check_unique
+from metric_oracle.corpora.vectors import (
+    LABELS,
+    Labels,
+    label_table_of,
+    labels_of_table,
+    read_label_table,
+    read_labels,
+)
+from metric_oracle.errors import InputError
+from metric_oracle.sources.contract import Attachment, Source, name_of
+
+_CELL = {0: "", 1: "1", 2: "0", 3: "-1"}  # of CheXbert's classes, as its label files have them
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """Sets of labels of any names.
+
+    Attributes
+    ----------
+    ids : list of str
+    values : uint8[n, L]
+        1 for the labels that a report has; columns in the order of their names.
+    schema : str
+        What tells these names from others.
+    """
+
+    ids: list[str]
+    values: npt.NDArray[np.uint8]
+    schema: str
+
+
+def as_labels(given: Any, function: str) -> Labels:
+    """Return CheXbert labels: a file or table, a dict id -> 14 classes, or classes 0 to 3 as int[n, 14] by place."""
+    if isinstance(given, Labels):
+        return given
+    if isinstance(given, str | Path):
+        return read_labels(given)
+    ids, values = None, given
+    if isinstance(given, Mapping) and not set(LABELS) <= given.keys():
+        ids = canonical_ids(list(given), function, "the ids of the labels")
+        check_unique(ids, function, "the ids of the labels")
+        values = list(given.values())
+    elif hasattr(given, "columns"):
+        table, _ = in_memory(given, function)
+        if table is not None:
+            return labels_of_table(table)
+    try:
+        classes = np.asarray(values)
+        is_right = (
+            classes.dtype.kind in "iu" and classes.shape[1:] == (len(LABELS),) and np.isin(classes, range(4)).all()
+        )
+    except (TypeError, ValueError):
+        is_right = False
+    if not is_right:
+        msg = (
+            f"{function}: labels must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report; got "
+            f"{name_of(given)} with others. Pass 0 blank, 1 positive, 2 negative, 3 uncertain."
+        )
+        raise InputError(msg)
+    return Labels(ids, classes.astype(np.uint8))
+
+
+def as_label_sets(given: Any, function: str) -> LabelSets:
+    """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
+
+    It is a file, or what `corpora.containers.in_memory` takes; without ids, rows are by place.
+    """
+    if isinstance(given, LabelSets):
+        return given
+    if isinstance(given, str | Path):
+        table = read_label_table(given)
+    else:
+        found, _ = in_memory(given, function)
+        if found is None:
+            msg = (
+                f"{function}: SRR labels must be a table with a column for each label; got {name_of(given)}. Pass one."
+            )
+            raise InputError(msg)
+        table = label_table_of(found, by_place=True)
+    is_uncertain = (table.values == 3).any(axis=0)
+    if is_uncertain.any():
+        msg = (
+            f"{function}: SRR labels must be 1, 0 or empty; got -1 in {int(is_uncertain.sum())} of "
+            f"{len(table.names)} columns of {name_of(given)}. Make a column of each status, as SRR-BERT has it."
+        )
+        raise InputError(msg)
+    order = sorted(range(len(table.names)), key=table.names.__getitem__)
+    names = "\n".join(table.names[place] for place in order)
+    schema = f"{len(order)} labels, sha256 {sha256(names.encode()).hexdigest()[:12]}"
+    return LabelSets(table.ids, (table.values[:, order] == 1).astype(np.uint8), schema)
+
+
+def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
+    """Return CheXbert classes, uint8[n, 14], as the CSV that `corpora.vectors.read_labels` reads."""
+    held = io.StringIO()
+    writer = csv.writer(held, lineterminator="\n")
+    writer.writerow(["study_id", *LABELS])
+    writer.writerows([study, *(_CELL[c] for c in row)] for study, row in zip(ids, classes.tolist(), strict=True))
+    return held.getvalue().encode()
+
+
+class CheXbertLabelSource(Source):
+    """CheXbert's labels, from files, or from its checkpoint, which `chexbert` names."""
+
+    def read(self, value: Any, value_ids: Any, function: str) -> Labels:
+        """Read labels; see `as_labels`."""
+        return as_labels(value, function)
+
+    def attach(
+        self, value: Any, value_ids: Any, reports: tuple[Sequence[str], Sequence[str]], settings: Mapping[str, Any],
+        function: str, *, is_piece: bool = False,
+    ) -> Attachment:  # fmt: skip
+        """Join labels to reports on their ids, or row by row where the labels have no ids."""
+        table, ids = self.read(value, value_ids, function), reports[0]
+        if table.ids is not None:
+            return super().attach(table, None, reports, settings, function, is_piece=is_piece)
+        if len(table.values) != len(ids):
+            msg = (
+                f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(table.values)} "
+                f"in {name_of(value)}. Add a study_id column."
+            )
+            raise InputError(msg)
+        return Attachment(table.values, np.arange(len(ids)), self.settings_of(table, settings))
+
+    def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
+        """Raise unless it is said what an uncertain label counts as."""
+        uncertain = settings.get("uncertain")
+        if uncertain not in UNCERTAIN:
+            msg = (
+                f"{function}: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}. "
+                "Say what an uncertain label counts as: it changes the score and is recorded."
+            )
+            raise InputError(msg)
+
+    def attachment(
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+    ) -> Attachment:
+        """Return the classes that CheXbert gave texts; see `sources.embeddings.CheXbertSource`."""
+        return Attachment(made[1], np.arange(n_texts), self.settings_of(None, settings), signature)
+
+    def answer(self, made: Any) -> Any:
+        """Return the classes."""
+        return made[1]
+
+    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
+        """Return the classes that the stored values stand for: an uncertain one is what it was counted as."""
+        classes = np.select([part.vectors == 1, part.vectors == -1], [1, 2], 0).astype(np.uint8)
+        return Attachment(classes, of_row, {part.setting: part.meaning}, recorded.get("encoder", {}))
+
+
+class LabelSetSource(CheXbertLabelSource):
+    """Sets of labels of any names, from tables with a column for each."""
+
+    def read(self, value: Any, value_ids: Any, function: str) -> Any:
+        """Read sets of labels; see `as_label_sets`."""
+        return as_label_sets(value, function)
+
+    def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what tells these names from others."""
+        return {"schema": table.schema}
+
+    def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
+        """Need no setting."""

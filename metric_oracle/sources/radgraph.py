@@ -1,0 +1,137 @@
+"""RadGraph annotations: entities of a report and the relations between them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, parse_graphs, read_graphs
+from metric_oracle.errors import InputError
+from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of
+
+
+def as_graphs(given: Any, function: str) -> GraphTable:
+    """Return RadGraph annotations: a file, or a dict id -> graph, position -> graph, or a list of graphs."""
+    if isinstance(given, GraphTable):
+        return given
+    if isinstance(given, str | Path):
+        return read_graphs(given)
+    graphs = {str(place): graph for place, graph in enumerate(given)} if isinstance(given, list | tuple) else given
+    try:
+        text = json.dumps(dict(graphs))
+    except (TypeError, ValueError):
+        msg = (
+            f"{function}: graphs must be a RadGraph file, a dict of id -> graph or a list of graphs; got "
+            f"{name_of(given)}. Pass what RadGraph returns."
+        )
+        raise InputError(msg) from None
+    table = parse_graphs([text], name_of(given))
+    # Positions without texts to join on are the ids of a list.
+    return table if any(text is not None for text in table.texts) else replace(table, keyed_by="study")
+
+
+def _json(made: Mapping[str, Any], ids: Sequence[str]) -> bytes:
+    return json.dumps({study: made[str(i)] for i, study in enumerate(ids)}).encode()
+
+
+class RadGraphSource(Source):
+    """Graphs, from JSON or from a RadGraph archive."""
+
+    endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".json": _json}
+
+    def read(self, value: Any, value_ids: Any, function: str) -> GraphTable:
+        """Read annotations; see `as_graphs`."""
+        return as_graphs(value, function)
+
+    def attach(
+        self, value: Any, value_ids: Any, reports: tuple[Sequence[str], Sequence[str]], settings: Mapping[str, Any],
+        function: str, *, is_piece: bool = False,
+    ) -> Attachment:  # fmt: skip
+        """Join graphs to reports: on their ids, or on their texts where the file has no ids."""
+        graphs = self.read(value, value_ids, function)
+        for strings in (graphs.tokens, graphs.relation_types):
+            check_unicode(strings, None, function, f"entities and relations of {name_of(value)}")
+        return Attachment(graphs, align_graphs(graphs, *reports, some=is_piece))
+
+    def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any], function: str) -> Attachment:
+        """Return the graphs that a function answered by place, such as RadGraph itself; some texts may have none."""
+        graphs = as_graphs(answer, function)
+        place_of = {key: place for place, key in enumerate(graphs.keys)}
+        return Attachment(graphs, np.array([place_of.get(str(i), -1) for i in range(n_texts)], np.int64))
+
+    def is_model(self, value: Any) -> bool:
+        """Tell a RadGraph archive, or the folder of one, from annotations."""
+        if not isinstance(value, str | Path):
+            return False
+        return str(value).lower().endswith((".tar.gz", ".tgz")) or (Path(value) / "config.json").is_file()
+
+    def open(self, value: Any, files: Mapping[str, Any], function: str) -> Any:
+        """Open a RadGraph archive."""
+        from metric_oracle.encoders.radgraph import RadGraph
+
+        device = files.get("device") or "auto"
+        return RadGraph(value, encoder=files.get("radgraph_encoder"), device=device, function=function)
+
+    def run(
+        self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
+        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Annotate texts; graph "i" is that of text i."""
+        return model.annotate(texts, progress=progress, scratch=scratch)
+
+    def attachment(
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+    ) -> Attachment:
+        """Return the graphs of texts."""
+        return Attachment(as_graphs(made, function), np.arange(n_texts), made_by=signature)
+
+    def answer(self, made: Any) -> Any:
+        """Return graphs by place."""
+        return made
+
+    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
+        """Return graphs that have the stored sets of entities, relations, partial and complete features, and no others.
+
+        There is a mention for each entity with a relation of its own and one for each without, as `partial` has them.
+        Relations begin at the former and end at either; what `complete` holds follows from both.
+        """
+        features = part.features
+        unit = np.repeat(np.arange(len(features.fwd_ptr) - 1), np.diff(features.fwd_ptr))
+        feature = np.asarray(features.fwd_id)
+        family = np.searchsorted(part.family_ptr, feature, side="right") - 1
+        keys = part.keys[feature]
+        # Keys of `indexes.graph_keys.pack_keys`: an entity has 29 bits, and in `partial` one more for its relations.
+        n_units, shift = len(features.fwd_ptr) - 1, 30
+        mention = np.sort(unit[family == 2] << shift | keys[family == 2])
+        entity_ptr = np.searchsorted(mention, np.arange(n_units + 1) << shift)
+        of_relation, relation = unit[family == 1], keys[family == 1]
+        source = np.searchsorted(mention, of_relation << shift | (relation >> 33) << 1 | 1)
+        target = np.searchsorted(mention, of_relation << shift | (relation >> 4 & (1 << 29) - 1) << 1)
+        entity = (mention & (1 << shift) - 1) >> 1
+        graphs = GraphTable(
+            keys=[str(place) for place in range(n_units)],
+            keyed_by="position",
+            schema=part.schema,
+            texts=[None] * n_units,
+            tokens=list(part.tokens),
+            labels=list(part.labels),
+            relation_types=list(part.relation_types),
+            entity_ptr=entity_ptr.astype(np.int64),
+            entity_token=(entity >> 5).astype(np.int32),
+            entity_label=(entity & 31).astype(np.int32),
+            relation_ptr=np.concatenate([[0], np.cumsum(np.bincount(of_relation, minlength=n_units))]).astype(np.int64),
+            relation_source=(source - entity_ptr[of_relation]).astype(np.int32),
+            relation_target=(target - entity_ptr[of_relation]).astype(np.int32),
+            relation_type=(relation & 15).astype(np.int32),
+            n_dangling=recorded["dangling_relations"],
+            path=str(index.folder),
+        )
+        return Attachment(graphs, of_row, made_by=recorded.get("encoder", {}))
+
+    def piece(self, attachment: Attachment, *, is_first: bool) -> Attachment:
+        """Return the graphs of a piece; the relations to nowhere of the whole file count in its first piece."""
+        found = super().piece(attachment, is_first=is_first)
+        return found if is_first else replace(found, values=replace(found.values, n_dangling=0))

@@ -1,0 +1,139 @@
+"""Token states, which an encoder makes of texts when an index is built or searched, and a prepared folder keeps."""
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metric_oracle.choices import STATES
+from metric_oracle.corpora.tables import existing_file
+from metric_oracle.corpora.text_files import read_text
+from metric_oracle.errors import InputError
+from metric_oracle.sources.contract import Attachment, Source, ignore
+
+if TYPE_CHECKING:  # models are imported by what opens them
+    from metric_oracle.encoders.token_states import TokenEncoder
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How token states are made.
+
+    Attributes
+    ----------
+    encoder : TokenEncoder
+    storage : dtype
+        float16 or float32, of the states on disk.
+    baseline : (precision, recall, f1) of random pairs under this encoder, or None
+    max_memory : float or None
+        GB that building may hold beside the model and mapped files.
+    tell : function
+        Called with lines for people: what the work will take, what was cut off.
+    advance : function
+        Called with the numbers of finished tokens and of all.
+    """
+
+    encoder: "TokenEncoder"
+    storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
+    baseline: tuple[float, float, float] | None = None
+    max_memory: float | None = None
+    tell: Callable[[str], None] = ignore
+    advance: Callable[[int, int], None] = ignore
+
+
+def load_encoding(
+    encoder: str | Path,
+    function: str,
+    *,
+    layer: int | None = None,
+    states: str | None = None,
+    bf16: bool = False,
+    rescale_table: str | Path | None = None,
+    device: str | None = None,
+    max_memory: float | None = None,
+    tell: Callable[[str], None] = ignore,
+    advance: Callable[[int, int], None] = ignore,
+) -> Encoding:
+    """Open an encoder of token states.
+
+    Parameters
+    ----------
+    encoder : str or path
+        Hugging Face name or local folder.
+    function : str
+        Name for error messages.
+    layer : int
+        By default the published one of the encoder.
+    states : {"float32", "float16"}
+        How states are stored, by default float32; float16 takes half the room and moves scores by about 1.5e-5.
+    bf16 : bool
+        Run the encoder in bfloat16: faster, and other states.
+    rescale_table : path
+        bert_score's table of baselines of this encoder (LAYER, P, R, F); the published one of distilroberta-base is
+        built in.
+    device : {"cpu", "cuda"}
+        By default "cuda" where there is one.
+    max_memory, tell, advance
+        See `Encoding`.
+    """
+    states = states or "float32"
+    if states not in STATES:
+        msg = f"{function}: states must be float32 or float16; got {states!r}. Choose one."
+        raise InputError(msg)
+    from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
+
+    opened = TokenEncoder(
+        encoder, layer=layer, device=device or "auto", dtype="bfloat16" if bf16 else "float32", function=function
+    )
+    known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
+    chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer, function)
+    check_max_memory(max_memory, function)
+    return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, advance=advance)
+
+
+def check_max_memory(max_memory: float | None, function: str) -> None:
+    """Raise unless a limit of memory is a number above 0."""
+    if max_memory is not None and (isinstance(max_memory, bool) or not 0 < max_memory < np.inf):
+        msg = f"{function}: max_memory must be a number of GB above 0; got {max_memory!r}. Choose one, or leave it out."
+        raise InputError(msg)
+
+
+def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float, float]:
+    """Return precision, recall and f1 of a layer from a table of bert_score."""
+    lines = read_text(existing_file(path, function), function)[0].splitlines()
+    # bert_score's .tsv files have commas.
+    for row in csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","):
+        try:
+            number, *values = (float(row[name]) for name in ("LAYER", "P", "R", "F"))
+        except (KeyError, TypeError, ValueError):
+            continue
+        if number == layer and all(-1 < value < 1 for value in values):
+            return values[0], values[1], values[2]
+    msg = (
+        f"{function}: rescale_table must have numbers below 1 for layer {layer} in columns LAYER, P, R, F; got none in "
+        f"{path}. Pass bert_score's table of this encoder."
+    )
+    raise InputError(msg)
+
+
+class TokenStateSource(Source):
+    """Token states; `load_encoding` opens the encoder, which runs when an index is built."""
+
+    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment | None:
+        """Return the token states, if it is known which texts the encoder cut off.
+
+        That is known where it cut off all of the greatest length, or none.
+        """
+        lengths = np.diff(part.ptr)[of_row]
+        longest = int(lengths.max()) if recorded["truncated"] else -1
+        cut = len(np.unique(index.reports["distinct_id"].to_numpy()[lengths == longest]))
+        if cut != recorded["truncated"]:
+            return None
+        return Attachment(part, of_row, {"cut_length": longest}, recorded["encoder"])
+
+    def piece(self, attachment: Attachment, *, is_first: bool) -> Attachment:
+        """Return all states: they stay in their file."""
+        return attachment

@@ -1,0 +1,84 @@
+"""The docstrings of public names are complete numpydoc, and their examples run.
+
+Public are the names of `metric_oracle.__all__` and the methods of its classes. Examples run in a folder with the files
+of `oracle example`.
+"""
+
+import doctest
+import inspect
+import shutil
+
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.synthetic.example import write_example
+from support import lacking
+
+# https://numpydoc.readthedocs.io/en/latest/validation.html: a summary of one line that ends with a period, the
+# parameters of the signature in its order with types and descriptions, results with descriptions, examples.
+CHECKS = {"GL06", "GL07", "GL08", "SS01", "SS02", "SS03", "SS06", "PR01", "PR02", "PR03", "PR04", "PR07", "PR10"}
+CHECKS |= {"RT01", "RT03", "YD01", "EX01"}
+# To be completed. A name here that is complete fails, so that the list can only shrink.
+INCOMPLETE = {
+    "annotate", "baseline", "build_index", "compute", "expectation", "list_metrics", "load_queries", "merge", "pairwise",
+    "rerank", "retrieve", "reward", "score", "study", "verify",
+}  # fmt: skip
+
+
+def methods(owner):
+    """Yield the names of public methods and properties; fields and what is inherited are not among them."""
+    for name, found in vars(owner).items():
+        if not name.startswith("_") and (inspect.isroutine(found) or isinstance(found, classmethod | property)):
+            yield name
+
+
+OBJECTS = {name: getattr(mo, name) for name in mo.__all__}
+CLASSES = {name: found for name, found in OBJECTS.items() if inspect.isclass(found)}
+METHODS = [f"{name}.{method}" for name, owner in CLASSES.items() for method in methods(owner)]
+
+
+def faults_of(name):
+    """Return what numpydoc finds, and whether a function with parameters says nothing of the errors that it raises."""
+    try:
+        from numpydoc.docscrape import NumpyDocString
+        from numpydoc.validate import validate
+    except ImportError:
+        lacking("numpydoc is not installed: pip install --group docs")
+    found = [": ".join(fault) for fault in validate(f"metric_oracle.{name}")["errors"]]
+    checks = CHECKS - {"EX01"} if name in METHODS else CHECKS
+    if name in OBJECTS and name not in CLASSES and inspect.signature(OBJECTS[name]).parameters:
+        found += [] if NumpyDocString(inspect.getdoc(OBJECTS[name]))["Raises"] else ["no Raises section"]
+    return [fault for fault in found if fault.partition(":")[0] in {*checks, "no Raises section"}]
+
+
+@pytest.mark.parametrize("name", [*OBJECTS, *METHODS])
+def test_docstrings_are_complete(name):
+    faults = faults_of(name)
+    if name in INCOMPLETE:
+        assert faults, f"the docstring of {name} is complete: take it off the list"
+    else:
+        assert not faults, "\n".join(faults)
+
+
+def test_names_of_incomplete_docstrings_exist():
+    assert {*OBJECTS, *METHODS} >= INCOMPLETE
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("docstrings") / "example"
+    write_example(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_examples_of_docstrings_run(name, example, tmp_path, monkeypatch):
+    shutil.copytree(example, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    said = []
+    runner = doctest.DocTestRunner(optionflags=options)
+    for test in doctest.DocTestFinder().find(inspect.unwrap(OBJECTS[name]), name, globs={"mo": mo}):
+        runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)
