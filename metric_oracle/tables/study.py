@@ -71,6 +71,7 @@ class Model:
     files: Mapping[str, Path] = field(default_factory=dict)
     reading: Mapping[str, Any] = field(default_factory=dict)
 
+    @called("Model")
     def __post_init__(self) -> None:
         for name in ("files", "reading"):
             if not isinstance(getattr(self, name), Mapping):

@@ -300,7 +300,7 @@ def test_ids_that_lack_or_are_too_many(write, annotation):
         ids=write("ids.csv", "a,b\n1,2\n"),
     )
     fails(
-        r"ids must have rows of split 'test' where .* in .*ids.csv, whose splits are 'train'\. Name another with",
+        r".*ids\.csv has no row of split 'test' in its column split: 'train'\. Name another with",
         path,
         ids=write("ids.csv", "id,split\n1,train\n"),
     )
@@ -350,7 +350,7 @@ def test_columns_that_are_not_clear(write):
         write("p.json", '{"a": {"report": 5}}'),
     )
     fails(
-        "predictions must be one text for each id; got 1 ids with several in .*: '1'. Keep one row each",
+        ".*p.csv has 1 ids with several texts: '1'. Keep one row for each id",
         write("p.csv", f"study_id,report\n1,{SECRET}\n1,b\n"),
     )
     for options in ({"id_column": "a"}, {"text_column": "a"}):

@@ -119,7 +119,7 @@ def test_radevalx(tmp_path, rater):
         (["pair_id,errors", "a,1", "b,word"], r"column 'errors' of .* must hold a finite number in every row; got "
          r"something else in row 2\. Repair it\.$"),
         (["pair_id,errors", "a,1", "b,inf"], r"must hold a finite number in every row; got something else in row 2"),
-        (["pair_id,errors", "a,1", "a,2"], r"the rows of .* must have unique ids; got .* more than once"),
+        (["pair_id,errors", "a,1", "a,2"], r"an id occurs more than once in the rows of .*: "),
     ],
 )  # fmt: skip
 def test_refused(tmp_path, lines, match):
