@@ -102,7 +102,7 @@ def coverage(session: nox.Session) -> None:
     The README's tests, run as root, leave their data; without it all tests run here, 40 % slower than else. What they
     lack are the encoders, which need PyTorch.
     """
-    data = Path(".coverage.readme")
+    data = Path(".coverage-readme")
     chosen = ["tests/encoders"] if data.exists() else []
     run(session, "pytest", *WORKERS, "--cov", "--cov-report=", *chosen)
     if data.exists():

@@ -76,9 +76,16 @@ class Bench:
     """
 
     def __init__(
-        self, root: Path, n_reports: int, n_tests: int, repetitions: int, scratch: Path, corpus: str,
-        studied: Sequence[str], chosen: Sequence[str],
-    ) -> None:  # fmt: skip
+        self,
+        root: Path,
+        n_reports: int,
+        n_tests: int,
+        repetitions: int,
+        scratch: Path,
+        corpus: str,
+        studied: Sequence[str],
+        chosen: Sequence[str],
+    ) -> None:
         self.root, self.n_reports, self.n_tests, self.corpus = root, n_reports, n_tests, corpus
         self.repetitions, self.scratch, self.studied, self.chosen = repetitions, scratch, studied, chosen
 

@@ -127,9 +127,13 @@ def states(name: str, bench: Bench) -> Measurement:
 
 
 def _timed_beside(
-    bench: Bench, metric: str, ways: dict[str, Callable[[], Any]], n_pairs: int, columns: dict[str, Any],
+    bench: Bench,
+    metric: str,
+    ways: dict[str, Callable[[], Any]],
+    n_pairs: int,
+    columns: dict[str, Any],
     backend: str = "cpu",
-) -> Measurement:  # fmt: skip
+) -> Measurement:
     """Time the ways of a peer and our search in turns, after a call of each; the peer's fastest way counts."""
     data = bench.data
     ours = partial(study, data.index, data.queries, metric, backend)

@@ -13,10 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.machine import Row
-from metric_oracle.raters.alignment import agreement, difference
 from metric_oracle.raters.failure_modes import study_test
-from metric_oracle.raters.rank_agreement import STATISTICS, Resamples, draw, side
-from metric_oracle.raters.rater_agreement import ICC, intraclass
+from metric_oracle.raters.interrater import ICC, intraclass
+from metric_oracle.raters.rank_correlation import (
+    RATED,
+    STATISTICS,
+    Resamples,
+    difference_record,
+    draw,
+    interval_record,
+    side,
+)
 from metric_oracle.retrieval.corpus_bleu import corpus_bleu
 from metric_oracle.retrieval.rerank import binomial_interval
 from metric_oracle.statistics import (
@@ -215,8 +222,8 @@ def _rated(rng: np.random.Generator, studies: int) -> tuple[np.ndarray, np.ndarr
 def _agreements(errors: np.ndarray, metrics: np.ndarray, drawn: Resamples) -> Iterator[tuple[str, Array]]:
     truth = side(-errors.sum(axis=0), drawn)
     first, second = (side(metric, drawn) for metric in metrics)
-    for name, function in STATISTICS.items():
-        yield name, function(first, truth, drawn)
+    for name in RATED:
+        yield name, STATISTICS[name](first, truth, drawn)
     yield _DIFFERENCE, STATISTICS["tau-b"](second, truth, drawn) - STATISTICS["tau-b"](first, truth, drawn)
     yield from zip(ICC, intraclass(errors, drawn.pairs), strict=True)
     same = np.mean([a == b for a, b in combinations(errors, 2)], axis=0)
@@ -231,7 +238,11 @@ def rated(sets: int) -> Iterator[Row]:
         for seed in range(sets):
             drawn = draw([str(study) for study in range(n) for _ in range(4)], RESAMPLES, seed)
             for name, values in _agreements(*_rated(np.random.default_rng([seed, n]), n), drawn):
-                one = difference(values, RESAMPLES) if name == _DIFFERENCE else agreement(name, values, drawn)
+                one = (
+                    difference_record(values, RESAMPLES)
+                    if name == _DIFFERENCE
+                    else interval_record(name, values, drawn)
+                )
                 if one is not None and one["low"] is not None:
                     effective = one["effective"] if name in (*ICC, _EXACT) else n
                     ends = one["low"], one["high"], effective, float(values[-1])

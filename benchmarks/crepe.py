@@ -18,9 +18,9 @@ import metric_oracle as mo
 from benchmarks import machine
 from benchmarks.machine import Row
 from metric_oracle.encoders.crepe_training import Settings, train
-from metric_oracle.raters.alignment import MEAN
 from metric_oracle.raters.counted_pairs import read_counted_pairs
-from metric_oracle.raters.rank_agreement import TAU
+from metric_oracle.raters.metric_agreement import MEAN
+from metric_oracle.raters.rank_correlation import TAU
 from metric_oracle.synthetic.corpus import write_synthetic
 
 METRICS = ("crepe", "bleu-2", "bleu-4", "rouge-l", "radgraph")

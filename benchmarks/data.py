@@ -138,14 +138,14 @@ def prepare_states(root: Path, n_reports: int, n_tests: int, kind: str = CORPORA
         (scratch.parent / LOCK).touch()
         _link_states(states, scratch)
 
-        def keep(done: int, total: int) -> None:
-            if done == total:
+        def keep(step: str, done: int | None, total: int | None) -> None:
+            if step == "token states" and done == total:
                 _link_states(scratch, states)
 
         graphs = ("radgraph",) if graph_options(corpus, "train") else ()
         metrics = ("bleu", *graphs, "bertscore", *(("chexbert",) if vectors else ()))
         options = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
-        _build(corpus, vectors, index, metrics=metrics, advance=keep, **options)
+        _build(corpus, vectors, index, metrics=metrics, progress=keep, **options)
 
     _replace_older(index, "states-index-*", build)
     return Data(corpus, vectors, index, encoder)
@@ -258,8 +258,8 @@ class Sample:
     queries : the references
     """
 
-    references: list[tuple[str, dict]]
-    candidates: list[tuple[str, dict]]
+    references: list[tuple[str, dict[str, Any]]]
+    candidates: list[tuple[str, dict[str, Any]]]
     index: Index
     queries: Inputs
 
@@ -333,13 +333,13 @@ def _unit(item: Any) -> tuple[np.ndarray, np.ndarray]:
     return item.states / np.linalg.norm(item.states, axis=1, keepdims=True), item.weights > 0
 
 
-def write_graphs(path: Path, graphs: list[dict]) -> Path:
+def write_graphs(path: Path, graphs: list[dict[str, Any]]) -> Path:
     """Write annotations with the ids "0", "1", ..., which a list of texts has too."""
     path.write_text(json.dumps({str(i): graph for i, graph in enumerate(graphs)}), encoding="utf-8")
     return path
 
 
-def _graphs(path: Path, rows: np.ndarray) -> list[dict]:
+def _graphs(path: Path, rows: np.ndarray) -> list[dict[str, Any]]:
     """Return the annotations of some reports; the synthetic file has one a line, after the line of the brace."""
     wanted = set((rows + 1).tolist())
     with path.open(encoding="utf-8") as file:

@@ -213,9 +213,14 @@ def _run(step: Step, seconds: int, options: argparse.Namespace) -> dict[str, Any
     try:
         with log.open("wb") as file:
             process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                env=_environment(rehearsal=options.rehearse), start_new_session=True,
-            )  # fmt: skip
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=_environment(rehearsal=options.rehearse),
+                start_new_session=True,
+            )
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -21,7 +21,7 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.pool import n_threads
 
-Reports = list[tuple[str, dict]]  # text, RadGraph annotation
+Reports = list[tuple[str, dict[str, Any]]]  # text, RadGraph annotation
 Score = Callable[[], np.ndarray]  # float64[references, candidates]
 
 
@@ -96,7 +96,7 @@ def _sets_of_each_pair(references: Reports, candidates: Reports) -> Score:
     return lambda: np.array([[_mean_f1(_sets(r), _sets(c)) for _, c in candidates] for _, r in references])
 
 
-def _sets(graph: dict[str, Any]) -> tuple[set, set]:
+def _sets(graph: dict[str, Any]) -> tuple[set[Any], set[Any]]:
     """Return the entities (tokens, label) and the relations (entity, entity, type)."""
     entities = {key: (entity["tokens"], entity["label"]) for key, entity in graph["entities"].items()}
     relations = {
@@ -107,11 +107,11 @@ def _sets(graph: dict[str, Any]) -> tuple[set, set]:
     return set(entities.values()), relations
 
 
-def _mean_f1(reference: tuple[set, set], candidate: tuple[set, set]) -> float:
+def _mean_f1(reference: tuple[set[Any], set[Any]], candidate: tuple[set[Any], set[Any]]) -> float:
     return (_f1(reference[0], candidate[0]) + _f1(reference[1], candidate[1])) / 2
 
 
-def _f1(reference: set, candidate: set) -> float:
+def _f1(reference: set[Any], candidate: set[Any]) -> float:
     """Go through precision and recall, as CXR-Report-Metric does."""
     matched = len(reference & candidate)
     precision = matched / len(candidate) if candidate else 0.0

@@ -20,8 +20,8 @@ from benchmarks import machine
 from benchmarks.coverage import coverage
 from benchmarks.machine import Row
 from metric_oracle.raters.failure_modes import study_test
-from metric_oracle.raters.rank_agreement import Resamples, accuracy, draw, side, spearman, tau_b, tau_within
-from metric_oracle.raters.rater_agreement import draw_raters, other_raters
+from metric_oracle.raters.interrater import draw_raters, other_raters
+from metric_oracle.raters.rank_correlation import Resamples, accuracy, draw, side, spearman, tau_b, tau_within
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import bootstrap_p, resample_means
 from metric_oracle.tables.comparison import compare
@@ -75,16 +75,11 @@ def of_study(studies: int) -> list[str]:
     return [str(study) for study in range(studies) for _ in range(CANDIDATES)]
 
 
-def some(drawn: Resamples, kept: np.ndarray) -> Resamples:
-    """Return the resamples of some pairs."""
-    return Resamples(drawn.studies, drawn.member[kept], drawn.pairs[:, kept])
-
-
 def statistics(errors: np.ndarray, metrics: np.ndarray, equal: np.ndarray, drawn: Resamples) -> Values:
     """Return what is compared, over all resamples: float64[B + S + 1] each, or longer for `other_raters`."""
     truth, (a, b) = side(-errors.sum(axis=0), drawn), (side(metric, drawn) for metric in metrics)
     first, second = tau_b(a, truth, drawn), tau_b(b, truth, drawn)
-    fewer, rest = some(drawn, ~equal), -errors[:, ~equal].sum(axis=0)
+    fewer, rest = drawn.subset(~equal), -errors[:, ~equal].sum(axis=0)
     panels = [-np.delete(errors, rater, axis=0).sum(axis=0) for rater in range(len(errors))]
     apart = [
         tau_b(a, others, drawn) - tau_b(side(-own, drawn), others, drawn)
@@ -105,7 +100,7 @@ def statistics(errors: np.ndarray, metrics: np.ndarray, equal: np.ndarray, drawn
 def by_raters(errors: np.ndarray, metrics: np.ndarray, drawn: Resamples, seed: int) -> Values:
     """Return tau of the first metric and the difference of the two, as other raters would have them."""
     n = drawn.studies.shape[1]
-    fewer = Resamples(drawn.studies[-n - 1 :], drawn.member, drawn.pairs[-n - 1 :])
+    fewer = drawn.left_out
     taus = []
     for metric in metrics:
         parts = [tau_b(side(metric, drawn), side(-errors.sum(axis=0), drawn), drawn)]
@@ -122,7 +117,7 @@ def population(world: World, repeats: int, studies: int = 60) -> dict[str, float
     """Return what a large population has: the mean over many sets, each with raters of its own."""
     rng = np.random.default_rng(7)
     drawn = draw(of_study(studies), 1, 0)
-    whole = Resamples(drawn.studies[-1:], drawn.member, drawn.pairs[-1:])
+    whole = Resamples(drawn.studies[-1:], drawn.study, drawn.group)
     found = [statistics(*world.draw(rng, studies), whole) for _ in range(repeats)]
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 

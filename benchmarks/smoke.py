@@ -82,9 +82,11 @@ def _search(kind: str, backend: Any, plain: Callable[[Any, Any], float], n: int)
     encoded = index.encode(queries)
     n_queries = int(encoded.which.max()) + 1
     answers = Answers(
-        np.full((n_queries, 1), -1), np.zeros((n_queries, 1)), np.zeros((n_queries, 1), np.int64),
+        np.full((n_queries, 1), -1),
+        np.zeros((n_queries, 1)),
+        np.zeros((n_queries, 1), np.int64),
         np.full(n_queries, -np.inf),
-    )  # fmt: skip
+    )
     corpus = index.corpus(METRICS["bleu-2" if kind == "ngrams" else "rouge-l"], encoded)
     backend.search(corpus, encoded.batch, 0, n_queries, 1, answers, None)
     for q in range(n_queries):
@@ -105,9 +107,9 @@ def radgraph(options: argparse.Namespace) -> None:
     """F1 of two families of sets; words and pairs of words stand in for entities and relations."""
     from metric_oracle.kernels.radgraph import cuda, reference
 
-    def sets(tokens: Sequence[str]) -> list[set]:
+    def sets(tokens: Sequence[str]) -> list[set[Any]]:
         seen: dict[Any, int] = {}
-        out: list[set] = [set(), set()]
+        out: list[set[Any]] = [set(), set()]
         for size, family in enumerate(out, 1):
             for gram in zip(*(tokens[i:] for i in range(size)), strict=False):
                 seen[gram] = seen.get(gram, 0) + 1

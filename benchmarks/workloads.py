@@ -138,7 +138,7 @@ def _states_memory(metric: str, bench: Bench) -> Measurement:
 # ---- index -----------------------------------------------------------------------------------------------------------
 
 
-def _mark(marks: list[tuple[str, float]], part: str) -> None:
+def _mark(marks: list[tuple[str, float]], part: str, *_: int | None) -> None:
     marks.append((part, time.perf_counter()))
 
 

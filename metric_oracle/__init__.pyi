@@ -3,26 +3,22 @@ from metric_oracle.api.annotating import annotate as annotate
 from metric_oracle.api.memory import compute as compute, pairwise as pairwise, reward as reward
 from metric_oracle.api.reranking import rerank as rerank
 from metric_oracle.api.scoring import score as score
-from metric_oracle.api.searching import (
-    baseline as baseline,
-    build_index as build_index,
-    expectation as expectation,
-    load_queries as load_queries,
-    merge as merge,
-    open_index as open_index,
-    retrieve as retrieve,
-    verify as verify,
-)
+from metric_oracle.api.searching import baseline as baseline, build_index as build_index, expectation as expectation
+from metric_oracle.api.searching import load_queries as load_queries, merge as merge, open_index as open_index
+from metric_oracle.api.searching import retrieve as retrieve, verify as verify
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
 from metric_oracle.errors import MetricOracleError as MetricOracleError
 from metric_oracle.metrics import list_metrics as list_metrics
 from metric_oracle.presentation.expectation_plot import plot_histogram as plot_histogram
-from metric_oracle.raters.agreement import agreement as agreement
-from metric_oracle.raters.alignment import align as align
 from metric_oracle.raters.failure_modes import failure_modes as failure_modes
 from metric_oracle.raters.fit_composite import fit_composite as fit_composite
-from metric_oracle.raters.metric_comparison import RatedFiles as RatedFiles, compare_metrics as compare_metrics
+from metric_oracle.raters.interrater import agreement as agreement
+from metric_oracle.raters.metric_agreement import (
+    RatedFiles as RatedFiles,
+    align as align,
+    compare_metrics as compare_metrics,
+)
 from metric_oracle.raters.plots import plot_alignment as plot_alignment, plot_failure_modes as plot_failure_modes
 from metric_oracle.raters.rated_sets import read_rated_set as read_rated_set
 from metric_oracle.raters.ratings import read_ratings as read_ratings

@@ -162,7 +162,9 @@ def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -
         module, _, function = asked.home.partition(":")
         with _alive(board, name) as told:
             result = getattr(import_module(module), function)(
-                _unpacked(asked.run, shared), told, *pickle.loads(arguments)
+                _unpacked(asked.run, shared),
+                told,
+                *pickle.loads(arguments),  # noqa: S301 - of our own process
             )
             return pickle.dumps((True, result))
     except MetricOracleError as error:
@@ -183,7 +185,7 @@ def _unpacked(run: str, shared: bytes) -> Any:
     """Return what all tasks of a run get."""
     if run not in _UNPACKED:
         _UNPACKED.clear()
-        _UNPACKED[run] = pickle.loads(shared)
+        _UNPACKED[run] = pickle.loads(shared)  # noqa: S301 - of our own process
     return _UNPACKED[run]
 
 
@@ -399,7 +401,7 @@ def _result(function: str, ref: Any, task: Task) -> Any:
     import ray
 
     try:
-        is_good, value = pickle.loads(ray.get(ref))
+        is_good, value = pickle.loads(ray.get(ref))  # noqa: S301 - of our own worker
     except ray.exceptions.RayTaskError as error:
         raise BackendError(
             f"a worker cannot begin {task.name} ({type(error.cause).__name__}).",

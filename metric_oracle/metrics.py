@@ -93,6 +93,10 @@ SOURCES: dict[str, SourceRecord] = {
             made_by="chexbert", settings=("uncertain",),
         ),
         SourceRecord(
+            "label_table", "metric_oracle.sources.labels:LabelTableSource", "labels", "labels", ("labels",),
+            "--labels FILE", "--labels and --predicted-labels",
+        ),
+        SourceRecord(
             "srr", "metric_oracle.sources.labels:LabelSetSource", "SRR labels", "SRR labels", ("srr_labels",),
             "--srr-labels FILE", "--srr-labels and --predicted-srr-labels",
         ),
@@ -101,6 +105,10 @@ SOURCES: dict[str, SourceRecord] = {
             "--entities FILE",
             "--entities and --predicted-entities with files, or --entities FOLDER (RaTE-NER's) for both",
             model="RaTE-NER's folder", model_arguments=("entity_encoder",),
+        ),
+        SourceRecord(
+            "sentences", "metric_oracle.sources.sentences:SentenceSource", "sentence vectors", "sentence vectors",
+            ("sentences",), "--sentences FILE", "--sentences and --predicted-sentences",
         ),
         SourceRecord(
             "bertscore", "metric_oracle.sources.token_states:TokenStateSource", "token states", "token states",
@@ -193,8 +201,10 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation("labels", "metric_oracle.indexes.labels:LabelIndex", SOURCES["labels"]),
         Representation("agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("labels",)),
         Representation("agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", parts=("labels",)),
+        Representation("label_table", "metric_oracle.indexes.labels:LabelTableIndex", SOURCES["label_table"]),
         Representation("srr", "metric_oracle.indexes.labels:SrrIndex", SOURCES["srr"]),
         Representation("entities", "metric_oracle.indexes.entities:EntityIndex", SOURCES["entities"]),
+        Representation("sentences", "metric_oracle.indexes.sentences:SentenceIndex", SOURCES["sentences"]),
         Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", parts=("srr",)),
         Representation("srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("srr",)),
         Representation(
@@ -342,6 +352,13 @@ def _radgraph(variant: str, families: tuple[int, int], source: str, representati
     return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown, tool=tool)
 
 
+def _labels(measure: str) -> Metric:
+    what = {"agreement": "share of equal labels", "f1": "F1 of the positive labels"}[measure]
+    source = f"{what}, of a table with any columns; labels missing on either side are not compared"
+    options, tool = MappingProxyType({"measure": measure}), "scikit-learn" if measure == "f1" else ""
+    return Metric(f"labels:{measure}", "label_table", "labels", source, options, tool=tool)
+
+
 def _ratescore(matrix: str) -> Metric:
     name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
     source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
@@ -422,7 +439,14 @@ METRICS: dict[str, Metric] = {
             tool="scikit-learn",
         ),
         Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
+        *(_labels(measure) for measure in ("agreement", "f1")),
         *(_ratescore(matrix) for matrix in ("long", "short")),
+        Metric(
+            "sentences", "sentences", "sentences",
+            "cosine Chamfer distance of given sentence vectors, mean of both ways; set distances as in SDR (Gulluk et "
+            "al., arXiv 2606.00440)",
+            higher_is_better=False, cheap=False, composable=False, tool="metric-oracle",
+        ),
         Metric(
             "crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False,
             tool="ibrahimethemhamamci/crg",

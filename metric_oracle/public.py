@@ -34,7 +34,8 @@ _OPTION = re.compile(
 )
 _FLAGS = {
     **{name: f"{name}=True" for name in ("inner", "partial", "unequal", "after_impression")},
-    **{"no_text": "text=False", "repeated": "repeated="},
+    "no_text": "text=False",
+    "repeated": "repeated=",
 }
 
 

@@ -252,10 +252,10 @@ MUTANTS = [
         "retrieval/test_verification.py -k ties",
     ),
     Mutant(
-        "retrieval/verification.py",
+        "progress.py",
         "progress may end before all pairs",
-        "(done - told >= total / 100 or done == total)",
-        "done - told >= total / 100",
+        "done - reported >= total / 100 or done == total",
+        "done - reported >= total / 100",
         "retrieval/test_verification.py -k 'altered_value or right_results'",
     ),
     Mutant(
@@ -579,10 +579,10 @@ MUTANTS = [
     Mutant(
         "kernels/_overlap_search.py",
         "a document is met again after its warm start",
-        "                if not _contains(started, n_started, d) and not is_excluded(policy, d):\n"
-        "                    value = score(policy, d, j)\n                    note_bound(reach",
-        "                if not is_excluded(policy, d):\n"
-        "                    value = score(policy, d, j)\n                    note_bound(reach",
+        "                if not _contains(started, n_started, d) and not is_excluded(scorer, d):\n"
+        "                    value = score(scorer, d, j)\n                    note_bound(reach",
+        "                if not is_excluded(scorer, d):\n"
+        "                    value = score(scorer, d, j)\n                    note_bound(reach",
         "kernels/test_bounds.py -k scored_early_is_listed_once",
     ),
     # ---- statistics, sets of shards, the search of several queries ----
@@ -751,7 +751,7 @@ MUTANTS = [
     Mutant(
         "kernels/bertscore/cascade.py",
         "a tile remembers what the one before has scored",
-        "        found.is_scored[found.item[j]] = False\n",
+        "        scores.is_scored[scores.item[j]] = False\n",
         "        pass\n",
         "kernels/test_bertscore.py -k tiles",
     ),
@@ -883,7 +883,7 @@ MUTANTS = [
         "encoders/test_ratescore.py",
     ),
     Mutant(
-        "raters/rater_agreement.py",
+        "raters/interrater.py",
         "raters and studies share a stream of random numbers",
         "default_rng([seed, 1])",
         "default_rng(seed)",

@@ -87,11 +87,16 @@ def test_prepared_references_and_predictions(index, corpus, prepared, no_model, 
     table = read_label_table(corpus["train_srr"])
     rows = zip(table.ids, (table.values == 1).astype(int).tolist(), strict=True)
     sets = {new[i]: dict(zip(table.names, row, strict=True)) for i, row in rows if i in new}
-    listed = json.loads(corpus["train_entities"].read_text())
-    entities = {new[i]: record for i, record in listed.items() if i in new}
+    table = read_label_table(corpus["train_table"])
+    rows = zip(table.ids, np.array([None, 1, 0])[table.values].tolist(), strict=True)
+    stated = {new[i]: dict(zip(table.names, row, strict=True)) for i, row in rows if i in new}
+    entities, sentences = (
+        {new[i]: record for i, record in json.loads(corpus[f"train_{name}"].read_text()).items() if i in new}
+        for name in ("entities", "sentences")
+    )
     predicted = {
         "radgraph": graphs, "chexbert": of_id, "embeddings": of_id, "chexbert_labels": classes, "srr_labels": sets,
-        "entities": entities,
+        "entities": entities, "sentences": sentences, "labels": stated,
     }  # fmt: skip
     monkeypatch.undo()
     out = tmp_path / "P"

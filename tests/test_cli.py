@@ -844,7 +844,7 @@ def test_altered_bytes_of_binary_files_are_never_a_traceback(corpus, tmp_path):
                 n_errors += 1
                 continue
             assert len(set(found.ids)) == len(found.ids)
-            if name.endswith(".npy") or name.endswith(".npz"):
+            if name.endswith((".npy", ".npz")):
                 assert found.values.dtype == np.float32
                 assert found.values.shape[0] == len(found.ids)
                 assert np.isfinite(found.values).all()

@@ -79,7 +79,7 @@ def test_a_signal_leaves_nothing(tmp_path, command, by, code):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("make", [lambda out: new_folder(out), lambda out: workplace(None)])
+@pytest.mark.parametrize("make", [new_folder, lambda out: workplace(None)])
 def test_a_signal_as_a_folder_appears_leaves_nothing(tmp_path, monkeypatch, make):
     """The handler of a signal that arrives during mkdir runs before the next line."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -23,6 +23,7 @@ from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatErr
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.remote import search_one
 from support import SECRET, assert_refused, write
+from support.calls import Calls
 
 if os.environ.get("ORACLE_REQUIRE_RAY") != "1":  # as in CI
     pytest.importorskip("ray")
@@ -115,16 +116,17 @@ def attempts(folder: Path, name: str) -> list[int]:
 @pytest.mark.parametrize("metric", METRICS)
 def test_answers_are_those_of_one_index(machines, made, metric):
     one, many, queries, _ = made
-    done: list[int] = []
+    done = Calls()
     for k in (1, 40):
-        found = mo.retrieve(many, queries, metric, k=k, progress=done.append, **on(machines))
+        found = mo.retrieve(many, queries, metric, k=k, progress=done, **on(machines))
         here = mo.retrieve(many, queries, metric, k=k)
         assert found.table.equals(mo.retrieve(one, queries, metric, k=k).table)
         assert found.signature.keys() == here.signature.keys()
         differ = {name for name in here.signature if here.signature[name] != found.signature[name]}
         assert differ <= {"stages", "closest_call"}
-    assert min(done) > 0
-    assert sum(done) <= 2 * len(queries.ids)
+    assert done[0] == ("", 0, len(queries.ids))
+    assert {total for *_, total in done} == {len(queries.ids)}
+    assert max(done.done) <= len(queries.ids)
 
 
 def test_token_states_are_encoded_by_the_workers(machines, tmp_path):

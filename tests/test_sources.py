@@ -60,7 +60,7 @@ class World:
 
     def _by_id(self, side):
         made = self.case.make([*side.values()])
-        if self.case.argument == "srr_labels":
+        if self.case.argument in ("labels", "srr_labels"):
             return {self.case.argument: [{"study_id": i, **row} for i, row in zip(side, made, strict=True)]}
         rows = made.values() if isinstance(made, dict) else made
         return {self.case.argument: dict(zip(side, rows, strict=True))}

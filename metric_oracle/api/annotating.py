@@ -10,6 +10,7 @@ from metric_oracle.corpora.reports import check_options
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing
 from metric_oracle.metrics import ATTACHED
+from metric_oracle.progress import Progress, counter
 from metric_oracle.sources.contract import Source, source_of
 
 # Arguments that name a model, and other files of these models.
@@ -18,7 +19,7 @@ FILES = tuple(name for record in ATTACHED for name in record.model_arguments)
 
 
 class Annotating(Reading, total=False):
-    """Keywords of `annotate`."""
+    """Keywords of :func:`annotate`."""
 
     radgraph: str | Path | None
     chexbert: str | Path | None
@@ -35,7 +36,7 @@ def annotate(
     *,
     device: str | None = None,
     tell: Callable[[str], None] | None = None,
-    advance: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     **given: Unpack[Annotating],
 ) -> None:
     """Run a model over reports and write what it makes into a file, which stands wherever the model does.
@@ -46,7 +47,7 @@ def annotate(
     Parameters
     ----------
     reports : path or container
-        What `read_reports` takes.
+        What :func:`metric_oracle.read_reports` takes.
     out : path
         File to write. RadGraph gives ``.json``; CheXbert gives embeddings (``.npz``) or labels (``.csv``); RaTEScore's
         models give entities with their vectors (``.parquet``).
@@ -54,14 +55,14 @@ def annotate(
         Where the model runs; by default a GPU if there is one.
     tell : function
         Called with lines about reports that are left out or cut off; by default they are warnings.
-    advance : function
-        Called with the number of finished reports and of all.
+    progress : function
+        Called as ``progress("", done, total)`` with numbers of reports.
     radgraph, chexbert, entities : path
         The model, exactly one of them: a RadGraph archive, ``chexbert.pth``, or the folder of RaTE-NER.
     radgraph_encoder, vocabulary, entity_encoder : path
-        Other files of these models, see `build_index`.
+        Other files of these models, see :func:`metric_oracle.build_index`.
     section, id_column, text_column, split, split_file, profile, keep_empty, encoding, separator
-        How the reports are read, see `read_reports`.
+        How the reports are read, see :func:`metric_oracle.read_reports`.
 
     Raises
     ------
@@ -81,14 +82,7 @@ def annotate(
         say(read.left_out, tell)
     opened = source.open(model, {**split(given, FILES), "device": device}, "annotate")
     scratch = out.with_name(f".{out.name}.annotating")
-    done = 0
-
-    def count(n: int) -> None:
-        nonlocal done
-        done += n
-        if advance is not None:
-            advance(done, len(read.ids))
-
+    count = counter(progress, "", len(read.ids))
     made = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
     content = source.endings[out.suffix.lower()](made, read.ids)
     with replacing("annotate", out, out.with_name(f"{out.name}.signature.json")) as (beside, of_signature):

@@ -17,13 +17,14 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import ARGUMENTS, Inputs
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.shards import ShardSet, is_set, one_index, open_index
+from metric_oracle.progress import Progress
 
 # A file or folder, reports that were read, a prepared set; or a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
 
 
 class Reading(TypedDict, total=False):
-    """How reports are read, see `corpora.reports.read_reports`."""
+    """How reports are read, see :func:`metric_oracle.corpora.reports.read_reports`."""
 
     section: str
     id_column: str | None
@@ -37,14 +38,16 @@ class Reading(TypedDict, total=False):
 
 
 class Beside(TypedDict, total=False):
-    """What is given beside reports, see `indexes.inputs.load_inputs`."""
+    """What is given beside reports, see :func:`metric_oracle.indexes.inputs.load_inputs`."""
 
     radgraph: Any
     chexbert: Any
     chexbert_ids: Any
     chexbert_labels: Any
+    labels: Any
     srr_labels: Any
     entities: Any
+    sentences: Any
     embeddings: Any
     embedding_ids: Any
 
@@ -58,11 +61,10 @@ class Models(TypedDict, total=False):
     device: str | None
     uncertain: str | None
     tell: Callable[[str], None]
-    advance: Callable[[int, int], None]
 
 
 class Loading(Reading, Beside, Models, total=False):
-    """Keywords of `load_queries`."""
+    """Keywords of :func:`metric_oracle.load_queries`."""
 
     encoder: str | Path | None
 
@@ -74,8 +76,10 @@ class Predicted(TypedDict, total=False):
     predicted_chexbert: Any
     predicted_chexbert_ids: Any
     predicted_chexbert_labels: Any
+    predicted_labels: Any
     predicted_srr_labels: Any
     predicted_entities: Any
+    predicted_sentences: Any
     predicted_embeddings: Any
     predicted_embedding_ids: Any
 
@@ -89,7 +93,7 @@ class Compared(Reading, Sides, total=False):
 
 
 class Scoring(Compared, total=False):
-    """Keywords of `score` beside the sides and the metrics."""
+    """Keywords of :func:`metric_oracle.score` beside the sides and the metrics."""
 
     index: str | Path | Index | None
     system: str | None
@@ -110,7 +114,7 @@ class Scoring(Compared, total=False):
     crepe: str | Path | None
     crepe_config: str | Path | None
     crepe_vocabulary: str | Path | None
-    progress: Callable[[str], None] | None
+    progress: Progress | None
 
 
 READING = tuple(Reading.__annotations__)
@@ -153,7 +157,7 @@ def opened(index: str | Path | Index) -> Index:
 
 
 def is_prepared(given: Any) -> bool:
-    """Tell a folder that `build_index` wrote, an index or a shard set, from anything else."""
+    """Tell a folder that :func:`metric_oracle.build_index` wrote, an index or a shard set, from anything else."""
     return isinstance(given, str | Path) and (is_set(Path(given)) or (Path(given) / manifest.NAME).is_file())
 
 

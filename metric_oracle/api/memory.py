@@ -52,11 +52,11 @@ def pairwise(
         Empty ones count; a missing one (None) is an error.
     metric : str
     index
-        Corpus whose document frequencies count, see `score`.
+        Corpus whose document frequencies count, see :func:`score`.
     encoder, idf, rescale
-        Of BERTScore, see `score`.
+        Of BERTScore, see :func:`score`.
     radgraph, chexbert, ..., predicted_radgraph, ..., uncertain, ...
-        What is given beside references and hypotheses (``predicted_``), or the models that make it: see `score`.
+        What is given beside references and hypotheses (``predicted_``), or the models that make it: see :func:`score`.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def compute(
     metrics : str or sequence of str
         By default the usual ones that need nothing but what is given.
     **given
-        Keywords of `score`, which also gives the score of each report.
+        Keywords of :func:`score`, which also gives the score of each report.
     """
     return score(references, predictions, metrics, **given).mean()
 
@@ -138,7 +138,7 @@ class _Remembered:
         self._made |= {text: found.get(str(place)) if by_place else found[place] for place, text in enumerate(new)}
         rows = [self._made[text] for text in texts]
         is_graph = any(isinstance(row, Mapping) for row in rows)
-        return {str(place): row for place, row in enumerate(rows) if row is not None} if is_graph else np.array(rows)
+        return {str(place): row for place, row in enumerate(rows) if row is not None} if is_graph else rows
 
 
 @called("reward")
@@ -167,7 +167,7 @@ def reward(
         Models that make what the metric reads, opened once: a RadGraph archive, chexbert.pth, RaTE-NER's folder, or a
         function from texts to graphs, vectors or classes in their order. What they make of references is kept.
     uncertain, radgraph_encoder, vocabulary, entity_encoder, device
-        See `build_index`.
+        See :func:`build_index`.
 
     Returns
     -------

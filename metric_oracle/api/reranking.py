@@ -1,6 +1,6 @@
 """The best of a pool under CREPE."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -10,6 +10,7 @@ from metric_oracle.api.searching import load_batch
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval import rerank as _rerank
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.options import SearchOptions
@@ -34,7 +35,7 @@ def rerank(
     crepe_config: str | Path | None = None,
     crepe_vocabulary: str | Path | None = None,
     text: bool = True,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     **loading: Unpack[Loading],
@@ -42,20 +43,20 @@ def rerank(
     """Find, for every test report, the k reports of a pool with the fewest errors that CREPE predicts.
 
     No exact search exists for CREPE: the pool is stated, and `audit` measures what it misses. See
-    `retrieval.rerank`.
+    :mod:`metric_oracle.retrieval.rerank`.
 
     Parameters
     ----------
     index : path or Index
     queries : path, container, prepared set or Inputs
     crepe, crepe_config, crepe_vocabulary : path
-        The checkpoint, see `score`.
+        The checkpoint, see :func:`score`.
     pool : str
         ``"METRIC:N"``, the first N reports of each search under a metric, by default ``"radcliq:200"``;
         ``"composite:N"`` with `weights`, such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which
         is exact. With `recall`, ``"METRIC"``.
     weights, idf, rescale
-        Of that search, see `retrieve`.
+        Of that search, see :func:`retrieve`.
     k : int
         Answers a query.
     audit : int
@@ -66,21 +67,21 @@ def rerank(
     seed : int
         Of the draw.
     text, progress
-        See `retrieval.rerank.rerank`.
+        See :func:`metric_oracle.retrieval.rerank.rerank`.
     **loading
-        Keyword arguments of `load_queries`; `device` is also that of CREPE.
+        Keyword arguments of :func:`load_queries`; `device` is also that of CREPE.
 
     Returns
     -------
     Results
-        With the columns nA to nF, `pool` and `certified`; see `retrieval.rerank.rerank`.
+        With the columns nA to nF, `pool` and `certified`; see :func:`metric_oracle.retrieval.rerank.rerank`.
     """
     checkpoint = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
     options = SearchOptions(k=k, text=text, idf=idf, rescale=rescale, weights=weights)
     planned = plan_rerank(index, checkpoint, loading.get("device"), pool, audit, recall, seed, options)
     if isinstance(queries, Inputs):
         loading.pop("device", None)  # that of CREPE alone: these are loaded
-    return planned.run(load_batch(planned.index, queries, loading, "rerank"), progress)
+    return planned.run(load_batch(planned.index, queries, loading, "rerank", progress), progress)
 
 
 @called("rerank")
@@ -88,7 +89,7 @@ def plan_rerank(
     index: str | Path | Index, checkpoint: Mapping[str, str | Path | None], device: str | None, pool: str,
     audit: int, recall: float | None, seed: int, options: SearchOptions,
 ) -> RerankPlan:  # fmt: skip
-    """Check everything that `rerank` is given except the test reports."""
+    """Check everything that :func:`rerank` is given except the test reports."""
     name, size = read_pool(pool, recall is not None)
     record = None if name is None else weighed(name, options.weights)
     if record is None:

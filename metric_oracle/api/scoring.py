@@ -1,6 +1,6 @@
 """Scores of a model's reports."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -27,6 +27,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.options import SearchOptions
@@ -60,7 +61,7 @@ def score(
     predicted_id_column: str | None = None,
     predicted_text_column: str | None = None,
     predicted_section: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     **given: Unpack[Compared],
 ) -> Scores:
     """Score a model's reports against the radiologists', joined on ids, under every metric that the files allow.
@@ -68,9 +69,9 @@ def score(
     Parameters
     ----------
     references : path or container
-        Test reports, as for `load_queries`, or a folder of `build_index` with what is inside.
+        Test reports, as for :func:`load_queries`, or a folder of :func:`build_index` with what is inside.
     predictions : path or container
-        What a model wrote, see `read_predictions`, or such a folder.
+        What a model wrote, see :func:`metric_oracle.read_predictions`, or such a folder.
     metrics : str or sequence of str
         Names of the registry; by default the usual ones that the given files allow.
     index : path or Index
@@ -81,22 +82,22 @@ def score(
     inner : bool
         Score the ids that have both a reference and a prediction; otherwise an id without one of them is an error.
     radgraph, chexbert, chexbert_ids, chexbert_labels, entities
-        Of the references, and with ``predicted_`` before the name of the predictions, as in `build_index`. A
+        Of the references, and with ``predicted_`` before the name of the predictions, as in :func:`build_index`. A
         model (a RadGraph archive, chexbert.pth, RaTE-NER's folder) is given once, for both.
     uncertain, encoder, layer, rescale_table, radgraph_encoder, vocabulary, entity_encoder, device
-        As in `build_index`.
+        As in :func:`build_index`.
     idf, rescale
-        As in `retrieve`; "tests" are the references, "corpus" the reports of `index`.
+        As in :func:`retrieve`; "tests" are the references, "corpus" the reports of `index`.
     crepe, crepe_config, crepe_vocabulary : path
         Checkpoint of CREPE, a folder or its weights, and its other files where they do not lie beside the weights.
     text : bool
         Whether the scores carry the texts of both sides.
     section, id_column, text_column, split, split_file, profile, keep_empty, encoding, separator
-        How the references are read, see `read_reports`.
+        How the references are read, see :func:`metric_oracle.read_reports`.
     ids, metadata, seed, after_impression, predicted_id_column, predicted_text_column, predicted_section
-        How the predictions are read, see `read_predictions`; its `split`, `encoding` and
+        How the predictions are read, see :func:`metric_oracle.read_predictions`; its `split`, `encoding` and
         `separator` are those of the references.
-    tell, advance, progress
+    tell, progress
         Called with lines for people, with finished and all items of a model's work, and with the name of each step.
 
     Returns
@@ -151,7 +152,7 @@ def score(
     warning = check_sections("score", asked_reports.said, written.said, step=step)
     if warning:
         say(warning, tell)
-    of_models = split(given, ("device", "tell", "advance"))
+    of_models = split(given, ("device", "tell")) | split({"progress": progress})
     encoding = None if encoder is None else load_encoding(encoder, "score", **asked, **of_models)
     if system is None:
         system = Path(predictions).name.partition(".")[0] if isinstance(predictions, str | Path) else "predictions"
@@ -164,7 +165,7 @@ def score(
         files=split(given, ARGUMENTS),
         predicted_files=predicted(given),
         prepared=(prepared, prepared_too),
-        models=split(given, MODELS),
+        models=split(given, MODELS) | split({"progress": progress}),
         encoding=encoding,
         options=SearchOptions(idf=idf, rescale=rescale),
         text=text,

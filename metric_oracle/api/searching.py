@@ -3,7 +3,7 @@
 What a search does not need is imported by the function that does: one query shall not wait for all of the package.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -28,6 +28,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.expectation import BINS_OF_STUDY, QUANTILES, Expectation, plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import open_runner, plan
@@ -57,7 +58,7 @@ def build_index(
     rescale_table: str | Path | None = None,
     max_memory: float | None = None,
     shard_rows: int | None = None,
-    progress: Callable[..., None] | None = None,
+    progress: Progress | None = None,
     runner: str | None = None,
     address: str | None = None,
     num_gpus: float | None = None,
@@ -68,31 +69,31 @@ def build_index(
     Parameters
     ----------
     reports : path or container
-        What `corpora.reports.as_reports` takes, or another index. Predictions are read with
-        `read_predictions` first, which keeps the empty ones.
+        What :func:`metric_oracle.corpora.reports.as_reports` takes, or another index. Predictions are read with
+        :func:`metric_oracle.read_predictions` first, which keeps the empty ones.
     out : path
         New folder. It may stand wherever test reports, references or predictions are asked for.
     metrics : str or sequence of str
         Metrics to build for; by default all that the given files allow.
     layer, states, bf16, rescale_table, max_memory
-        Of token states, see `indexes.inputs.load_encoding`.
+        Of token states, see :func:`metric_oracle.indexes.inputs.load_encoding`.
     shard_rows : int
         Build a set of shards of so many reports each, which stands where an index does. Parquet, CSV and JSON Lines
         are read piece by piece; anything else, and a split, is read whole and then cut. The same call in several
         processes shares the work.
     progress : function
-        Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
-        of all, None while the latter is unknown and at most as many while a Parquet file is read.
+        Called as ``progress(step, done, total)``: for each part before it is built, and while a model runs. Both
+        numbers are None where they are not known; with a runner they count shards.
     runner, address, num_gpus
-        Build the shards by the workers of a Ray cluster, models included, see `retrieve`.
+        Build the shards by the workers of a Ray cluster, models included, see :func:`retrieve`.
     radgraph, chexbert, chexbert_ids, chexbert_labels, entities, uncertain, radgraph_encoder, vocabulary, \
-    entity_encoder, device, tell, advance
+    entity_encoder, device, tell
         What is given beside the reports, in files or in memory, and models that make it: see
-        `indexes.inputs.load_inputs`.
+        :func:`metric_oracle.indexes.inputs.load_inputs`.
     encoder : str or path
         Name or folder of a Hugging Face encoder, for token states.
     section, id_column, text_column, split, split_file, profile, keep_empty
-        See `read_reports`.
+        See :func:`metric_oracle.read_reports`.
     """
     from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
     from metric_oracle.indexes import build
@@ -113,11 +114,11 @@ def build_index(
     if encoder is None and asked:
         msg = f"build_index: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
-    reading, models = split(given, READING), split(given, MODELS)
+    reading, models = split(given, READING), split(given, MODELS) | split({"progress": progress})
     if shard_rows is not None:
         check_shard_rows(shard_rows)
     where = open_runner("build_index", runner, address, num_gpus)
-    opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "advance"))}
+    opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "progress"))}
     if shard_rows is not None and may_stream(reports, reading):
         return build_streamed(
             Path(reports), out, shard_rows, reading, split(given, ARGUMENTS), models,
@@ -159,14 +160,17 @@ def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
 
 
 @called("load_queries")
-def load_queries(queries: Given, *, index: str | Path | Index | None = None, **given: Unpack[Loading]) -> Inputs:
+def load_queries(
+    queries: Given, *, index: str | Path | Index | None = None, progress: Progress | None = None,
+    **given: Unpack[Loading],
+) -> Inputs:  # fmt: skip
     """Read test reports and what belongs to them.
 
     Parameters
     ----------
     queries : path or container
-        What `corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
-        "0", "1", ...), a dict id -> text, a table. Or a folder of `build_index`, whose texts, graphs, vectors,
+        What :func:`metric_oracle.corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
+        "0", "1", ...), a dict id -> text, a table. Or a folder of :func:`build_index`, whose texts, graphs, vectors,
         labels and token states are those of the queries. Missing, empty and token-less reports are left out; `tell` is
         called with how many, or else a warning says it.
     index : path or Index
@@ -174,7 +178,7 @@ def load_queries(queries: Given, *, index: str | Path | Index | None = None, **g
     encoder : str or path
         Where the encoder of the index is now; by default where it was when the index was built.
     radgraph, chexbert, ..., section, ...
-        As in `build_index`.
+        As in :func:`build_index`.
     """
     check_options(given, LOADING, "load_queries")
     reports, prepared = reports_of(queries, "load_queries", split(given, READING), like=section_of(index))
@@ -182,17 +186,17 @@ def load_queries(queries: Given, *, index: str | Path | Index | None = None, **g
         say(reports.left_out, given.get("tell"))
     inputs = load_inputs(
         reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
-        **split(given, ARGUMENTS),
+        **split(given, ARGUMENTS), progress=silent if progress is None else progress,
     )  # fmt: skip
     return replace(_with_prepared(inputs.completed(), prepared), section=reports.said)
 
 
-def load_batch(index: Index, queries: Given, given: Loading, function: str) -> Inputs:
+def load_batch(index: Index, queries: Given, given: Loading, function: str, progress: Progress | None = None) -> Inputs:
     """Return queries that are loaded, or load them as the index has its reports."""
     check_options(given, LOADING, function)
     if not isinstance(queries, Inputs):
-        return load_queries(queries, index=index, **given)
-    check_left_out(split(given), ("tell", "advance"), function, "loaded queries")
+        return load_queries(queries, index=index, progress=progress, **given)
+    check_left_out(split(given), ("tell",), function, "loaded queries")
     return queries
 
 
@@ -206,7 +210,7 @@ def retrieve(
     backend: str = "auto",
     threads: int | None = None,
     text: bool = True,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     max_memory: float | None = None,
@@ -227,7 +231,7 @@ def retrieve(
     metric : str
         Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with `weights`.
     k, backend, threads, text, progress, max_memory
-        See `SearchOptions`.
+        See :class:`metric_oracle.SearchOptions`.
     idf, rescale
         Of BERTScore: weights of tokens ("off", "tests", "corpus" or a file), and whether scores are relative to the
         encoder's baseline, by default where it has one.
@@ -236,7 +240,7 @@ def retrieve(
     weights : path
         Of a composite: the file that fit-composite wrote.
     part : str
-        Of a set of shards: "3/16" searches the third of sixteen runs of shards; write it for `merge`.
+        Of a set of shards: "3/16" searches the third of sixteen runs of shards; write it for :func:`merge`.
     runner : {"ray"}
         Of a set of shards: search by the workers of a Ray cluster, a shard each with `threads` cores, one by default.
         Workers must see the set's folder. Ray runs a shard again, three times at most, whose worker was lost.
@@ -246,14 +250,14 @@ def retrieve(
     num_gpus : float
         GPUs of each worker, by default none.
     **loading
-        Keyword arguments of `load_queries`, such as ``radgraph="test_graphs.json"``. The section is that of the
+        Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``. The section is that of the
         index; another one is an error.
     """
     options = SearchOptions(
         k, backend, threads, text, max_memory, idf, rescale, prevalence, weights, part, runner, address, num_gpus
     )
     planned = plan(index, metric, options)
-    return planned.run(load_batch(planned.index, queries, loading, "retrieve"), progress)
+    return planned.run(load_batch(planned.index, queries, loading, "retrieve", progress), progress)
 
 
 @called("merge")
@@ -263,7 +267,7 @@ def merge(parts: Sequence[str | Path]) -> Results:
     Parameters
     ----------
     parts : sequence of path
-        Files of results that `retrieve` made with `part`.
+        Files of results that :func:`retrieve` made with `part`.
     """
     from metric_oracle.retrieval.parts import merge_parts
 
@@ -295,14 +299,14 @@ def baseline(
     index : path or Index
     queries : path, container, prepared set or Inputs
     kind : {"random", "most-frequent", "identity", "nearest"}
-        See the functions of `retrieval.baselines`.
+        See the functions of :mod:`metric_oracle.retrieval.baselines`.
     metric : str
     draws, seed : int
         Of "random": reports drawn for each query, by default 10, and the seed, by default 0.
     corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids : path, or in memory
         Of "nearest": image embeddings of both sides, and their ids where they carry none.
     text, idf, rescale, **loading
-        See `retrieve`.
+        See :func:`retrieve`.
     """
     from metric_oracle.retrieval.baselines import plan_baseline
 
@@ -327,7 +331,7 @@ def expectation(
     *,
     quantiles: Sequence[float] = QUANTILES,
     bins: int = BINS_OF_STUDY,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
     idf: str | Path | None = None,
     rescale: bool | None = None,
     **loading: Unpack[Loading],
@@ -337,13 +341,13 @@ def expectation(
     Parameters
     ----------
     index, queries, metric, idf, rescale, **loading
-        See `retrieve`.
+        See :func:`retrieve`.
     quantiles, bins, progress
-        See `retrieval.expectation`.
+        See :mod:`metric_oracle.retrieval.expectation`.
     """
     options = SearchOptions(idf=idf, rescale=rescale)
     planned = plan_expectation(index, metric, options, quantiles=quantiles, bins=bins)
-    return planned.run(load_batch(planned.scores.index, queries, loading, "expectation"), progress)
+    return planned.run(load_batch(planned.scores.index, queries, loading, "expectation", progress), progress)
 
 
 @called("verify")
@@ -358,7 +362,7 @@ def verify(
     corpus_vector_ids: Any = None,
     query_vectors: Any = None,
     query_vector_ids: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     **loading: Unpack[Loading],
 ) -> dict[str, int]:
     """Check every column of a result file, and search a sample of its queries by brute force.
@@ -368,11 +372,11 @@ def verify(
     index : path or Index
     results : path or Results
     queries
-        Those that the results were made with, see `load_queries`.
+        Those that the results were made with, see :func:`load_queries`.
     sample, seed, progress
-        See `retrieval.verification.verify`.
+        See :func:`metric_oracle.retrieval.verification.verify`.
     corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids
-        Of the baseline "nearest", as `baseline` took them: its rows are chosen again. Without them its scores are
+        Of the baseline "nearest", as :func:`baseline` took them: its rows are chosen again. Without them its scores are
         checked alone; `tell` is called with that, or else a warning says it.
 
     Returns

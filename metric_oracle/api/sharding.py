@@ -1,7 +1,7 @@
 """What the shards of a set are built of: runs of a file that is read piece by piece, or of reports that were read."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
+from metric_oracle.progress import Progress
 from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sources
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
@@ -66,8 +67,8 @@ class Beside:
         ).piece(is_first=is_first)  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        silent = {name: value for name, value in self._models.items() if name not in ("tell", "advance")}
-        encoder = {name: value for name, value in self._encoder.items() if name not in ("tell", "advance")}
+        silent = {name: value for name, value in self._models.items() if name not in ("tell", "progress")}
+        encoder = {name: value for name, value in self._encoder.items() if name not in ("tell", "progress")}
         return {"_files": {}, "read": self.read, "_models": silent, "_encoder": encoder, "_encoding": None}
 
 
@@ -77,7 +78,7 @@ def _inputs_of(reports: Reports, is_first: bool, beside: Beside) -> Inputs:
 
 def build_streamed(
     path: Path, out: str | Path, n: int, reading: dict[str, Any], files: dict[str, Any], models: dict[str, Any],
-    encoder: dict[str, Any], metrics: Sequence[str] | None, progress: Callable[..., None] | None,
+    encoder: dict[str, Any], metrics: Sequence[str] | None, progress: Progress | None,
     runner: Any = None,
 ) -> ShardSet:  # fmt: skip
     """Build a set of a file; what is given beside the reports is read once, and each shard gets its own of it.
@@ -91,7 +92,7 @@ def build_streamed(
         "rows": n,
         "reading": reading,
         "files": {name: _described(value) for name, value in files.items()},
-        "models": {name: str(value) for name, value in models.items() if name not in ("tell", "advance", "device")},
+        "models": {name: str(value) for name, value in models.items() if name not in ("tell", "progress", "device")},
         "encoding": None if encoding is None else _settings(encoding),
         "metrics": metrics,
     }
@@ -122,7 +123,7 @@ def build_streamed(
 
 def build_cut(
     inputs: Inputs, reports: Reports, out: str | Path, n: int, files: Mapping[str, Any],
-    metrics: Sequence[str] | None, progress: Callable[[str], None] | None,
+    metrics: Sequence[str] | None, progress: Progress | None,
 ) -> ShardSet:  # fmt: skip
     """Build a set of reports that were read, with everything that belongs to them."""
     made = {name: _described(value) for name, value in files.items() if is_model(name, value)}

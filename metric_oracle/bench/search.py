@@ -24,6 +24,7 @@ from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric, shown_in
+from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.sources.inputs import Inputs
@@ -153,7 +154,10 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: 
     n_units = len(representation_of(index, get_metric(metric)).row_ptr) - 1
     distinct, stages = studies[-1].distinct * n_units, studies[-1].stages
     return {
-        **{"seconds": total, "p20": p20, "p80": p80, "repetitions": len(studies)},
+        "seconds": total,
+        "p20": p20,
+        "p80": p80,
+        "repetitions": len(studies),
         "encode_s": median([s.encode for s in studies]),
         "search_s": median([s.search for s in studies]),
         "queries_per_s": len(queries.ids) / total,
@@ -265,11 +269,7 @@ def peak() -> int:
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
     peaks = [1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-    return (
-        peaks[0]
-        if peaks
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    )
+    return peaks[0] if peaks else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # ---- oracle bench ----------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def run_bench(
     reports: int | None = None,
     tests: int | None = None,
     repetitions: int = 5,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     **loading: Any,
 ) -> list[Row]:
     """Compare the answers of the backends, then time them.
@@ -312,7 +312,7 @@ def run_bench(
         states.
     repetitions : int
     progress : function
-        Called with the name of each step.
+        Called as ``progress(step, None, None)``.
     **loading
         Keyword arguments of `api.load_queries`.
 
@@ -328,13 +328,13 @@ def run_bench(
     ExactnessError
         If answers differ; nothing is timed then.
     """
-    step = progress or (lambda name: None)
+    step = silent if progress is None else progress
     records = [get_metric(name, "bench") for name in metrics or METRICS]
     _check(index, queries, backends, (reports, tests), repetitions, loading)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
         rows: list[Row] = []
         if index is not None and queries is not None:
-            step("reading the test reports")
+            step("reading the test reports", None, None)
             opened = api.open_index(index)
             names = [record.name for record in records]
             if metrics is None:
@@ -392,7 +392,7 @@ def _check(
 
 
 def _synthetic(
-    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Callable[[str], None]
+    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Progress
 ) -> tuple[list[_Part], list[Row]]:
     """Return a synthetic corpus, a smaller one for metrics over token states, and rows for what is not installed."""
     encoder = find_encoder()
@@ -406,9 +406,9 @@ def _synthetic(
             continue
         if not wanted:
             continue
-        step(f"making a synthetic corpus of {n_reports:,} reports")
+        step(f"making a synthetic corpus of {n_reports:,} reports", None, None)
         paths, files = write_files(scratch / name, n_reports, n_tests)
-        step("building the index" if name == "plain" else "encoding reports with MiniLM")
+        step("building the index" if name == "plain" else "encoding reports with MiniLM", None, None)
         of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
         index = api.build_index(
             paths["train"], scratch / name / "INDEX", metrics=wanted, **files["train"], **of_encoder
@@ -420,7 +420,7 @@ def _synthetic(
 
 
 def _compare(
-    parts: Sequence[_Part], backends: Sequence[str], step: Callable[[str], None], rows: list[Row]
+    parts: Sequence[_Part], backends: Sequence[str], step: Progress, rows: list[Row]
 ) -> tuple[list[tuple[_Part, str, str]], list[Exception]]:
     """Return what can be timed, its answers compared, and the reasons why the rest cannot; `rows` gets a row of each.
 
@@ -442,21 +442,19 @@ def _compare(
                 record = get_metric(metric)
                 units = len(part.index.representation(record).row_ptr) - 1
                 pairs = _STATE_PAIRS if "bertscore" in record.representations else _PAIRS
-                step(f"comparing the answers under {metric} with the reference's")
+                step(f"comparing the answers under {metric} with the reference's", None, None)
                 check_answers(part.index, part.queries, metric, usable, sample=max(1, min(_SAMPLE, pairs // units)))
             planned += [(part, metric, backend) for backend in usable]
     return planned, problems
 
 
-def _measure(
-    part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Callable[[str], None]
-) -> Row:
-    step(f"timing {metric} on {backend}")
+def _measure(part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Progress) -> Row:
+    step(f"timing {metric} on {backend}", None, None)
     api.retrieve(part.index, part.queries, metric, backend=backend)
     studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
     singles = [1000 * s.total for s in single_studies(part.index, part.queries, metric, backend)]
     single_p20, single_p80 = spread(singles)
-    step(f"measuring the memory of {metric} on {backend}")
+    step(f"measuring the memory of {metric} on {backend}", None, None)
     return {
         "metric": metric,
         "backend": backend,

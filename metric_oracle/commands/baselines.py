@@ -12,7 +12,7 @@ from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, one_metric
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import load_tests
-from metric_oracle.commands.output import Destination, bar, deliver_results, note
+from metric_oracle.commands.output import Destination, deliver_results, note, progress
 from metric_oracle.commands.search import PLAIN, check_encoder, show_answers
 
 app = typer.Typer(
@@ -49,7 +49,7 @@ def _baseline(kind: str, asked: Asked, to: Destination, with_text: bool, **own: 
     show_answers(to, plan.run(batch))
 
 
-def _command(name: str, *examples: str, plot: bool = False) -> Any:
+def _command(name: str, *examples: str, plot: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return command(app, name, *examples, endings=RESULTS, formats=PLAIN, plot=plot, function="baseline")
 
 
@@ -95,8 +95,8 @@ def expectation(asked: Asked, to: Destination) -> None:
     from metric_oracle.presentation.terminal import expectation_table
 
     plan, batch = asked.plan(api.plan_expectation)
-    with bar("test reports", len(batch.ids)) as advance:
-        found = plan.run(batch, advance)
+    with progress("test reports") as step:
+        found = plan.run(batch, step)
     if to.plot is not None:
         from metric_oracle.presentation.expectation_plot import plot_histogram
 

@@ -201,9 +201,14 @@ def one_metric(metrics: Sequence[str], function: str) -> str:
 
 
 def named(
-    texts: Sequence[str] | None, argument: str, form: str, mark: str, *, repeatable: bool = False,
+    texts: Sequence[str] | None,
+    argument: str,
+    form: str,
+    mark: str,
+    *,
+    repeatable: bool = False,
     function: str = "table",
-) -> list[tuple[str, str]]:  # fmt: skip
+) -> list[tuple[str, str]]:
     """Split arguments such as NAME=FILE at the first mark; a name may come once unless it is repeatable."""
     pairs: list[tuple[str, str]] = []
     for text in texts or ():

@@ -1,6 +1,5 @@
 """What several commands do with what they are given: check what it takes, and read test reports."""
 
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -80,4 +79,4 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
     if not models_of(files):
         return api.load_queries(read, **options, tell=note)
     with progress("test reports") as step:
-        return api.load_queries(read, **options, tell=note, advance=partial(step, "model"))
+        return api.load_queries(read, **options, tell=note, progress=step)

@@ -513,7 +513,9 @@ _scores, _samples = (partial(_file, name, ROWS) for name in ("--scores", "--samp
 _TEXTS = "Texts of the rated pairs, in the layout of ReXVal's 50_samples_gt_and_candidates.csv."
 Scores = Annotated[list[Path] | None, _scores("Scores of any tool, one row per pair. Repeatable.")]
 Samples = Annotated[Path | None, _samples(_TEXTS)]
-RatedSets = Annotated[list[str], typer.Argument(metavar="NAME=FILE", help="Rated sets, in the layouts of align.")]
+RatedSets = Annotated[
+    list[str], typer.Argument(metavar="NAME=FILE", help="Rated sets: error counts, grades, preferences or orders.")
+]
 ScoresOfSets = Annotated[list[str] | None, _scores("Scores of the pairs of a set. Repeatable.", "NAME=FILE")]
 SamplesOfSets = Annotated[list[str] | None, _samples(_TEXTS, "NAME=FILE")]
 Ablations = Annotated[

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import DamagedIndexError, ExactnessError, InputError
+from metric_oracle.progress import Progress, silent
 
 LONG = 1.0  # seconds of compiling that are worth a word
-Step = Callable[..., None]
 
 
 class DifferenceFoundError(ExactnessError):
@@ -184,13 +184,13 @@ def deliver_results(
 
 
 @contextmanager
-def progress(task: str) -> Iterator[Step]:
-    """Show a bar with the time left on stderr, on a terminal; yield `step(name, done, total)`, both None if unknown.
+def progress(task: str) -> Iterator[Progress]:
+    """Show a bar with the time left on stderr, on a terminal; yield a function for `progress`.
 
     While the machine code of a kernel is made for the first time, the bar says so.
     """
     if _said["quiet"] or not sys.stderr.isatty():
-        yield lambda name, done=None, total=None: None
+        yield silent
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
@@ -205,7 +205,7 @@ def progress(task: str) -> Iterator[Step]:
         under_way = shown.add_task(task, total=None)
         said = task
 
-        def step(name: str, done: int | None = None, total: int | None = None) -> None:
+        def step(name: str, done: int | None, total: int | None) -> None:
             nonlocal said
             said = f"{task}: {name}" if name else task
             shown.update(under_way, description=said, completed=done or 0, total=total)
@@ -244,18 +244,3 @@ def _compilations(tell: Callable[[bool], None]) -> Iterator[None]:
 
     with event.install_listener("numba:compile", Listener()):
         yield
-
-
-@contextmanager
-def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar; yield a function that is told how many more are done."""
-    with progress(what) as step:
-        done = 0
-        step("", 0, total)
-
-        def advance(n: int) -> None:
-            nonlocal done
-            done += n
-            step("", done, total)
-
-        yield advance

@@ -15,18 +15,26 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 @command(
-    app, "explore",
+    app,
+    "explore",
     "oracle explore bleu.parquet radgraph.parquet --queries TESTS --index INDEX",
     "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
-    "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n"
-    "--samples EXPORT/samples.csv",
+    "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n--samples EXPORT/samples.csv",
     "oracle explore --index INDEX",
-)  # fmt: skip
+)
 def explore(
-    files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,
-    results: o.ResultFiles = None, index: o.IndexOption = None, queries: o.QueriesOption = None,
-    foreign: o.Foreign = None, direction: o.Direction = None, port: o.Port = 0,
-) -> None:  # fmt: skip
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    rated: o.Rated,
+    to: Destination,
+    results: o.ResultFiles = None,
+    index: o.IndexOption = None,
+    queries: o.QueriesOption = None,
+    foreign: o.Foreign = None,
+    direction: o.Direction = None,
+    port: o.Port = 0,
+) -> None:
     """Look at results in a browser: each test report with its oracles, their scores and what each metric saw.
 
     The pages are for this machine alone; the address that is printed has the key to them. From another machine: ssh -L.
@@ -53,16 +61,25 @@ def explore(
 
 
 @command(
-    app, "report",
+    app,
+    "report",
     "oracle report bleu.parquet radgraph.parquet --queries TESTS --out page.html",
     "oracle report r2gen.parquet --no-text --out scores.html",
     endings=(".html",),
-)  # fmt: skip
+)
 def report(
-    files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated, to: Destination,
-    results: o.ResultFiles = None, index: o.IndexOption = None, queries: o.QueriesOption = None,
-    foreign: o.Foreign = None, direction: o.Direction = None, with_text: o.WithText = True,
-) -> None:  # fmt: skip
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    rated: o.Rated,
+    to: Destination,
+    results: o.ResultFiles = None,
+    index: o.IndexOption = None,
+    queries: o.QueriesOption = None,
+    foreign: o.Foreign = None,
+    direction: o.Direction = None,
+    with_text: o.WithText = True,
+) -> None:
     """Write results as one page for a browser, which loads nothing: scores, and the reports with what each metric saw.
 
     Only its owner can read the file. --no-text leaves out reports and ids.
@@ -82,9 +99,15 @@ def report(
 
 
 def _cases(
-    results: Any, index: Any, queries: Any, files: o.Files, models: o.Models, reading: o.Reading, rated: o.Rated,
+    results: Any,
+    index: Any,
+    queries: Any,
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    rated: o.Rated,
     function: str,
-) -> Any:  # fmt: skip
+) -> Any:
     """Read what the pages show."""
     from metric_oracle import api
     from metric_oracle.explorer.cases import read_cases, read_result

@@ -33,8 +33,8 @@ def align(
     The scores name their pairs by pair_id, or by study_id (or study_number) and candidate_type; a metric is a column
     of theirs. Without scores, the texts of --samples are scored.
     """
-    from metric_oracle.raters import alignment
-    from metric_oracle.raters.layout import alignment_tables
+    from metric_oracle.raters import metric_agreement
+    from metric_oracle.raters.metric_agreement_layout import alignment_tables
     from metric_oracle.raters.plots import plot_alignment
 
     # Columns of other tools have names of their own.
@@ -42,7 +42,7 @@ def align(
     directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function="align"))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function="align")
     with progress("align"):
-        found = alignment.align(
+        found = metric_agreement.align(
             ratings, scores or (), samples=samples, metrics=names, directions=directions, paired=pairs,
             without_identical=without_identical, resamples=resamples, seed=seed,
         )  # fmt: skip
@@ -74,9 +74,9 @@ def compare_metrics(
     the scores, timed. --plot draws bars.
     """
     from metric_oracle.presentation.matplotlib_io import check_plot
-    from metric_oracle.raters import metric_comparison as metrics_of
+    from metric_oracle.raters import metric_agreement
     from metric_oracle.raters import plots as ratings_plots
-    from metric_oracle.raters.metric_comparison_layout import comparison_tables
+    from metric_oracle.raters.metric_agreement_layout import comparison_tables
 
     function = "compare_metrics"
     ratings = dict(named(sets, "sets", "NAME=FILE", "=", function=function))
@@ -95,8 +95,8 @@ def compare_metrics(
     directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function=function))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function=function)
     with progress("compare-metrics"):
-        found = metrics_of.compare_metrics(
-            {name: metrics_of.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
+        found = metric_agreement.compare_metrics(
+            {name: metric_agreement.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
             metrics=metric and split_names(metric), directions=directions, paired=pairs, times=times,
             ablations=dict(named(ablation, "ablation", "NAME=FILE", "=", function=function)),
             resample_raters=resample_raters, resamples=resamples, seed=seed,
@@ -151,11 +151,11 @@ def agreement(
     Intraclass correlations ICC(A,1) and ICC(A,k): two-way, random raters, absolute agreement; also called ICC(2,1) and
     ICC(2,k).
     """
-    from metric_oracle.raters import agreement as of_raters
+    from metric_oracle.raters import interrater
     from metric_oracle.raters.layout import agreement_tables
 
     with progress("agreement"):
-        found = of_raters.agreement(ratings, repeated, resamples=resamples, seed=seed)
+        found = interrater.agreement(ratings, repeated, resamples=resamples, seed=seed)
     tables = agreement_tables(found)
     _deliver(to, "agreement", tables, tables, found.table, found)
 

@@ -50,7 +50,7 @@ def score(
         scores = api.score(
             references, predictions, names, system=system, **given(files), **used(models), layer=layer,
             rescale_table=rescale_table, **given(bertscore), crepe=crepe, **given(beside),
-            text=with_text or published_names, **used(reading), index=index, tell=note, advance=partial(step, "models"),
+            text=with_text or published_names, **used(reading), index=index, tell=note,
             progress=step, seed=seed, **of_predictions,
         )  # fmt: skip
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
 from metric_oracle.commands.inputs import check_device, check_installed, load_tests
-from metric_oracle.commands.output import Destination, bar, checking, deliver_results, note, progress, put
+from metric_oracle.commands.output import Destination, checking, deliver_results, note, progress, put
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
 
@@ -54,7 +53,7 @@ def build_index(
         index = api.build_index(
             reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
             rescale_table=rescale_table, max_memory=max_memory, shard_rows=shard_rows, tell=note, progress=step,
-            advance=partial(step, "encoding"), **used(reading), **given(running),
+            **used(reading), **given(running),
         )  # fmt: skip
     _show_info(index, to)
 
@@ -95,8 +94,8 @@ def retrieve(
     plan = api.plan(index, name, options)
     check_encoder(plan, asked, files)
     batch = load_tests(asked, files, models, reading, plan.index)
-    with bar("test reports", len(batch.ids)) as advance:
-        results = plan.run(batch, advance)
+    with progress("test reports") as step:
+        results = plan.run(batch, step)
     if results.signature.get("truncated_queries"):
         note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
     if part is not None and to.out is not None:
@@ -198,7 +197,7 @@ def verify(
     with progress("verifying") as step, checking():
         opened.verify_files()
         checked = api.verify(
-            opened, results, batch, sample=sample, seed=seed, progress=partial(step, "pairs"), tell=note,
+            opened, results, batch, sample=sample, seed=seed, progress=step, tell=note,
             corpus_vectors=corpus_vectors, corpus_vector_ids=corpus_vector_ids, query_vectors=query_vectors,
             query_vector_ids=query_vector_ids,
         )  # fmt: skip

@@ -16,27 +16,49 @@ app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mo
 
 
 @command(
-    app, "create",
+    app,
+    "create",
     "oracle survey create test.csv --candidates bleu=bleu.parquet \\\n"
     "--candidates radgraph=radgraph.parquet --raters anna,ben --out SURVEY",
     function="create_survey",
-)  # fmt: skip
+)
 def create(
-    references: o.References, candidates: o.Candidates, raters: o.Raters, out: o.NewFolder, reading: o.Reading,
-    studies: o.Studies = 50, repeats: o.Repeats = 0, identical: o.Identical = "once",
-    categories: o.Categories = "rexval", instructions: o.Instructions = None, unequal: o.Unequal = False,
-    stratify: o.Stratify = None, order: o.Order = "shared", seed: o.Seed = 0,
-) -> None:  # fmt: skip
+    references: o.References,
+    candidates: o.Candidates,
+    raters: o.Raters,
+    out: o.NewFolder,
+    reading: o.Reading,
+    studies: o.Studies = 50,
+    repeats: o.Repeats = 0,
+    identical: o.Identical = "once",
+    categories: o.Categories = "rexval",
+    instructions: o.Instructions = None,
+    unequal: o.Unequal = False,
+    stratify: o.Stratify = None,
+    order: o.Order = "shared",
+    seed: o.Seed = 0,
+) -> None:
     """Draw studies and shuffle their candidates, without names: by default 50, as in the paper."""
     from metric_oracle.survey.create import create_survey, read_strata
 
     strata = None if stratify is None else read_strata(stratify, reading.id_column)
     files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "=", function="create_survey"))
     survey = create_survey(
-        references, files, out, raters=split_names(raters), studies=studies, repeats=repeats, identical=identical,
-        categories=categories, instructions=instructions, unequal=unequal, stratify=strata, order=order, seed=seed,
+        references,
+        files,
+        out,
+        raters=split_names(raters),
+        studies=studies,
+        repeats=repeats,
+        identical=identical,
+        categories=categories,
+        instructions=instructions,
+        unequal=unequal,
+        stratify=strata,
+        order=order,
+        seed=seed,
         **used(reading),
-    )  # fmt: skip
+    )
     note(f"{out}: {survey.summary()}")
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")
 
@@ -54,11 +76,12 @@ def status(survey: o.SurveyFolder, to: Destination) -> None:
 
 
 @command(
-    app, "export",
+    app,
+    "export",
     "oracle survey export SURVEY --out EXPORT",
     "oracle survey export SURVEY --leave-out 'ben=stopped at 12' --out EXPORT",
     function="export_survey",
-)  # fmt: skip
+)
 def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False, leave_out: o.LeaveOut = None) -> None:
     """Write the counts as align, failure-modes, agreement and fit-composite read them; no answer is never a 0."""
     from metric_oracle.survey.export import export_survey
@@ -73,9 +96,7 @@ def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False,
     put(f"oracle agreement {out}/ratings.csv" + f" --repeated {out}/repeats.csv" * bool(found.notes["repeated_pairs"]))
 
 
-@command(
-    app, "serve", "oracle survey serve SURVEY", "oracle survey serve SURVEY --port 8765", function="survey"
-)  # fmt: skip
+@command(app, "serve", "oracle survey serve SURVEY", "oracle survey serve SURVEY --port 8765", function="survey")
 def serve(survey: o.SurveyFolder, port: o.Port = 0) -> None:
     """Show the pages of the raters, on this machine only; each rater has an address.
 

@@ -97,7 +97,7 @@ def width() -> int:
 
 def shows_styles() -> bool:
     """Tell whether stdout is a terminal that understands escape sequences, and wants them."""
-    is_plain = sys.platform == "win32" or os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
+    is_plain = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
     return sys.stdout.isatty() and not is_plain
 
 

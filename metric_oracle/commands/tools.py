@@ -1,13 +1,11 @@
 """demo, synth, bench, example, annotate."""
 
-from functools import partial
-
 import typer
 
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, split_names, used
 from metric_oracle.commands.inputs import check_installed
-from metric_oracle.commands.output import Destination, bar, note, progress, put, show
+from metric_oracle.commands.output import Destination, note, progress, put, show
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -53,11 +51,10 @@ def synth(
     With --errors also a candidate for every report with zero to six errors put in, and their gold counts: categories 1
     to 6 of ReXVal, A to F of CREPE.
     """
-    from metric_oracle.synthetic.corpus import MODELS, write_synthetic
+    from metric_oracle.synthetic.corpus import write_synthetic
 
-    n_written = reports + tests * (1 + len(MODELS) * models) + (reports + tests) * errors
-    with bar("reports written", n_written) as advance:
-        paths = write_synthetic(out, reports, tests, seed=seed, models=models, errors=errors, progress=advance)
+    with progress("reports written") as step:
+        paths = write_synthetic(out, reports, tests, seed=seed, models=models, errors=errors, progress=step)
     for path in paths.values():
         put(str(path))
 
@@ -85,7 +82,7 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     if read.left_out:
         note(read.left_out)
     with progress("reports annotated") as step:
-        api.annotate(read, out, **used(files), **used(models), tell=note, advance=partial(step, ""))
+        api.annotate(read, out, **used(files), **used(models), tell=note, progress=step)
     note(f"{out}: {len(read.ids):,} reports")
 
 

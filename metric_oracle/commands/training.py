@@ -11,16 +11,24 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 @command(
-    app, "train-crepe",
+    app,
+    "train-crepe",
     "oracle train-crepe pairs/train.csv pairs/train_candidates.csv \\\n"
     "pairs/train_errors.csv --base BiomedBERT --out my-crepe",
     "oracle score test.csv generated.csv -m crepe --crepe my-crepe",
-)  # fmt: skip
+)
 def train_crepe(
-    references: o.Corpus, predictions: o.Predictions, ratings: o.Ratings, base: o.Base, out: o.NewFolder,
-    epochs: o.Epochs = 10, batch_size: o.BatchSize = 64, learning_rate: o.LearningRate = 2e-5,
-    presence_weight: o.PresenceWeight = 0.5, seed: o.Seed = 0,
-) -> None:  # fmt: skip
+    references: o.Corpus,
+    predictions: o.Predictions,
+    ratings: o.Ratings,
+    base: o.Base,
+    out: o.NewFolder,
+    epochs: o.Epochs = 10,
+    batch_size: o.BatchSize = 64,
+    learning_rate: o.LearningRate = 2e-5,
+    presence_weight: o.PresenceWeight = 0.5,
+    seed: o.Seed = 0,
+) -> None:
     """Train CREPE on pairs of reports whose errors of six categories are counted; oracle synth --errors makes some.
 
     The dual loss of Cho et al.: (1 - w) of the squared error of counts, w of the cross-entropy of presence. The folder

@@ -269,7 +269,8 @@ def read_reports(
 
 # Options of `read_reports` and their defaults.
 _DEFAULTS: dict[str, Any] = {
-    **{"profile": "yu2023", "keep_empty": False},
+    "profile": "yu2023",
+    "keep_empty": False,
     **dict.fromkeys(("section", "id_column", "text_column", "split", "split_file", "encoding", "separator")),
 }
 

@@ -97,7 +97,7 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
     ids : the file of ids where `path` has none: `.txt` with one a line, or a table with an id column
     """
     path = existing_file(Path(path), "read_embeddings")
-    readers = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet, ".pt": _read_pt}
+    readers = {".npy": _read_npy, ".npz": read_npz, ".parquet": _read_parquet, ".pt": _read_pt}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         msg = f"read_embeddings: path must end with one of {', '.join(readers)}; got {path}. Convert the file."
@@ -315,7 +315,8 @@ def _read_npy(path: Path) -> tuple[None, Any]:
         raise _damaged(path, ".npy file") from None
 
 
-def _read_npz(path: Path) -> tuple[list[Any] | None, Any]:
+def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
+    """Return the ids of an `.npz` file, None if it has none, and its only other array."""
     # np.load would take any NumPy file whatever its ending, and of two members with one name the last.
     arrays: dict[str, npt.NDArray[Any]] = {}
     try:

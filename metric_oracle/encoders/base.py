@@ -12,6 +12,7 @@ import numpy.typing as npt
 from metric_oracle.encoders.batches import digest, environment, part_bounds
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.encoders.parts import Parts
+from metric_oracle.progress import Count
 
 _Sequence = TypeVar("_Sequence", str, bytes)
 
@@ -81,7 +82,7 @@ class Encoder:
 
     def _run_parts(
         self, run: Callable[[slice], Any], ptr: npt.NDArray[np.int64], counts: Any, key: Sequence[Any],
-        scratch: Path | None, progress: Callable[[int], None] | None,
+        scratch: Path | None, progress: Count | None,
     ) -> Iterator[tuple[slice, Any]]:  # fmt: skip
         """Run the model on distinct sequences part by part; read the parts that an earlier call finished.
 

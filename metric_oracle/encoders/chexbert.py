@@ -5,7 +5,7 @@ names them, and the state of Adam, which is left alone.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from metric_oracle.encoders.batches import one_thread_each, run_batches, run_mod
 from metric_oracle.encoders.checkpoints import check_names, load_strictly, read_torch
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
+from metric_oracle.progress import Count
 
 # Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
@@ -56,11 +57,7 @@ class CheXbert(Encoder):
         return {"model": "chexbert", "checkpoint": self._path.name, "sha256": sha256(self._path)}
 
     def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        progress: Callable[[int], None] | None = None,
-        scratch: Path | None = None,
+        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Encode reports as the published code does, each distinct sequence of word pieces once.
 

@@ -25,6 +25,7 @@ from metric_oracle.encoders.batches import one_thread_each
 from metric_oracle.encoders.checkpoints import load_strictly, read_torch
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
+from metric_oracle.progress import Count
 
 # False finding, omission, wrong location, wrong severity, comparison made up, comparison omitted.
 CATEGORIES = ("A", "B", "C", "D", "E", "F")
@@ -77,7 +78,7 @@ class Crepe(Encoder):
         }
 
     def count_errors(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[np.ndarray, int]:
         """Predict the errors of candidates, each distinct pair once, alone, in float64.
 

@@ -6,7 +6,7 @@ presence the binary cross-entropy of "at least one"; both are means over pairs a
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from metric_oracle.encoders.crepe import (
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
 from metric_oracle.errors import InputError
 from metric_oracle.files import json_text, new_folder
+from metric_oracle.progress import Progress
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises; then it falls to 0
 _DECAY = 0.01  # of the weights, biases and norms apart
@@ -59,7 +60,7 @@ class Settings:
 
 def train(
     pairs: Sequence[tuple[str, str]], counts: np.ndarray, base: str | Path, out: Path, settings: Settings, *,
-    device: str = "auto", function: str = "train_crepe", progress: Callable[[str, int, int], None] | None = None,
+    device: str = "auto", function: str = "train_crepe", progress: Progress | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Train CREPE and write its checkpoint.
 
@@ -166,7 +167,7 @@ def _start(folder: Path, function: str) -> tuple[Any, Path]:
 
 def _fit(
     network: Any, encoded: Sequence[Any], counts: np.ndarray, settings: Settings, function: str,
-    progress: Callable[[str, int, int], None] | None,
+    progress: Progress | None,
 ) -> list[float]:  # fmt: skip
     """Train the network; return the mean loss of each epoch."""
     import torch

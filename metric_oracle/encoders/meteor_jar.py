@@ -15,6 +15,7 @@ from typing import Any
 
 from metric_oracle.errors import BackendError
 from metric_oracle.files import sha256
+from metric_oracle.progress import Count
 
 JAR = "meteor-1.5.jar"
 # As pycocoevalcap calls it, but for the encoding, which is not left to the language of the terminal.
@@ -61,7 +62,7 @@ class MeteorJar:
         return {"model": JAR, "sha256": sha256(self._folder / JAR)}
 
     def score_pairs(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
         """Score candidates, each distinct pair once.
 

@@ -8,7 +8,7 @@ a time; this module gives the same annotations beside transformers 4 and 5, and 
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -30,6 +30,7 @@ from metric_oracle.encoders.radgraph_archive import (
     read_vocabulary,
 )
 from metric_oracle.errors import InputError
+from metric_oracle.progress import Count
 
 # What the package reads in place of an empty report.
 _EMPTY = ["None"]
@@ -115,11 +116,7 @@ class RadGraph(Encoder):
         return {"model": self._type, "archive": self._path.name, "sha256": sha256, "special_tokens": special}
 
     def annotate(
-        self,
-        texts: Sequence[str],
-        *,
-        progress: Callable[[int], None] | None = None,
-        scratch: Path | None = None,
+        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> dict[str, dict[str, Any]]:
         """Annotate reports as the package does, each distinct sequence of words once.
 

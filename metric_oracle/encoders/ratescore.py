@@ -8,7 +8,7 @@ the entities of the next one, and with a batch of several sentences its labels o
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from metric_oracle.encoders.model_files import check_weights, hash_files, n_posi
 from metric_oracle.encoders.sentences import RULES, Sentences
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
+from metric_oracle.progress import Count
 
 _MAX_PIECES, _MAX_OF_ENTITY = 512, 30
 _LEAST = 3  # characters of a sentence that is read
@@ -117,11 +118,7 @@ class EntityModels(Encoder):
         return named | {"sha256": digest([*own.values()])} | own  # a change of any part makes another model
 
     def recognise(
-        self,
-        texts: Sequence[str],
-        *,
-        progress: Callable[[int], None] | None = None,
-        scratch: Path | None = None,
+        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> Recognised:
         """Find the entities of reports, each distinct sentence read once, and their vectors, each of distinct words.
 
@@ -181,7 +178,7 @@ class EntityModels(Encoder):
         return labels
 
     def _read_texts(
-        self, texts: dict[str, int], known: dict[str, list[_Entity]], progress: Callable[[int], None] | None
+        self, texts: dict[str, int], known: dict[str, list[_Entity]], progress: Count | None
     ) -> list[tuple[list[_Entity], bool]]:
         """Return the entities of each text, and whether it was cut; `known` gets those of new sentences."""
         sentences = {text: [s for s in self._sentences.split(text) if len(s) >= _LEAST] for text in texts}

@@ -7,9 +7,8 @@ mBART) still applies it when cut, as in bert_score; `hidden_states[layer]` would
 
 import json
 import os
-import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -32,6 +31,7 @@ from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import InputError, not_installed
 from metric_oracle.files import write_json
+from metric_oracle.progress import Count
 
 _DISTILROBERTA = (
     5,
@@ -274,7 +274,7 @@ def write_states(
     *,
     storage: npt.DTypeLike,
     part_tokens: int = 1 << 18,
-    progress: Callable[[int], None] | None = None,
+    progress: Count | None = None,
 ) -> np.memmap:
     """Write the unit-length token states of texts to a raw file; a killed run resumes.
 
@@ -312,8 +312,7 @@ def write_states(
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(shape[0] * row_bytes)
         # A disk without room shows now and not after hours.
-        if sys.platform == "linux":
-            os.posix_fallocate(file.fileno(), 0, shape[0] * row_bytes)
+        os.posix_fallocate(file.fileno(), 0, shape[0] * row_bytes)
         n_done = 0
         for part, (start, stop) in enumerate(pairwise(bounds)):
             first, last = int(tokens.ptr[start]), int(tokens.ptr[stop])
@@ -327,7 +326,7 @@ def write_states(
                 checksums[part] = zlib.crc32(states.data)
                 write_json(record, {"digest": run_digest, "parts": checksums})
             n_done += last - first
-            if progress:
+            if progress is not None:
                 progress(n_done)
     return np.memmap(path, storage, "r", shape=shape)
 

@@ -10,9 +10,10 @@ from metric_oracle.explorer.cases import Cases
 from metric_oracle.presentation.expectation_plot import draw_histogram
 from metric_oracle.presentation.matplotlib_io import picture
 from metric_oracle.presentation.paper_table import PaperTable, entry
-from metric_oracle.raters.alignment import Alignment, align
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
-from metric_oracle.raters.layout import alignment_tables, found_table, mean_tables
+from metric_oracle.raters.layout import found_table, mean_tables
+from metric_oracle.raters.metric_agreement import Alignment, align
+from metric_oracle.raters.metric_agreement_layout import alignment_tables
 from metric_oracle.raters.plots import draw_alignment, draw_failure_modes
 from metric_oracle.retrieval.expectation import Expectation
 from metric_oracle.retrieval.results import Scores

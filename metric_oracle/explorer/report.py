@@ -39,9 +39,16 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
     )
     means = [float(np.nanmean(c.values)) if np.isfinite(c.values).any() else None for c in cases.columns]
     page = templates.get_template("report.html").render(
-        script=script, style=style, policy=policy, rows=rows, columns=cases.columns, means=means, has_text=text,
-        signatures=list(map(short_signature, cases.signatures)), sections=figures,
-    )  # fmt: skip
+        script=script,
+        style=style,
+        policy=policy,
+        rows=rows,
+        columns=cases.columns,
+        means=means,
+        has_text=text,
+        signatures=list(map(short_signature, cases.signatures)),
+        sections=figures,
+    )
     with replacing("report", out) as (beside,):
         # Nobody else may read it at any time, not even while it is written.
         os.chmod(beside, 0o600)

@@ -103,7 +103,7 @@ class TokenStateIndex(Units):
             distinct,
             path,
             storage=encoding.storage,
-            progress=lambda done: encoding.advance(done, len(distinct.ids)),
+            progress=lambda done: encoding.progress("token states", done, len(distinct.ids)),
         )
         states = np.frombuffer(map_file(path), encoding.storage).reshape(-1, encoder.width)
         description = {
@@ -220,9 +220,9 @@ class TokenStateIndex(Units):
         states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
         weights = np.zeros(len(self.ids) + 16, np.float32)
         weights[:-16] = weight_of_id[self.ids]
-        unit_weight = np.add.reduceat(weights[:-16], self.ptr[:-1], dtype=np.float64)
+        document_weight = np.add.reduceat(weights[:-16], self.ptr[:-1], dtype=np.float64)
         return Corpus(
-            states, self.ptr, weights, unit_weight, weight_of_id, self.ids, self.cell, self.radius,
+            states, self.ptr, weights, document_weight, weight_of_id, self.ids, self.cell, self.radius,
             self.codes, self.terms, self.mean_along, self.mean_off, float(self.norm_error[0]), self.row_ptr,
             self.row_id, self.centers, self.basis, self.direction,
         )  # fmt: skip

@@ -39,6 +39,7 @@ from metric_oracle.indexes.store import (
     write_table,
 )
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
+from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.inputs import Inputs
 
 BUILDING = ".building"
@@ -64,7 +65,7 @@ def build_index(
     source: str = "",
     states: dict[str, int] | None = None,
     section: tuple[str | None, str] = (None, ""),
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Index:
     """Build an index beside `out` and rename it; a killed build resumes.
 
@@ -84,7 +85,7 @@ def build_index(
     section : (str or None, str)
         Which section the reports are, and what says so, see [`Reports`][metric_oracle.Reports].
     progress : function
-        Called with the name of each part before it is built.
+        Called as ``progress(name, None, None)`` for each part before it is built.
 
     Raises
     ------
@@ -103,7 +104,7 @@ def build_index(
         building.mkdir(parents=True, exist_ok=True)
         with exclusive(building, LOCK, "build_index", "build"):
             _check_new(out)  # another build may just have ended
-            _build(inputs, building, kinds, (source, section), states or {}, progress or (lambda part: None))
+            _build(inputs, building, kinds, (source, section), states or {}, silent if progress is None else progress)
             building.rename(out)
             sync(out.parent)
             _finish(out)
@@ -214,7 +215,7 @@ def _build(
     kinds: list[str],
     said: tuple[str, tuple[str | None, str]],
     states: dict[str, int],
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> None:
     # Models run here, where what they have finished outlives a kill.
     inputs = inputs.completed(building / SCRATCH)
@@ -226,7 +227,7 @@ def _build(
         """Build one part unless an earlier, killed build finished it."""
         if name in done:
             return
-        progress(name)
+        progress(name, None, None)
         folder = building / name if name in STORED else building
         folder.mkdir(exist_ok=True)
         counts = make(folder)

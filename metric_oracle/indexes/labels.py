@@ -123,6 +123,16 @@ class SrrIndex(LabelIndex):
         return (classes == 1).astype(np.int8)
 
 
+class LabelTableIndex(SrrIndex):
+    """Distinct rows of a table of labels of any names: 1 positive, -1 negative, 0 missing."""
+
+    kind: ClassVar[str] = "label_table"
+
+    @staticmethod
+    def _values(classes: np.ndarray, meaning: str) -> np.ndarray:
+        return np.array(VALUES["blank"], np.int8)[classes]
+
+
 @dataclass(frozen=True)
 class SrrSets(GraphIndex):
     """The same sets as graphs without relations; no files of its own."""

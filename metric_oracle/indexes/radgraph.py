@@ -49,10 +49,10 @@ FAMILIES = ("entities", "relations", "partial", "complete")
 class Graph(NamedTuple):
     """The sets that the metrics compare, with their strings; see the families above."""
 
-    entities: frozenset
-    relations: frozenset
-    partial: frozenset
-    complete: frozenset
+    entities: frozenset[Any]
+    relations: frozenset[Any]
+    partial: frozenset[Any]
+    complete: frozenset[Any]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class GraphIndex(FeatureUnits):
         tokens, labels, _ = self._strings
         return tokens[key >> 5], labels[key & 31]
 
-    def _spell(self, family: int, key: int) -> tuple:
+    def _spell(self, family: int, key: int) -> tuple[Any, ...]:
         """Undo the packing of `pack_keys`."""
         tokens, _, types = self._strings
         if family == 0:

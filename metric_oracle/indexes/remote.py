@@ -1,17 +1,18 @@
 """Build the shards of a set by the workers of a cluster."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.cluster import Beat, Runner, Task, Told, run_tasks
 from metric_oracle.indexes.shard_build import Slice, has_shard, make_shard
 from metric_oracle.indexes.shards import shard_name
+from metric_oracle.progress import Progress
 
 
 def make_remote(
     slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
-    progress: Callable[..., None] | None, *, runner: Runner, expected: int | None = None,
+    progress: Progress | None, *, runner: Runner, expected: int | None = None,
 ) -> tuple[list[Path], int]:  # fmt: skip
     """Make the shards that are not there, see `Maker` in `indexes.shard_build`.
 
@@ -48,4 +49,4 @@ def make_remote(
 
 def make_one(beside: Any, told: Told, folder: str, piece: Slice, metrics: Sequence[str] | None) -> bool:
     """Build a shard in a worker; see `indexes.shard_build.make_shard`."""
-    return make_shard(Path(folder), piece, beside, metrics, told.say)
+    return make_shard(Path(folder), piece, beside, metrics, lambda step, done, total: told.say(step))

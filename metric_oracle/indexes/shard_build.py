@@ -20,6 +20,7 @@ from metric_oracle.indexes.build import BUILDING, LOCK, build_index
 from metric_oracle.indexes.index import open_index as open_one
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name, write_set
 from metric_oracle.indexes.store import Strings
+from metric_oracle.progress import Progress
 from metric_oracle.sources.inputs import Inputs
 
 PAUSE = 0.5  # seconds between two looks at what others are building
@@ -48,7 +49,7 @@ class Slice:
 
 # Gets the slices, the folder, what all shards have beside them, metrics and progress; returns the shards that another
 # process is making, and the number of all.
-Maker = Callable[[Iterable[Slice], Path, Any, Sequence[str] | None, Callable[..., None] | None], tuple[list[Path], int]]
+Maker = Callable[[Iterable[Slice], Path, Any, Sequence[str] | None, Progress | None], tuple[list[Path], int]]
 
 
 def check_shard_rows(shard_rows: object) -> None:
@@ -65,7 +66,7 @@ def build_set(
     *,
     beside: Any = None,
     metrics: Sequence[str] | None = None,
-    progress: Callable[..., None] | None = None,
+    progress: Progress | None = None,
     make_all: Maker | None = None,
 ) -> ShardSet:
     """Build a set of shards; a killed build resumes, and workers with the same plan share the work.
@@ -114,7 +115,7 @@ def build_set(
 
 def _make_all(
     slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
-    progress: Callable[..., None] | None,
+    progress: Progress | None,
 ) -> tuple[list[Path], int]:  # fmt: skip
     """Make the shards that are not there; return those that another process is making, and the number of all."""
     busy, n_shards = [], 0
@@ -127,8 +128,8 @@ def _make_all(
     return busy, n_shards
 
 
-def _tell(progress: Callable[[str], None], name: str, part: str) -> None:
-    progress(f"{name}: {part}")
+def _tell(progress: Progress, name: str, step: str, done: int | None, total: int | None) -> None:
+    progress(f"{name}: {step}", done, total)
 
 
 def _begin(out: Path, plan: str) -> None:
@@ -192,7 +193,7 @@ def has_shard(folder: Path, piece: Slice) -> bool:
 
 
 def make_shard(
-    folder: Path, piece: Slice, beside: Any, metrics: Sequence[str] | None, progress: Callable[[str], None] | None
+    folder: Path, piece: Slice, beside: Any, metrics: Sequence[str] | None, progress: Progress | None
 ) -> bool:
     """Build a shard; False where another worker is at it."""
     try:

@@ -7,10 +7,7 @@ filler goes before each array.
 
 import hashlib
 import mmap
-import os
 import resource
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,12 +53,10 @@ def release() -> None:
 
 
 def resident() -> int:
-    """Return the bytes that the process holds now, mapped pages included; the most ever where no one tells."""
+    """Return the bytes of memory that the process uses now, mapped pages included; its peak where /proc is missing."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
-    with suppress(OSError, subprocess.CalledProcessError, ValueError):  # macOS: 5 ms
-        return int(subprocess.check_output(["ps", "-o", "rss=", "-p", str(os.getpid())])) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Strings(Sequence[str]):

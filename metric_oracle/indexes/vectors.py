@@ -7,7 +7,7 @@ import numpy as np
 
 from metric_oracle.errors import not_installed
 from metric_oracle.indexes.features import Encoded
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._build import number_rows
 
 
 def import_faiss(function: str) -> Any:
@@ -79,38 +79,7 @@ def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     values = np.ascontiguousarray(values)
     words = values.view({4: np.uint32, 1: np.uint8}[values.dtype.itemsize])
-    return _distinct(words, max(2 * len(words) - 1, 1).bit_length())
-
-
-@jit
-def _distinct(words, n_bits):
-    """Find equal rows through a hash table of 2**n_bits places, at least twice as many as rows."""
-    table = np.full(1 << n_bits, -1, np.int64)
-    first = np.empty(len(words), np.int64)
-    which = np.empty(len(words), np.int64)
-    n = 0
-    for i in range(len(words)):
-        h = np.uint64(0xCBF29CE484222325)
-        for j in range(words.shape[1]):
-            h = (h ^ np.uint64(words[i, j])) * np.uint64(0x9E3779B97F4A7C15)
-            h ^= h >> np.uint64(29)
-        place = np.int64(h >> np.uint64(64 - n_bits))
-        while table[place] >= 0 and not _equal(words, first[table[place]], i):
-            place = (place + 1) % len(table)
-        if table[place] < 0:
-            table[place] = n
-            first[n] = i
-            n += 1
-        which[i] = table[place]
-    return first[:n].copy(), which
-
-
-@jit
-def _equal(words, a, b):
-    for j in range(words.shape[1]):  # noqa: SIM110 - compiled
-        if words[a, j] != words[b, j]:
-            return False
-    return True
+    return number_rows(words, max(2 * len(words) - 1, 1).bit_length())
 
 
 @dataclass(frozen=True)

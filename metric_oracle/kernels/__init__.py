@@ -1,4 +1,4 @@
-"""One folder a metric; arrays in, arrays out. See README.md."""
+"""Kernels: exact searches and scores of each metric, on arrays. See README.md."""
 
 import os
 
@@ -6,7 +6,7 @@ from metric_oracle.errors import BackendError
 
 
 def _check_environment() -> None:
-    """Refuse settings of Numba with which kernels cannot run; Numba itself would end in a traceback."""
+    """Raise for settings of Numba with which the kernels cannot run, where Numba would end in a traceback."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         msg = "oracle: NUMBA_DISABLE_JIT is set, but the kernels run as machine code only. Unset it."
         raise BackendError(msg)

@@ -1,4 +1,4 @@
-"""What an index of features is built with: lists of integers, hashed, put in order, inverted; the n-grams of texts."""
+"""Building an index of features: hashing, sorting and inverting lists of integers, and numbering n-grams."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers o
 
 @jit
 def reorder(fwd_ptr, fwd_id, order):
-    """Return the lists `order` of ragged values, in that order: offsets int64[n + 1] and values."""
+    """Return the ragged lists with the numbers in `order`, in that order: offsets int64[n + 1] and values."""
     new_ptr = np.zeros(len(order) + 1, np.int64)
     for i in range(len(order)):
         new_ptr[i + 1] = new_ptr[i] + fwd_ptr[order[i] + 1] - fwd_ptr[order[i]]
@@ -23,7 +23,7 @@ def reorder(fwd_ptr, fwd_id, order):
 
 @jit
 def distinct_lists(ptr, values):
-    """Find equal lists of integers by hashing; equal hashes are compared.
+    """Find the distinct lists of integers by hashing. Lists with equal hashes are compared.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def _same_list(ptr, values, i, j):
 
 @inner
 def table_size(n):
-    """Return the slots of a hash table, a power of two, at most half of which `n` keys fill."""
+    """Return the size of a hash table for `n` keys: a power of two, at least 2 n."""
     size = 16
     while size < 2 * n:
         size *= 2
@@ -76,7 +76,7 @@ def table_size(n):
 
 @inner
 def find_key(table, keys, key):
-    """Return the slot of a key in a hash table of places in `keys`: its own, or the empty one where it belongs."""
+    """Return the slot of a key in a hash table of positions in `keys`: its slot, or the empty one for it."""
     mixed = np.uint64(key) * np.uint64(_MIX)
     slot = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
     while table[slot] >= 0 and keys[table[slot]] != key:
@@ -86,7 +86,7 @@ def find_key(table, keys, key):
 
 @inner
 def grow(keys):
-    """Return keys with as much room again, 8 at least, and their hash table: int64[2 n], int32[...]."""
+    """Return the keys in an array of twice the size, at least 8, and their hash table: int64[2 n], int32[...]."""
     more = np.empty(max(2 * len(keys), 8), np.int64)
     more[: len(keys)] = keys
     table = np.full(table_size(len(more)), -1, np.int32)
@@ -108,7 +108,7 @@ def posting_offsets(fwd_id, n_features):
 
 @jit
 def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
-    """Return the posting lists of the features first .. last - 1 by counting sort; units ascend within a list."""
+    """Return the posting lists of the features first .. last - 1 by counting sort; documents ascend within a list."""
     cursor = post_ptr[first:last] - post_ptr[first]
     post_unit = np.empty(post_ptr[last] - post_ptr[first], np.int32)
     for u in range(len(fwd_ptr) - 1):
@@ -122,7 +122,7 @@ def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
 
 @jit
 def note_cells(post_ptr, post_unit, first, last, cell_of_unit, slot, skip):
-    """Write where each cell begins within those lists of the features first .. last - 1 that have a row in `skip`.
+    """Write where each length bucket begins in the lists of the features first .. last - 1 with a row in `skip`.
 
     Parameters
     ----------
@@ -216,9 +216,9 @@ def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
     n = 0
     seen_in, times = np.full(len(rank), -1, np.int32), np.zeros(len(rank), np.int32)
     for u in range(len(ptr) - 1):
-        place = fwd_ptr[u]
+        position = fwd_ptr[u]
         for shorter in range(1, order):
-            place += max(ptr[u + 1] - ptr[u] - shorter + 1, 0)
+            position += max(ptr[u + 1] - ptr[u] - shorter + 1, 0)
         for p in range(ptr[u], ptr[u + 1] - order + 1):
             g = rank[gram[p]]
             gram[p] = g
@@ -238,8 +238,8 @@ def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
                     table[slot] = n
                     n += 1
                 feature = first + len(rank) + table[slot]
-            fwd_id[place] = feature
-            place += 1
+            fwd_id[position] = feature
+            position += 1
     return keys[:n].copy()
 
 
@@ -272,3 +272,48 @@ def occurrences(text, gram, n_grams):
             seen_in[g] = text[p]
             out[p] = times[g]
     return out
+
+
+@jit
+def number_rows(words, n_bits):
+    """Find the distinct rows of a matrix and number them in order of first use.
+
+    Parameters
+    ----------
+    words : uint32[n, d] or uint8[n, d]
+    n_bits : int
+        The hash table has 2**n_bits slots, at least twice as many as rows.
+
+    Returns
+    -------
+    first : int64[m]
+        First row of each distinct one, ascending.
+    number : int64[n]
+        Number of each row's distinct one.
+    """
+    table = np.full(1 << n_bits, -1, np.int64)
+    first = np.empty(len(words), np.int64)
+    number = np.empty(len(words), np.int64)
+    n = 0
+    for i in range(len(words)):
+        h = np.uint64(0xCBF29CE484222325)
+        for j in range(words.shape[1]):
+            h = (h ^ np.uint64(words[i, j])) * np.uint64(0x9E3779B97F4A7C15)
+            h ^= h >> np.uint64(29)
+        slot = np.int64(h >> np.uint64(64 - n_bits))
+        while table[slot] >= 0 and not _equal(words, first[table[slot]], i):
+            slot = (slot + 1) % len(table)
+        if table[slot] < 0:
+            table[slot] = n
+            first[n] = i
+            n += 1
+        number[i] = table[slot]
+    return first[:n].copy(), number
+
+
+@jit
+def _equal(words, a, b):
+    for j in range(words.shape[1]):  # noqa: SIM110 - compiled
+        if words[a, j] != words[b, j]:
+            return False
+    return True

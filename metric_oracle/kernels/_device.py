@@ -1,6 +1,6 @@
-"""The only module that asks for a GPU: whether one is there, its memory, launches, and what is said of errors.
+"""Access to GPUs: availability, memory, launches and error messages. No other module asks for a device.
 
-Numba's CUDA target serves the kernels over sets and sequences, torch the products of vectors. Both sit on one driver.
+Numba's CUDA target runs the kernels over sets and sequences, torch the products of vectors.
 """
 
 import ctypes
@@ -29,44 +29,44 @@ _CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINO
 _LEAST_CAPABILITY = {"numba": (7, 5), "triton": (8, 0)}  # that compilers of CUDA 13 and Triton compile for
 _NO_ROOM = ("OUT_OF_MEMORY", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED")  # of the driver, torch, cuBLAS
 _RESIDENT: dict[tuple[int, str], Any] = {}
-_MAKING: dict[tuple[int, str], threading.Lock] = {}  # one that makes it, while the others wait
+_MAKING: dict[tuple[int, str], threading.Lock] = {}  # held by the thread that makes the data, while others wait
 _ARITHMETIC_LOCK = threading.Lock()
-_ARITHMETIC: list[tuple[bool, bool, str]] = []  # for each thread that multiplies: what was chosen before the first one
+_ARITHMETIC: list[tuple[bool, bool, str]] = []  # for each thread that multiplies: the settings before the first one
 
 
 class DeviceError(RuntimeError):
-    """A device cannot do what was asked; one line for people, which `retrieval` passes on."""
+    """A device has failed or lacks memory. The message is one line, which `retrieval` shows."""
 
 
 class NoRoomError(DeviceError):
-    """The memory of a device is used up."""
+    """A device has no memory left."""
 
 
 class ByLibrary:
-    """What the backends have in common that reach a GPU through a library."""
+    """Base of the backends that use a GPU through a library."""
 
     library: ClassVar[str]
 
     def lacking(self) -> str:
-        """Say what keeps a GPU from being used; nothing where it can be."""
+        """Return why no GPU can be used; an empty string if one can."""
         return lacking(self.library)
 
 
 class OnDevice(ByLibrary):
-    """What those have in common that take all queries in one call and keep nothing but what is on the device."""
+    """Base of GPU backends that take all queries in one call and keep no state on the host."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
 
     def new_workspace(self, corpus: Any) -> Any:
-        """Return nothing: there is no work on the host to keep room for."""
+        """Return None: threads of the host need no workspace."""
         return None
 
 
-# ---- whether there is one --------------------------------------------------------------------------------------------
+# ---- availability ---------------------------------------------------------------------------------------------------
 
 
 def lacking(library: str) -> str:
-    """Say why no GPU can be used through a library; nothing where one can.
+    """Return why a library cannot use a GPU; an empty string if it can.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def lacking(library: str) -> str:
 
 
 def _ask_driver(least: tuple[int, int]) -> str:
-    """Say what the NVIDIA driver lacks; nothing where it has devices, all of this compute capability at least."""
+    """Return what the NVIDIA driver lacks; an empty string if all devices have at least this compute capability."""
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
@@ -106,12 +106,12 @@ def _ask_driver(least: tuple[int, int]) -> str:
     for i in range(n.value):
         device, number = ctypes.c_int(), ctypes.c_int()
         driver.cuDeviceGet(ctypes.byref(device), i)
-        found = []
+        capability = []
         for attribute in _CAPABILITY:
             driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
-            found.append(number.value)
-        if tuple(found) < least:
-            return "GPU {} has compute capability {}.{}, below {}.{}".format(i, *found, *least)
+            capability.append(number.value)
+        if tuple(capability) < least:
+            return "GPU {} has compute capability {}.{}, below {}.{}".format(i, *capability, *least)
     return ""
 
 
@@ -120,9 +120,9 @@ def _ask_driver(least: tuple[int, int]) -> str:
 
 @contextmanager
 def plain_arithmetic(device: str) -> Iterator[None]:
-    """Sum products of float16 and float32 in float32 throughout, whatever the process has chosen.
+    """Have torch sum products of float16 and float32 in float32, whatever the settings of the process are.
 
-    The choice is the whole process's: the first of several threads makes it and the last one takes it back.
+    The setting holds for the process: the first of several threads makes it, the last one restores it.
     """
     import torch
 
@@ -139,7 +139,7 @@ def plain_arithmetic(device: str) -> Iterator[None]:
 
 
 def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str | None = None) -> tuple[bool, bool, str]:
-    """Set how torch multiplies float16 and float32, the latter by default in full; return what was chosen before."""
+    """Set how torch multiplies float16 and float32, the latter by default in full; return the former settings."""
     import torch
 
     flags = torch.backends.cuda.matmul
@@ -161,7 +161,7 @@ def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str | None =
 
 
 def faiss_on_gpu() -> Any:
-    """Return FAISS where it is installed, built for GPUs and sees one, else None."""
+    """Return FAISS if it is installed, built for GPUs and detects one, else None."""
     try:
         import faiss
     except ImportError:
@@ -174,12 +174,12 @@ def faiss_on_gpu() -> Any:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Turn whatever the driver, the compiler or torch raises into one line.
+    """Convert errors of the driver, the compiler or torch into errors of one line.
 
     Raises
     ------
     NoRoomError
-        If memory is used up: torch.OutOfMemoryError, or an error that names it.
+        If memory is exhausted: torch.OutOfMemoryError, or an error that names it.
     DeviceError
     """
     try:
@@ -201,14 +201,14 @@ def upload(array: np.ndarray) -> Any:
     """Copy an array to the device."""
     from numba import cuda
 
-    if array.size == 0:  # no bytes have no place on a device
+    if array.size == 0:  # an empty array cannot be copied
         array = np.zeros([max(n, 1) for n in array.shape], array.dtype)
     with in_one_line():
         return cuda.to_device(np.ascontiguousarray(array))
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
-    """Return an array on the device; what it holds is undefined."""
+    """Return an uninitialised array on the device."""
     from numba import cuda
 
     with in_one_line():
@@ -234,18 +234,18 @@ def launch(kernel: Any, grid: tuple[int, int], *args: Any) -> None:
 
 
 def release_unused() -> None:
-    """Give back the memory that torch keeps for later, which Numba could not use."""
+    """Release the memory that torch caches, which Numba cannot use."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def free_bytes() -> float:
-    """Return how much memory the current device may still give."""
+    """Return the free memory of the current device in bytes."""
     from numba import cuda
 
     with in_one_line():
-        # The simulator's device has no end.
+        # The simulator reports no memory.
         return SHARE_OF_MEMORY * min(cuda.current_context().get_memory_info().free, 1 << 50)
 
 
@@ -254,7 +254,7 @@ def n_blocks() -> int:
     from numba import cuda
 
     with in_one_line():
-        # The simulator's device has no such number.
+        # The simulator has no such attribute.
         return BLOCKS_PER_PROCESSOR * getattr(cuda.current_context().device, "MULTIPROCESSOR_COUNT", 1)
 
 
@@ -274,12 +274,12 @@ def devices(library: str) -> list[AbstractContextManager]:
 
 
 def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
-    """Cut n queries into one run for each GPU and let a thread do `work(device, first, last)` on each.
+    """Divide n queries among the GPUs and call `work(device, first, last)` in a thread for each.
 
     Raises
     ------
     DeviceError
-        Of the first device that fails, when all have ended.
+        The error of the first device that failed, after all have ended.
     """
     contexts = devices(library)[: max(n, 1)]
     edges = np.linspace(0, n, len(contexts) + 1).astype(int).tolist()
@@ -297,14 +297,14 @@ def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
 
 
 def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
-    """Return what `make` brought to a device, once for each owner and name, kept as long as the owner lives.
+    """Return the data that `make` copied to a device: once for each owner and name, and for the life of the owner.
 
     Parameters
     ----------
     owner : ndarray
         An array of an opened representation, which lives as long as that does.
     name : str
-        What it is and on which device.
+        Names the data and the device.
     """
     key = id(owner), name
     with _MAKING.setdefault(key, threading.Lock()):
@@ -316,10 +316,10 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
 
 
 def is_resident(owner: Any, name: str) -> bool:
-    """Return whether `resident` holds something for an owner."""
+    """Return whether `resident` holds data for an owner."""
     return (id(owner), name) in _RESIDENT
 
 
 def forget(owner: Any, name: str) -> None:
-    """Give the memory back that `resident` holds for an owner."""
+    """Free the data that `resident` holds for an owner."""
     _RESIDENT.pop((id(owner), name), None)

@@ -1,8 +1,8 @@
 """The distribution of one query's scores over the rows of a corpus: mean, deviation, bins, quantiles.
 
-Units stand for many rows, so every number here is weighted by rows. Bins have a width that is a power of two and begin
-at its multiples: a score times a power of two is exact, so the bin of a score is exact too, and bins of any two queries
-can be added after the finer ones were joined.
+A document stands for many rows, so every number here is weighted by rows. The width of bins is a power of two, and bins
+begin at its multiples: a score times a power of two is exact, so the bin of a score is exact too, and the bins of two
+queries can be added after the finer ones were merged.
 """
 
 import math
@@ -14,15 +14,15 @@ from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._sort import order_of
 
 BINS = 4096  # of one query at most: 128 KiB of counters, which stay in the second cache
-LEAST_EXPONENT = -40  # bins need not be finer: what shares one is sorted
-CHUNK = 256  # scores that are summed before their sum is: keeps the error of a mean of 2**20 units under 2**-44
-WAYS = 4  # counters of one bin: equal scores, which are many, would wait for one another
+LEAST_EXPONENT = -40  # finer bins are not needed: scores within a bin are sorted
+CHUNK = 256  # scores that are summed before their sum is: keeps the error of a mean of 2**20 documents under 2**-44
+WAYS = 4  # counters of one bin: updates for equal scores, which are frequent, would wait for one another
 
 
-class Room(NamedTuple):
-    """Scratch of one thread for D units."""
+class Scratch(NamedTuple):
+    """Scratch of one thread for D documents."""
 
-    bin: np.ndarray  # uint16[D], bin of each unit
+    bin: np.ndarray  # uint16[D], bin of each document
     counts: np.ndarray  # int64[WAYS, BINS]
     wanted: np.ndarray  # uint8[BINS], 1 for bins that a quantile lies in
     least: np.ndarray  # float64[BINS], the least score in such a bin
@@ -32,17 +32,17 @@ class Room(NamedTuple):
     home: np.ndarray  # uint16[D], their bins
 
 
-def new_room(n_units: int) -> Room:
+def new_scratch(n_documents: int) -> Scratch:
     """Allocate the scratch of one thread."""
-    return Room(
-        np.empty(n_units, np.uint16),
+    return Scratch(
+        np.empty(n_documents, np.uint16),
         np.empty((WAYS, BINS), np.int64),
         np.empty(BINS, np.uint8),
         np.empty(BINS),
         np.empty(BINS, np.int64),
-        np.empty(n_units),
-        np.empty(n_units, np.int64),
-        np.empty(n_units, np.uint16),
+        np.empty(n_documents),
+        np.empty(n_documents, np.int64),
+        np.empty(n_documents, np.uint16),
     )
 
 
@@ -84,7 +84,7 @@ def _range(scores):
 
 @inner
 def _finest(least, greatest):
-    """Return the exponent of the least width of a bin with which `BINS` bins hold all scores."""
+    """Return the exponent of the smallest bin width with which `BINS` bins cover all scores."""
     exponent = LEAST_EXPONENT
     while max(abs(least), abs(greatest)) * math.ldexp(1.0, -exponent) > 2.0**52:
         exponent += 1
@@ -96,18 +96,18 @@ def _finest(least, greatest):
 
 
 @inner
-def _find(rank, home, n, room):
-    """Return the score of a rank (from 1) among the gathered scores of a bin, all greater than its least one."""
+def _find(rank, home, n, scratch):
+    """Return the score of a rank (from 1) among the collected scores of a bin, all above its minimum."""
     m = 0
     for i in range(n):
-        m += room.home[i] == home
+        m += scratch.home[i] == home
     values = np.empty(m)
     rows = np.empty(m, np.int64)
     m = 0
     for i in range(n):
-        if room.home[i] == home:
-            values[m] = room.value[i]
-            rows[m] = room.weight[i]
+        if scratch.home[i] == home:
+            values[m] = scratch.value[i]
+            rows[m] = scratch.weight[i]
             m += 1
     last = 0
     for i in order_of(values):
@@ -119,14 +119,14 @@ def _find(rank, home, n, room):
 
 
 @jit
-def summarise(scores, rows, ranks, room, out):
+def summarise(scores, rows, ranks, scratch, out):
     """Describe the scores of one query.
 
     Parameters
     ----------
     scores : float64[D], D at least 1, finite, none between 0 and 1e-290 in size
     rows : int64[D]
-        Corpus rows of each unit, at least 1.
+        Corpus rows of each document, at least 1.
     ranks : int64[n]
         Ranks among all rows, lowest score first, from 1.
     room : Room
@@ -145,21 +145,21 @@ def summarise(scores, rows, ranks, room, out):
 
     Cost
     ----
-    Six passes over the scores, 3 ns a unit in all where they fit into the second cache.
+    Six passes over the scores, 3 ns a document in all where they fit into the second cache.
     """
-    n_units = len(scores)
+    n_documents = len(scores)
     least, greatest = _range(scores)
     exponent = _finest(least, greatest)
     scale = math.ldexp(1.0, -exponent)
     first = np.int64(math.floor(least * scale))
     n_bins = np.int64(math.floor(greatest * scale)) - first + 1
     n_rows = np.int64(0)
-    for u in range(n_units):
+    for u in range(n_documents):
         n_rows += rows[u]
     out[0] = out[2] = least
     out[1] = 0.0
     out[3] = greatest
-    counts = room.counts
+    counts = scratch.counts
     counts[:, :n_bins] = 0
     if least == greatest:
         counts[0, 0] = n_rows
@@ -168,17 +168,17 @@ def summarise(scores, rows, ranks, room, out):
     out[0] = min(max(_sum(scores, rows, 0.0, False) / n_rows, least), greatest)
     out[1] = math.sqrt(_sum(scores, rows, out[0], True) / n_rows)
 
-    for u in range(n_units):
+    for u in range(n_documents):
         b = np.int64(math.floor(scores[u] * scale)) - first
-        room.bin[u] = b
+        scratch.bin[u] = b
         counts[u % WAYS, b] += rows[u]
-    room.wanted[:n_bins] = 0
+    scratch.wanted[:n_bins] = 0
     for way in range(1, WAYS):
         counts[0, :n_bins] += counts[way, :n_bins]
 
-    # Many rows may have the least score of all, zero in most metrics: no branch tells them apart.
+    # Many rows may have the minimum score, zero in most metrics: they are counted without a branch.
     at_least = np.int64(0)
-    for u in range(n_units):
+    for u in range(n_documents):
         at_least += rows[u] if scores[u] == least else 0
     home = np.full(len(ranks), -1)
     before = np.zeros(len(ranks), np.int64)
@@ -189,30 +189,30 @@ def summarise(scores, rows, ranks, room, out):
         while before[i] + counts[0, home[i]] < ranks[i]:
             before[i] += counts[0, home[i]]
             home[i] += 1
-        room.wanted[home[i]] = 1
-        room.least[home[i]] = np.inf
-        room.mass[home[i]] = 0
-    # Many rows may have the least score of a bin too; what is left above it is little, and sorted.
-    for u in range(n_units):
-        b = np.int64(room.bin[u])
-        if room.wanted[b] == 1 and scores[u] < room.least[b]:
-            room.least[b] = scores[u]
+        scratch.wanted[home[i]] = 1
+        scratch.least[home[i]] = np.inf
+        scratch.mass[home[i]] = 0
+    # Many rows may have the minimum of a bin too; the few scores above it are sorted.
+    for u in range(n_documents):
+        b = np.int64(scratch.bin[u])
+        if scratch.wanted[b] == 1 and scores[u] < scratch.least[b]:
+            scratch.least[b] = scores[u]
     n = 0
-    for u in range(n_units):
-        b = np.int64(room.bin[u])
-        if room.wanted[b] == 1:
-            if scores[u] == room.least[b]:
-                room.mass[b] += rows[u]
+    for u in range(n_documents):
+        b = np.int64(scratch.bin[u])
+        if scratch.wanted[b] == 1:
+            if scores[u] == scratch.least[b]:
+                scratch.mass[b] += rows[u]
             else:
-                room.value[n] = scores[u]
-                room.weight[n] = rows[u]
-                room.home[n] = b
+                scratch.value[n] = scores[u]
+                scratch.weight[n] = rows[u]
+                scratch.home[n] = b
                 n += 1
     for i in range(len(ranks)):
         b = home[i]
         if b < 0:
             out[4 + i] = least
             continue
-        rank = ranks[i] - before[i] - room.mass[b]
-        out[4 + i] = _find(rank, b, n, room) if rank > 0 else room.least[b]
+        rank = ranks[i] - before[i] - scratch.mass[b]
+        out[4 + i] = _find(rank, b, n, scratch) if rank > 0 else scratch.least[b]
     return exponent, first, n_bins

@@ -1,10 +1,10 @@
-"""The one model of rounding errors: every margin of a screen is made of these functions, none is a constant.
+"""The model of rounding errors. The margin of every screen comes from these functions; none is a constant.
 
 Standard model of floating-point arithmetic: fl(x op y) = (x op y)(1 + d) with |d| <= u, the unit roundoff, for + - * /,
 square root and a fused multiply-add. All bounds hold in any order of summation, with or without FMA, in lanes or on a
 GPU. They come from Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, named as (section).
 
-The functions take numbers and return float64. Their own few roundings, 2**-53 each, lie far below what they bound: each
+The functions take numbers and return float64. Their own few roundings, 2**-53 each, are far below their results: each
 result is enlarged by 2**-40 of itself. Where the analysis ends (n u >= 1) a bound is infinite, so that a screen drops
 nothing.
 """
@@ -68,7 +68,7 @@ def length_error(n: int, u: float = FLOAT64) -> float:
 
 
 def rounding(length: float, n: int, u: float = FLOAT32) -> float:
-    """Bound the length of what is lost when a vector of n numbers is rounded to a narrower format (theorem 2.2).
+    """Bound the length of the error when a vector of n numbers is rounded to a narrower format (theorem 2.2).
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def rounding(length: float, n: int, u: float = FLOAT32) -> float:
 
 @scalar
 def sample_size(n_queries):
-    """Return how many candidates outside the list are scored for each query, so that a search checks `SAMPLED`.
+    """Return how many dropped candidates to score for each query, so that a search checks at least `SAMPLED`.
 
     Parameters
     ----------
@@ -94,21 +94,21 @@ def sample_size(n_queries):
 
 
 def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str = "retrieve") -> None:
-    """Raise where a search found one of its bounds broken.
+    """Raise if a bound of a search was broken.
 
     Parameters
     ----------
     closest : mapping of str to float
-        Stage of a search -> the least distance of its bounds from the scores that became known: never below 0.
+        Stage of a search -> the minimum of bound - score over all exact scores, which must not be negative.
     n_missed : int
-        Candidates of the sample that were dropped and would have been listed.
+        Dropped candidates of the sample that belong in the list.
     function : str
-        For the message.
+        Name for the message.
 
     Raises
     ------
     ExactnessError
-        There is no answer then.
+        The search has no answer then.
     """
     advice = "This is a defect: please report it with the index fingerprint."
     for stage, distance in closest.items():
@@ -126,7 +126,7 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str 
 def check_dropped(
     q: int, n_queries: int, n: int, kept: np.ndarray, least: float, score: Callable[[np.ndarray], np.ndarray]
 ) -> None:
-    """Score a sample of what a screen dropped, drawn from the number of the query; none of it must reach the list.
+    """Score a sample of the dropped documents, which must all score below the k-th best row.
 
     Parameters
     ----------
@@ -136,16 +136,16 @@ def check_dropped(
     n : int
         Documents.
     kept : int64[...]
-        Those that were not dropped.
+        Documents that were not dropped.
     least : float
         Score of the k-th best row.
     score : function
-        Exact scores of some documents.
+        Returns the exact scores of documents.
 
     Raises
     ------
     ExactnessError
-        There is no answer then.
+        The search has no answer then.
     """
     size = max(sample_size(n_queries), SAMPLED_ON_GPU)
     drawn = np.setdiff1d(np.random.default_rng(q).integers(n, size=size), kept)

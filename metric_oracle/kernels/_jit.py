@@ -1,22 +1,26 @@
 """The only module that names compiler flags.
 
-``nogil`` lets a thread pool share the work; ``cache`` keeps the machine code beside the package, so that a second
+``nogil`` lets a thread pool share the work; ``cache`` stores the machine code next to the package, so that a second
 process starts at once; fast-math stays off, because backends must agree to the last bit.
 
-Numba takes kept code as valid while the file of the compiled function is as it was. Kernels inline functions of other
-files (`score.py`, the tie rule), so kept code is valid here only while *every* module of the kernels is as it was.
+Numba reuses stored code while the file of the compiled function is unchanged. Kernels inline functions of other files
+(`score.py`, the tie rule), so code is reused here only while all modules are unchanged that the module of the function
+imports, directly or through others, and those of the NamedTuples among its arguments, for which drivers are compiled.
 """
 
 import hashlib
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba
 import numba.extending
+import numpy as np
 from numba.core.runtime import rtsys
+from numba.core.types import BaseTuple
 
 from metric_oracle.kernels import _target
 
@@ -38,42 +42,104 @@ def _kept(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
         return numba.njit(**flags)(function)
 
 
+_HERE = __package__  # all compiled functions are in it: no other module of the project matters to machine code
+_IMPORT = re.compile(rf"from {re.escape(_HERE)}([\w.]*) import (\([^)]*\)|.*)")
+_WORD = re.compile(r"\w+")
+
+
 @cache
-def _sources() -> str:
-    """Return a hash of all modules of the kernels."""
-    hasher = hashlib.sha256()
-    folder = Path(__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        source = path.read_bytes()
-        hasher.update(f"{path.relative_to(folder)}:{len(source)}:".encode() + source)
-    return hasher.hexdigest()
+def _modules() -> dict[str, str]:
+    """Return the paths of the modules of the kernels by name; a package is called as its folder."""
+    home = os.path.dirname(__file__)
+    found = {}
+    for folder, _, files in os.walk(home):
+        package = _HERE + folder[len(home) :].replace(os.sep, ".")
+        for file in files:
+            if file.endswith(".py"):
+                name = package if file == "__init__.py" else f"{package}.{file[:-3]}"
+                found[name] = os.path.join(folder, file)
+    return found
+
+
+@cache
+def _read(module: str) -> tuple[str, frozenset[str]]:
+    """Return the hash of the source of a module of the kernels, and the modules of the kernels that it imports.
+
+    Source is searched rather than parsed, because every start of a program does it.
+    """
+    with open(_modules()[module], "rb") as file:
+        source = file.read()
+    imported = set()
+    for origin, names in _IMPORT.findall(source.decode()):
+        # Of a package modules are imported, or names of its own.
+        modules = {f"{_HERE}{origin}.{name}" for name in _WORD.findall(names)} & _modules().keys()
+        imported |= modules or {f"{_HERE}{origin}"}
+    return hashlib.sha256(source).hexdigest(), frozenset(imported)
+
+
+@cache
+def sources(module: str) -> str:
+    """Return a hash of the sources that machine code of a module depends on: its own and all that it imports.
+
+    Of a module outside the kernels, such as a test's, it is not known what it imports: all kernels count.
+    """
+    missing = {module} if module in _modules() else set(_modules())
+    found: dict[str, str] = {}
+    while missing:
+        name = missing.pop()
+        found[name], imported = _read(name)
+        missing |= imported - found.keys()
+    return _digest([np.__version__, *(part for item in sorted(found.items()) for part in item)])
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _tuple_modules(kinds: Any) -> Iterator[str]:
+    """Yield the modules of the NamedTuples among the types of arguments."""
+    for kind in kinds:
+        if isinstance(kind, BaseTuple):
+            if hasattr(kind, "instance_class"):
+                yield kind.instance_class.__module__
+            yield from _tuple_modules(kind)
+
+
+def _sources_of_arguments(signature: Any) -> str:
+    """Return a hash of the sources of the NamedTuples in a signature, and of all that they import."""
+    modules = set(_tuple_modules(getattr(signature, "args", signature)))
+    return _digest(map(sources, sorted(modules)))
 
 
 def _keyed(compiled: Any) -> Any:
-    """Have kept code checked against all kernels, beside the file of its function; nothing where none is kept."""
-    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    """Have stored code checked against all sources that it depends on; nothing where none is stored."""
+    stored: Any = getattr(compiled, "_cache", None)
+    file = getattr(stored, "_cache_file", None)
     if file is not None:
-        file._source_stamp = (file._source_stamp, _sources())
+        file._source_stamp = (file._source_stamp, sources(compiled.py_func.__module__))
         # A file for each instruction set: they would drive one another out of one.
         file._index_path += f".{_target.name_for_cache()}"
         file._data_name_pattern = f"{_target.name_for_cache()}.{file._data_name_pattern}"
-        load = file._load_index
+        load, key, save = file._load_index, stored._index_key, stored.save_overload
+
+        def index_key(signature: Any, codegen: Any) -> tuple[Any, ...]:
+            return (*key(signature, codegen), _sources_of_arguments(signature))
 
         def load_index() -> Any:
             try:
-                return load()
-            except (AttributeError, ImportError):  # kept for a named tuple that is no longer there
+                # What is not current is left out, so that its file is used again.
+                return {key: name for key, name in load().items() if key[-1] == _sources_of_arguments(key[0])}
+            except (AttributeError, ImportError):  # stored for a named tuple that no longer exists
                 return {}
-
-        file._load_index = load_index
-        save = compiled._cache.save_overload
 
         def save_overload(signature: Any, data: Any) -> None:
             # On a full disk the code serves this process alone.
             with suppress(OSError):
                 save(signature, data)
 
-        compiled._cache.save_overload = save_overload
+        file._load_index = load_index
+        stored._index_key = index_key
+        stored.save_overload = save_overload
     return compiled
 
 

@@ -1,4 +1,4 @@
-"""What the inner loops are made of: vectors of 16 lanes in LLVM, and products of bytes for each instruction set."""
+"""Building blocks of the inner loops in LLVM: vectors of 16 lanes, and products of bytes for each instruction set."""
 
 from typing import Any
 
@@ -19,41 +19,41 @@ I8, I16, I32, I64, F16, F32, F64 = (
 
 def rows_at_once(path: Path, blocks: int) -> int:
     """Return how many rows are multiplied at once: 24 of 32 registers hold their sums, or 8 of 16."""
-    held = 24 if path.registers == 32 else 8
-    return min(max(held * path.register_bytes // (4 * STEP * blocks), 1), 12)
+    n_sums = 24 if path.registers == 32 else 8
+    return min(max(n_sums * path.register_bytes // (4 * STEP * blocks), 1), 12)
 
 
-def vector(kind: Any, n: int = STEP) -> Any:
-    return ir.VectorType(kind, n)
+def vector(element: Any, n: int = STEP) -> Any:
+    return ir.VectorType(element, n)
 
 
-def load(builder, address, kind, offset=0):
-    """Load a value from an address plus a number of bytes; nothing is known of its alignment."""
-    place = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
-    value = builder.load(builder.inttoptr(place, kind.as_pointer()))
+def load(builder, address, element, offset=0):
+    """Load a value from an address plus an offset in bytes, without assuming alignment."""
+    at = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
+    value = builder.load(builder.inttoptr(at, element.as_pointer()))
     value.align = 1
     return value
 
 
 def save(builder, value, address, offset=0):
-    place = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
-    builder.store(value, builder.inttoptr(place, value.type.as_pointer())).align = 1
+    at = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
+    builder.store(value, builder.inttoptr(at, value.type.as_pointer())).align = 1
 
 
 def spread(builder, value, n=STEP):
     """Repeat a value in all lanes."""
-    kind = vector(value.type, n)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, I32(0))
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, n), [0] * n))
+    element = vector(value.type, n)
+    single = builder.insert_element(ir.Constant(element, ir.Undefined), value, I32(0))
+    return builder.shuffle_vector(single, ir.Constant(element, ir.Undefined), ir.Constant(vector(I32, n), [0] * n))
 
 
 def greater(builder, a, b):
-    """Return the greater of two floats or vectors of floats; no NaN comes here."""
+    """Return the greater of two floats or vectors of floats, which are not NaN."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
 def fold(builder, v, combine):
-    """Combine the lanes of a vector, halves first; return one value."""
+    """Reduce the lanes of a vector to one value, by halves."""
     n = v.type.count
     while n > 1:
         n //= 2
@@ -69,7 +69,7 @@ def call(builder, name, result, *values):
 
 
 def ask_for(builder, address, level=2):
-    """Ask for a cache line that is needed soon; changes nothing else. Level 3 is the nearest."""
+    """Prefetch a cache line. Level 3 is the nearest."""
     byte = I8.as_pointer()
     wish = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, wish, "llvm.prefetch.p0")
@@ -82,16 +82,16 @@ def fma(builder, a, b, c, path):
     return builder.fadd(builder.fmul(a, b), c)
 
 
-def _in_registers(builder, path, kind, function, *values):
+def _in_registers(builder, path, element, function, *values):
     """Apply `function` to the parts of vectors of 64 bytes that fit the registers of a path; return int32[16]."""
     n = 64 // path.register_bytes
     if n == 1:
-        return function(*(builder.bitcast(v, kind) for v in values))
+        return function(*(builder.bitcast(v, element) for v in values))
     lanes = STEP // n
     parts = []
     for i in range(n):
         order = ir.Constant(vector(I32, lanes), list(range(i * lanes, (i + 1) * lanes)))
-        parts.append(function(*(builder.bitcast(builder.shuffle_vector(v, v, order), kind) for v in values)))
+        parts.append(function(*(builder.bitcast(builder.shuffle_vector(v, v, order), element) for v in values)))
     while len(parts) > 1:
         parts = [
             builder.shuffle_vector(x, y, ir.Constant(vector(I32, 2 * x.type.count), list(range(2 * x.type.count))))
@@ -107,7 +107,7 @@ def add_products(builder, total, unsigned, signed, path):
     (63 at most) allows.
     """
     n_bytes = path.register_bytes
-    words, halves, some = (vector(I32, n_bytes // 4), vector(I16, n_bytes // 2), vector(I8, n_bytes))
+    words, halves, byte_vector = (vector(I32, n_bytes // 4), vector(I16, n_bytes // 2), vector(I8, n_bytes))
     if path.name in ("avx512-vnni", "avx-vnni"):
         name = f"llvm.x86.avx512.vpdpbusd.{8 * n_bytes}"
         return _in_registers(
@@ -118,7 +118,7 @@ def add_products(builder, total, unsigned, signed, path):
 
         def add_dot(t, u, s):
             flipped = builder.xor(u, ir.Constant(words, [0x80808080] * (n_bytes // 4)))
-            return call(builder, name, words, t, *(builder.bitcast(x, some) for x in (flipped, s)))
+            return call(builder, name, words, t, *(builder.bitcast(x, byte_vector) for x in (flipped, s)))
 
         return _in_registers(builder, path, words, add_dot, total, unsigned, signed)
     if path.name in ("avx512", "avx2"):
@@ -130,11 +130,11 @@ def add_products(builder, total, unsigned, signed, path):
         def multiply(u, s):
             return call(builder, pairs, words, call(builder, byte_pairs, halves, u, s), ones)
 
-        return builder.add(total, _in_registers(builder, path, some, multiply, unsigned, signed))
+        return builder.add(total, _in_registers(builder, path, byte_vector, multiply, unsigned, signed))
     eight = ir.Constant(halves, [8] * (n_bytes // 2))
 
     def multiply_halves(u, s):
-        """Multiply the even and the odd bytes, each widened in the place of its pair."""
+        """Multiply the even and the odd bytes, each widened to the 16 bits of its pair."""
         low = builder.mul(
             builder.and_(u, ir.Constant(halves, [255] * (n_bytes // 2))), builder.ashr(builder.shl(s, eight), eight)
         )
@@ -149,7 +149,7 @@ def add_products(builder, total, unsigned, signed, path):
 
 
 def groups_of(builder, n_tokens, size):
-    """Loop over groups of tokens; yield the token of each place of a group, the last one repeated."""
+    """Loop over groups of tokens; yield the token at each position of a group, the last one repeated."""
     last = builder.sub(n_tokens, I64(1))
     with cgutils.for_range(builder, builder.udiv(builder.add(last, I64(size)), I64(size))) as group:
         first = builder.mul(group.index, I64(size))

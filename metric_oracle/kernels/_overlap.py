@@ -1,7 +1,7 @@
-"""Sets of features: the index, the queries, and what the kernels of all metrics over them count.
+"""Sets of features: the index, the queries, and the counts that the kernels over them share.
 
 A *document* is a distinct representation of the corpus (a distinct token sequence, a distinct graph), identified by an
-int32 id; a *feature* is one thing that a query and a document can share (the second occurrence of a bigram, an entity,
+int32 id; a *feature* is an element that a query and a document can share (the second occurrence of a bigram, an entity,
 a relation). Features of all families (n-gram orders; entities, relations, ...) share one id space. Repeated n-grams
 become features of their own (n-gram, occurrence), so every clipped count is the size of a set intersection.
 """
@@ -20,7 +20,7 @@ SLACK = 1.0 - 1e-12
 
 
 class Features(NamedTuple):
-    """Features of the distinct representations of a corpus, both ways round.
+    """Features of the documents of a corpus: posting lists and forward index.
 
     Attributes
     ----------
@@ -73,33 +73,33 @@ class Queries(NamedTuple):
     sizes: np.ndarray
 
 
-# Of a corpus with `features`: offsets of the rows of each document, and corpus rows, ascending within a document.
+# For a corpus with `features`: offsets of the rows of each document, and rows, ascending within a document.
 ROWS = property(lambda corpus: corpus.features.row_ptr), property(lambda corpus: corpus.features.row_id)
 
 
 class SetCorpus(NamedTuple):
-    """What a search over sets of features reads of a corpus.
+    """Arrays of a corpus for a search over sets of features.
 
     Attributes
     ----------
     features : Features
-    cells : int64[C, 8]
+    buckets : int64[C, 8]
         Length buckets: runs of documents of equal or similar sizes, see `indexes.features.cells_of`.
     """
 
     features: Features
-    cells: np.ndarray
+    buckets: np.ndarray
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class SequenceCorpus(NamedTuple):
-    """The same of a corpus whose documents are sequences of words.
+    """Arrays of a corpus whose documents are also sequences of words.
 
     Attributes
     ----------
     features : Features
-    cells : int64[C, 8]
+    buckets : int64[C, 8]
     sequence : int32[...]
         Word ids of each document in order.
     sequence_ptr : int64[D + 1]
@@ -108,7 +108,7 @@ class SequenceCorpus(NamedTuple):
     """
 
     features: Features
-    cells: np.ndarray
+    buckets: np.ndarray
     sequence: np.ndarray
     sequence_ptr: np.ndarray
     n_words: int
@@ -117,13 +117,13 @@ class SequenceCorpus(NamedTuple):
 
 
 class SetBatch(NamedTuple):
-    """What a search over sets of features reads of distinct queries."""
+    """Arrays of distinct queries for a search over sets of features."""
 
     queries: Queries
 
 
 class SequenceBatch(NamedTuple):
-    """The same of sequences of words.
+    """Arrays of distinct queries that are also sequences of words.
 
     Attributes
     ----------
@@ -145,12 +145,12 @@ def features_of(queries, q, first, last):
 
 
 def count_all(queries, q, first, n_families, index):
-    """Count the features of some families that query `q` shares with every document.
+    """Count the features that query `q` shares with every document, for each of a run of families.
 
     Returns
     -------
     uint8 or int32[n_families, D]
-        Bytes, which stay in the cache, unless a count may be larger.
+        Bytes, which stay in the cache, unless counts may exceed 255.
     """
     known = features_of(queries, q, 0, queries.sizes.shape[1])
     matched = np.zeros((n_families, len(index.fwd_ptr) - 1), np.uint8 if len(known) <= FULL else np.int32)
@@ -231,13 +231,13 @@ def count_marked(fwd_id, begin, end, mark):
 
 
 @jit
-def count_matches(queries, query, unit, index, mark, out):
+def count_matches(queries, query, document, index, mark, out):
     """Count, for pairs of a query and a document, the features that they share in every family.
 
     Parameters
     ----------
     queries : Queries
-    query, unit : int64[n]
+    query, document : int64[n]
         The pairs.
     index : Features
     mark : uint8[V]
@@ -251,17 +251,17 @@ def count_matches(queries, query, unit, index, mark, out):
     for i in range(len(query)):
         ids = features_of(queries, query[i], 0, n_families)
         set_marks(ids, mark, 1)
-        begin = index.fwd_ptr[unit[i]]
+        begin = index.fwd_ptr[document[i]]
         for f in range(n_families):
-            end = begin + index.sizes[f, unit[i]]
+            end = begin + index.sizes[f, document[i]]
             out[f, i] = count_marked(index.fwd_id, begin, end, mark)
             begin = end
         set_marks(ids, mark, 0)
 
 
-def matches(corpus, batch, query, unit):
-    """Return int64[F, n]: what `count_matches` writes."""
+def matches(corpus, batch, query, document):
+    """Return the counts of `count_matches`: int64[F, n]."""
     out = np.empty((batch.queries.sizes.shape[1], len(query)), np.int64)
     mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
-    count_matches(batch.queries, query, unit, corpus.features, mark, out)
+    count_matches(batch.queries, query, document, corpus.features, mark, out)
     return out

@@ -1,6 +1,6 @@
-"""What a search over sets of features counts: matches in one family or in two, a byte for each document.
+"""Counts of a search over sets of features: matches in one family or in two, one byte for each document.
 
-The driver in `_overlap_search.py` is compiled for either kind of counts; the functions below stand in it.
+The driver in `_overlap_search.py` is compiled for both kinds of counts, with the functions below inlined.
 """
 
 from typing import Any, NamedTuple
@@ -58,8 +58,8 @@ class TwoFamilies(NamedTuple):
     weight: np.ndarray
 
 
-def bound(policy: Any, j: int, a: int, b: int) -> float:
-    """Return the most that a document of bucket j can score with a and b matches; see the head of the module."""
+def bound(scorer: Any, j: int, a: int, b: int) -> float:
+    """Return the maximum score of a document of bucket j with a and b matches; see `_overlap_search.py`."""
     raise NotImplementedError
 
 
@@ -157,7 +157,7 @@ def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
 
 @inner
 def _most(count, n_lists, i):
-    """Return the matches that a document with a count may have in all after i of the lists were read."""
+    """Return the maximum number of matches of a document by its count after i lists were read."""
     return np.int64(count) + n_lists - i if count < FULL else n_lists
 
 
@@ -190,30 +190,30 @@ def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
 
 
 # ---- counts of one family and of two ---------------------------------------------------------------------------------
-# Each function once for either kind of counts. j is a bucket, i the number of lists that were read for it.
+# Each function has one version for each kind of counts. j is a bucket, i the number of lists that were read for it.
 
 
-def raise_minimum(counts, policy, theta):
-    """Take notice of a higher threshold."""
+def raise_minimum(counts, scorer, theta):
+    """Update the minimum overlaps for a higher threshold."""
     raise NotImplementedError
 
 
-def is_out_of_reach(counts, policy, j, i, theta):
+def is_out_of_reach(counts, scorer, j, i, theta):
     """Return whether no document of bucket j that lies in none of the first i lists can reach the threshold."""
     raise NotImplementedError
 
 
-def reach(counts, policy, d, j, i):
+def reach(counts, scorer, d, j, i):
     """Return the bound of document d by its count."""
     raise NotImplementedError
 
 
 def bucket_weights(counts, j):
-    """Return what makes up the weighted count of a document of bucket j."""
+    """Return the weights of the counts of a document of bucket j."""
     raise NotImplementedError
 
 
-def filter_reach(counts, policy, d, j, i, of_bucket):
+def filter_reach(counts, scorer, d, j, i, of_bucket):
     """Return the bound by which `next_passing` lets document d pass."""
     raise NotImplementedError
 
@@ -239,7 +239,7 @@ def most_promising(counts, buckets, lo, hi):
 
 
 def set_count(counts, d, value):
-    """Set what was counted for a document."""
+    """Set the count of a document."""
     raise NotImplementedError
 
 
@@ -249,19 +249,19 @@ def read_postings(counts, feature, begin, end, index, saturate):
 
 
 @compiled_for(raise_minimum, OneFamily)
-def _(counts, policy, theta):
+def _(counts, scorer, theta):
     # By bisection, because a bound never falls; a search that begins with a threshold raises all from 1 on.
     n, limit = counts.n_lists, theta * SLACK
     for j in range(len(counts.minimum)):
         below = counts.minimum[j]
-        if below > n or bound(policy, j, below, 0) >= limit:
+        if below > n or bound(scorer, j, below, 0) >= limit:
             continue
-        least = n + 1 if bound(policy, j, n, 0) < limit else n
+        least = n + 1 if bound(scorer, j, n, 0) < limit else n
         if least > n:
             below = n
         while least - below > 1:
             middle = (below + least) >> 1
-            if bound(policy, j, middle, 0) < limit:
+            if bound(scorer, j, middle, 0) < limit:
                 below = middle
             else:
                 least = middle
@@ -269,29 +269,29 @@ def _(counts, policy, theta):
 
 
 @compiled_for(raise_minimum, TwoFamilies)
-def _(counts, policy, theta):
+def _(counts, scorer, theta):
     pass
 
 
 @compiled_for(is_out_of_reach, OneFamily)
-def _(counts, policy, j, i, theta):
+def _(counts, scorer, j, i, theta):
     return counts.minimum[j] > counts.n_lists - i
 
 
 @compiled_for(is_out_of_reach, TwoFamilies)
-def _(counts, policy, j, i, theta):
-    return bound(policy, j, counts.unread[0, i], counts.unread[1, i]) < theta * SLACK
+def _(counts, scorer, j, i, theta):
+    return bound(scorer, j, counts.unread[0, i], counts.unread[1, i]) < theta * SLACK
 
 
 @compiled_for(reach, OneFamily)
-def _(counts, policy, d, j, i):
-    return bound(policy, j, _most(counts.matched[d], counts.n_lists, i), 0)
+def _(counts, scorer, d, j, i):
+    return bound(scorer, j, _most(counts.matched[d], counts.n_lists, i), 0)
 
 
 @compiled_for(reach, TwoFamilies)
-def _(counts, policy, d, j, i):
+def _(counts, scorer, d, j, i):
     a = counts.unread[0, i] + counts.hidden[0] + np.int64(counts.matched[0, d])
-    return bound(policy, j, a, counts.unread[1, i] + counts.hidden[1] + np.int64(counts.matched[1, d]))
+    return bound(scorer, j, a, counts.unread[1, i] + counts.hidden[1] + np.int64(counts.matched[1, d]))
 
 
 @compiled_for(bucket_weights, OneFamily)
@@ -305,12 +305,12 @@ def _(counts, j):
 
 
 @compiled_for(filter_reach, OneFamily)
-def _(counts, policy, d, j, i, of_bucket):
-    return reach(counts, policy, d, j, i)
+def _(counts, scorer, d, j, i, of_bucket):
+    return reach(counts, scorer, d, j, i)
 
 
 @compiled_for(filter_reach, TwoFamilies)
-def _(counts, policy, d, j, i, of_bucket):
+def _(counts, scorer, d, j, i, of_bucket):
     a = counts.unread[0, i] + counts.hidden[0] + np.int64(counts.matched[0, d])
     b = counts.unread[1, i] + counts.hidden[1] + np.int64(counts.matched[1, d])
     return (a * of_bucket[0] + b * of_bucket[1]) * (1.0 / ONE)

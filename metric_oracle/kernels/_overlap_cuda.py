@@ -1,4 +1,4 @@
-"""Counting shared features on a GPU: one block for a query and some tiles of documents, counters in shared memory.
+"""Counts of shared features on a GPU: a block takes a query and tiles of documents; counters are in shared memory.
 
 Term at a time: each warp reads the part of a posting list that falls into the tile, and adds one to the counters of its
 documents. Integers, so the order does not matter. See `_overlap.py` for documents and features, `_scan.py` for the
@@ -28,7 +28,7 @@ class Families(NamedTuple):
     first, n : int
         The families that the metric counts: a run of them.
     option : int
-        What `estimate` needs to know beside.
+        A setting of the metric, for `estimate`.
     """
 
     first: int
@@ -89,7 +89,7 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
     Parameters
     ----------
     name : str
-        Of the kernel: its compiled code is kept in files of that name.
+        Name of the kernel, and of the files with its machine code.
     estimate
         As for `make_scan`, with `Families` for options.
     """
@@ -124,7 +124,7 @@ class OverlapScan(Scan):
         The families that the metric counts: a run of them.
     kernel : from `overlap_kernel`
     option : int
-        What `estimate` gets.
+        A setting of the metric, for `estimate`.
     score : function
         ``score(record, query_sizes, sizes)`` gives float64[n] on the host; query_sizes is that of each record.
     """

@@ -1,12 +1,12 @@
 """One exact search over sets of features, for every metric that rises with the sizes of intersections.
 
-A *policy*, a NamedTuple of arrays and numbers of one query, says what a metric is; the driver `find_best` is
-compiled once for each class of policies, with these functions in place:
+A *scorer*, a NamedTuple of arrays and numbers of one query, defines a metric; the driver `find_best` is
+compiled once for each class of scorers, with these functions inlined:
 
-    bound(policy, j, a, b)     the most that a document of length bucket j can score with at most a matches in the first
+    bound(scorer, j, a, b)     the most that a document of length bucket j can score with at most a matches in the first
                                family counted and b in the second; it never falls as a or b rises
-    score(policy, d, j)        the exact score of document d, which lies in bucket j
-    is_excluded(policy, d)     whether d is none of this search's business
+    score(scorer, d, j)        the exact score of document d, which lies in bucket j
+    is_excluded(scorer, d)     whether document d is excluded from this search
 
 The matches that were read so far are counted for one family or for two, see `_overlap_counts.py`.
 
@@ -59,7 +59,7 @@ WARM_START, FILTER, DROPPED = 0, 1, 2
 
 
 class Workspace(NamedTuple):
-    """Work space of one thread.
+    """Workspace of one thread.
 
     Attributes
     ----------
@@ -74,8 +74,8 @@ class Workspace(NamedTuple):
         For each of `STAGES` the least ratio, so far, of what would have dropped a document to its exact score.
     n_pairs : int64[2]
         Pairs of a query and a document that were scored, and all.
-    own : NamedTuple or None
-        What a metric needs beside.
+    extra : NamedTuple or None
+        Further arrays of a metric.
     """
 
     counts: np.ndarray
@@ -84,24 +84,24 @@ class Workspace(NamedTuple):
     started: np.ndarray
     closest: np.ndarray
     n_pairs: np.ndarray
-    own: Any
+    extra: Any
 
 
 class Visits(NamedTuple):
-    """The buckets in searches.
+    """The order of the length buckets in a search, and scratch for each bucket.
 
     Attributes
     ----------
     sizes : int64[C]
-        Of their documents.
+        Size of the documents of each bucket.
     ascending : int64[C]
         Order in which `sizes` ascends.
     order : int64[C]
-        Room for that in which they are visited at the end of a search; any order gives the same answers.
+        Scratch: the order of visits at the end of a search. Any order gives the same answers.
     stop : int64[C]
-        Room for the number of lists that were read for each.
+        Scratch: the number of lists that were read for each bucket.
     minimum : int64[C]
-        Room for `OneFamily.minimum`.
+        Scratch for `OneFamily.minimum`.
     """
 
     sizes: np.ndarray
@@ -113,30 +113,30 @@ class Visits(NamedTuple):
 
 @inner
 def new_visits(sizes):
-    """Allocate the room of searches in buckets of documents of these sizes, int64[C]."""
+    """Allocate the scratch for buckets of documents of these sizes, int64[C]."""
     n = len(sizes)
     ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
     return Visits(sizes, ascending, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
 
 
-def new_workspace(features: Features, own: Any = None) -> Workspace:
-    """Allocate the work space of one thread for `features`, with what a metric needs beside."""
+def new_workspace(features: Features, extra: Any = None) -> Workspace:
+    """Allocate the workspace of one thread; `extra` holds further arrays of the metric."""
     n = len(features.fwd_ptr) - 1
     return Workspace(
         np.zeros((2, n), np.uint8), np.zeros(len(features.post_ptr) - 1, np.uint8), new_best(n),
-        np.empty(MAX_STARTS, np.int64), np.full(len(STAGES), np.inf), np.zeros(2, np.int64), own,
+        np.empty(MAX_STARTS, np.int64), np.full(len(STAGES), np.inf), np.zeros(2, np.int64), extra,
     )  # fmt: skip
 
 
-# ---- what a policy answers -------------------------------------------------------------------------------------------
+# ---- functions of a scorer -------------------------------------------------------------------------------------------
 
 
-def score(policy: Any, d: Any, j: int) -> float:
+def score(scorer: Any, d: Any, j: int) -> float:
     """Return the exact score of document d of bucket j."""
     raise NotImplementedError
 
 
-def is_excluded(policy: Any, d: int) -> bool:
+def is_excluded(scorer: Any, d: int) -> bool:
     """Return whether document d is not to be scored in this search."""
     raise NotImplementedError
 
@@ -177,19 +177,19 @@ def _contains(values, n, x):
 
 @inner
 def note_bound(limit, value, stage, closest):
-    """Note how near a score came to what would have dropped its document."""
+    """Record the ratio of a bound to the score that it limits."""
     if value > 0.0:
         closest[stage] = min(closest[stage], limit / value)
 
 
 @jit_borrowing
-def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
+def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     """Insert every document that may be listed and shares a feature with the query.
 
     Parameters
     ----------
-    policy : NamedTuple
-        The metric and its query, see the head of the module.
+    scorer : NamedTuple
+        The metric and its query, see the docstring of the module.
     counts : OneFamily or TwoFamilies
         All zero before.
     ids : int32[n]
@@ -219,7 +219,7 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
     n_lists = len(ids)
     best = work.best
     theta = max(threshold(best, k), 0.0)
-    raise_minimum(counts, policy, theta)
+    raise_minimum(counts, scorer, theta)
     stop, started = visits.stop, work.started
     n_started = n_scored = 0
     n_read = np.int64(0)
@@ -232,9 +232,9 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
             d, j = most_promising(counts, buckets, lo, hi)
             if d >= 0 and n_started < MAX_STARTS:
                 # Later lists may make a scored document the most promising one again.
-                if not _contains(started, n_started, d) and not is_excluded(policy, d):
-                    value = score(policy, d, j)
-                    note_bound(reach(counts, policy, d, j, i), value, WARM_START, work.closest)
+                if not _contains(started, n_started, d) and not is_excluded(scorer, d):
+                    value = score(scorer, d, j)
+                    note_bound(reach(counts, scorer, d, j, i), value, WARM_START, work.closest)
                     n_scored += 1
                     if value > 0.0:
                         insert(d, value, index.row_ptr, k, best)
@@ -243,13 +243,13 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
                 set_count(counts, d, np.uint8(0))
                 if threshold(best, k) > theta:
                     theta = threshold(best, k)
-                    raise_minimum(counts, policy, theta)
+                    raise_minimum(counts, scorer, theta)
             next_start = max(next_start, n_read) * START_GROWTH
         # Early termination: where the unread lists are too few, documents without a count are out of reach.
-        while lo < hi and is_out_of_reach(counts, policy, lo, i, theta):
+        while lo < hi and is_out_of_reach(counts, scorer, lo, i, theta):
             stop[lo] = i
             lo += 1
-        while lo < hi and is_out_of_reach(counts, policy, hi - 1, i, theta):
+        while lo < hi and is_out_of_reach(counts, scorer, hi - 1, i, theta):
             hi -= 1
             stop[hi] = i
         if lo == hi or i == n_lists:
@@ -259,7 +259,7 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
         n_read += end - begin
     stop[lo:hi] = n_lists
     for j in visits.order:
-        if is_out_of_reach(counts, policy, j, 0, theta):
+        if is_out_of_reach(counts, scorer, j, 0, theta):
             continue
         first, last = buckets[j, 0], buckets[j, 1]
         of_bucket = bucket_weights(counts, j)
@@ -277,16 +277,16 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
             d = next_passing(counts, d, last, of_bucket, least)
             if d == last:
                 break
-            if not _contains(started, n_started, d) and not is_excluded(policy, d):
-                value = score(policy, d, j)
-                note_bound(filter_reach(counts, policy, d, j, stop[j], of_bucket), value, FILTER, work.closest)
+            if not _contains(started, n_started, d) and not is_excluded(scorer, d):
+                value = score(scorer, d, j)
+                note_bound(filter_reach(counts, scorer, d, j, stop[j], of_bucket), value, FILTER, work.closest)
                 n_scored += 1
                 if value > 0.0:
                     insert(d, value, index.row_ptr, k, best)
                 if threshold(best, k) > theta:
                     theta = threshold(best, k)
-                    raise_minimum(counts, policy, theta)
-                    if is_out_of_reach(counts, policy, j, 0, theta):
+                    raise_minimum(counts, scorer, theta)
+                    if is_out_of_reach(counts, scorer, j, 0, theta):
                         break
                     least = max(least, least_passing(counts, j, stop[j], of_bucket, theta))
             d += 1
@@ -296,12 +296,12 @@ def find_best(policy, counts, ids, size, visits, index, buckets, k, work):
 
 
 @inner
-def find_by_family(policy, row, ids, size, visits, index, buckets, k, work):
-    """Do what `find_best` does with one family of features, `ids`, counted in a row of `work.counts`."""
+def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
+    """Run `find_best` with one family of features, `ids`, counted in a row of `work.counts`."""
     ids = by_rarity(ids, index.post_ptr)
     visits.minimum[:] = 1
     counts = OneFamily(work.counts[row], visits.minimum, len(ids), size)
-    find_best(policy, counts, ids, size, visits, index, buckets, k, work)
+    find_best(scorer, counts, ids, size, visits, index, buckets, k, work)
 
 
 @inner
@@ -318,9 +318,9 @@ def draw(q, i, ids, index):
 
 @inner
 def is_outside(d, value, k, work):
-    """Return whether a document lies outside the list, and note how near its score comes to that of the last one."""
+    """Return whether a document is outside the list, and record the ratio of the last score listed to its own."""
     limit = max(threshold(work.best, k), 0.0)
-    if value > 0.0 and value >= limit and _contains(work.best.unit, work.best.state[0], d):
+    if value > 0.0 and value >= limit and _contains(work.best.document, work.best.state[0], d):
         return False
     note_bound(limit, value, DROPPED, work.closest)
     return True
@@ -337,14 +337,14 @@ def _count_shared(ids, d, index):
 
 
 @jit_borrowing
-def check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work):
+def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
     """Score documents that share a feature with query q and lie outside the list; compare each with its bound too.
 
     Parameters
     ----------
-    policy : NamedTuple
+    scorer : NamedTuple
     q : int
-        Seed of the choice.
+        Number of the query, the seed of the random choice.
     n : int
         Documents outside the list to score.
     ids : int32[...]
@@ -363,20 +363,20 @@ def check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work):
         d = draw(q, i, ids, index)
         i += 1
         j = lower_bound(buckets[:, 0], 0, len(buckets), d + 1) - 1
-        value = score(policy, d, j)
+        value = score(scorer, d, j)
         n_checked += is_outside(d, value, k, work)
-        limit = bound(policy, j, _count_shared(of_bound[0], d, index), _count_shared(of_bound[1], d, index))
+        limit = bound(scorer, j, _count_shared(of_bound[0], d, index), _count_shared(of_bound[1], d, index))
         note_bound(limit, value, FILTER, work.closest)
 
 
 @inner
-def finish(policy, q, n, ids, of_bound, index, buckets, k, work, answers):
+def finish(scorer, q, n, ids, of_bound, index, buckets, k, work, answers):
     """Check documents outside the list and write the k best rows of query q; see `check_dropped`."""
-    check_dropped(policy, q, n, ids, of_bound, index, buckets, k, work)
+    check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work)
     expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
 
 
-# ---- what the checks found -------------------------------------------------------------------------------------------
+# ---- results of the checks -------------------------------------------------------------------------------------------
 
 
 def require_bounds(work: Workspace) -> None:
@@ -419,7 +419,7 @@ def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:
 
 
 class DrivenKernel(Kernel):
-    """What the metrics that the driver searches have in common."""
+    """Base of the backends that use the driver."""
 
     def new_workspace(self, corpus: Any) -> Any:
         """Allocate the workspace of one thread."""

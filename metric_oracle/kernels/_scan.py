@@ -1,7 +1,7 @@
-"""Scans on a GPU: every document gets a score, those that may be among the k best go to the host, which finishes them.
+"""Scans on a GPU: the device scores every document, and the host scores again those that may be among the k best.
 
-Counts are integers and the same everywhere. Scores are not: a GPU fuses multiplications with additions and has its own
-exp. So its float64 score only screens, by means of a histogram for each query:
+Counts are integers and equal on all devices. Scores differ in the last bits: a GPU fuses multiplications with additions
+and has its own exp. Its float64 score is therefore only a screen, by a histogram for each query:
 
 1. The kernel of a metric (`make_scan`) counts the matches of every document, and adds the document's rows to the bin
    of its score. `bin_of` never falls as the score rises.
@@ -15,9 +15,8 @@ belong in the list). So device(w) <= (1 + e) exact(w) <= (1 + e) exact(d) <= (1 
 device(d), and bin_of(MARGIN device(d)) >= bin_of(device(w)) >= least. A score is a dozen float64 operations, each right
 to 2 ulp, and an exp of up to -709, which multiplies the error of its argument by that: e < 2**-40.
 
-That is checked in every search: each record brings MARGIN times the device's score along, which the exact score must
-not exceed, and some documents of each query, its witnesses, are recorded even where they were dropped, and must not
-belong in the list.
+Every search checks this: each record contains MARGIN times the device's score, which the exact score must not exceed.
+A sample of the documents of each query is recorded even if they were dropped; none of them may belong in the list.
 """
 
 import math
@@ -39,12 +38,12 @@ BINS = 2048
 MARGIN = 1.0 + 2.0**-20
 RECORDS = 256  # of each query, to begin with
 SHARE_OF_QUERIES = 0.25  # of the free memory, at most
-STRIDE = 2654435761  # between the witnesses of two queries (Knuth's multiplicative hashing)
+STRIDE = 2654435761  # between the sampled documents of two queries (Knuth's multiplicative hashing)
 ONE = 1 << 30  # a score of 1 in a record
 
 
 class Selection(NamedTuple):
-    """What a scan keeps of B queries and T tiles, on the device.
+    """State of a scan of B queries and T tiles, on the device.
 
     Attributes
     ----------
@@ -53,14 +52,14 @@ class Selection(NamedTuple):
     peak : int32[B, T]
         Bin of MARGIN times the best score of a tile, -1 where nothing matches.
     least : int32[B]
-        Bin from which documents are wanted.
+        Lowest bin whose documents are recorded.
     record : int32[R, 3 + C]
-        Query, document, counts and bound of the wanted documents and of the witnesses, in any order. The bound b is
-        MARGIN times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a witness that was dropped.
+        Query, document, counts and bound of the recorded documents, in any order. The bound b is MARGIN times the
+        device's score in steps of 1 / ONE, rounded up; -1 - b marks a sampled document that was dropped.
     n_records : int64[1]
-        How many there are; those beyond R are not written.
+        Number of records; those beyond R are not written.
     spacing : int
-        Documents from one witness of a query to the next.
+        Documents from one sampled document of a query to the next.
     """
 
     weight: Any
@@ -109,7 +108,7 @@ def find_least(k, weight, least):
 
 
 def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_counters: int) -> Any:
-    """Make the device function that is all the work of a metric's kernel.
+    """Make the device function that a metric's kernel consists of.
 
     The kernel itself stands in the module of `count`: Numba's simulator knows `cuda` throughout a launch only there.
 
@@ -133,9 +132,9 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
         ----------
         corpus : NamedTuple with rows, int32[D]: the corpus rows of each document
         queries : NamedTuple
-            Those of this launch, on the device; block (q, s) does every s-th tile of query q.
+            Queries of this launch, on the device; block (q, s) takes every s-th tile of query q.
         options
-            What `count` and `estimate` need to know beside.
+            Settings of the metric, for `count` and `estimate`.
         tile : int
             Documents that are counted at a time.
         selection : Selection
@@ -160,8 +159,8 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
         for t in range(cuda.blockIdx.y, selection.peak.shape[1], cuda.gridDim.y):
             first = t * tile
             last = min(first + tile, corpus.rows.shape[0])
-            witness = first + (shift - first) % selection.spacing  # the first one from `first` on
-            if collect and selection.peak[q, t] < selection.least[q] and witness >= last:
+            sampled = first + (shift - first) % selection.spacing  # the first sampled document from `first` on
+            if collect and selection.peak[q, t] < selection.least[q] and sampled >= last:
                 continue
             if thread == 0:
                 top[0] = -1
@@ -173,20 +172,20 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
                 if collect:
                     is_wanted = score >= 0.0 and bin_of(score * MARGIN) >= selection.least[q]
                     if is_wanted or d % selection.spacing == shift:
-                        place = cuda.atomic.add(selection.n_records, 0, 1)
-                        if place < selection.record.shape[0]:
-                            selection.record[place, 0] = q
-                            selection.record[place, 1] = d
+                        row = cuda.atomic.add(selection.n_records, 0, 1)
+                        if row < selection.record.shape[0]:
+                            selection.record[row, 0] = q
+                            selection.record[row, 1] = d
                             for c in range(n_counts):
-                                selection.record[place, 2 + c] = counts[c * tile + d - first]
+                                selection.record[row, 2 + c] = counts[c * tile + d - first]
                             bound = int(max(score, 0.0) * MARGIN * ONE) + 1
-                            selection.record[place, 2 + n_counts] = bound if is_wanted else -1 - bound
+                            selection.record[row, 2 + n_counts] = bound if is_wanted else -1 - bound
                 elif score >= 0.0:
                     cuda.atomic.add(weight, bin_of(score), corpus.rows[d])
                     best = max(best, score)
             if best >= 0.0:
                 cuda.atomic.max(top, 0, bin_of(best * MARGIN))
-            cuda.syncthreads()  # nobody needs the counters any more
+            cuda.syncthreads()  # the counters may be overwritten from here on
             if thread == 0 and not collect:
                 selection.peak[q, t] = top[0]
         cuda.syncthreads()
@@ -200,7 +199,7 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
 
 
 class Scan(ABC):
-    """What a metric brings along: how its corpus and its queries lie on a device, and its kernel.
+    """The part of a scan that depends on the metric: the layout of corpus and queries on a device, and the kernel.
 
     Attributes
     ----------
@@ -208,9 +207,9 @@ class Scan(ABC):
     kernel : kernel
         Calls what `make_scan` made.
     options : number, or named tuple of numbers
-        What the kernel gets for its device functions.
+        Settings of the metric, for its device functions.
     n_counts : int
-        Numbers that a record holds besides query, document and bound.
+        Counts in a record, beside query, document and bound.
     tile : int
         Documents that a block counts at a time.
     """
@@ -232,18 +231,18 @@ class Scan(ABC):
 
     @abstractmethod
     def put_documents(self, first: int, last: int) -> Any:
-        """Bring the documents first .. last - 1 to the device, where they are numbered from 0."""
+        """Copy the documents first .. last - 1 to the device, where they are numbered from 0."""
 
     @abstractmethod
     def put_queries(self, queries: np.ndarray, n_slices: int) -> Any:
-        """Bring the distinct queries with these numbers to the device."""
+        """Copy the distinct queries with these numbers to the device."""
 
     @abstractmethod
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
         """Return the exact scores of records whose first column counts within `queries`: float64[n]."""
 
     def find(self, queries: np.ndarray, k: int, device: int, answers: Answers) -> None:
-        """Write the k best rows of some distinct queries into `found`, by means of the current device.
+        """Write the k best rows of distinct queries into `answers`, with the current device.
 
         Raises
         ------
@@ -254,18 +253,18 @@ class Scan(ABC):
         if n_documents == 0 or len(queries) == 0:
             return
         name = f"{self.name} on {device}"
-        room = max(_device.free_bytes(), 1.0)
+        memory = max(_device.free_bytes(), 1.0)
         n_pieces = 1
         if not _device.is_resident(self.corpus.row_ptr, name):
             needed = n_documents * self.document_bytes() / (1 - SHARE_OF_QUERIES)
-            n_pieces = min(max(math.ceil(needed / room), 1), n_documents)
+            n_pieces = min(max(math.ceil(needed / memory), 1), n_documents)
         per_query = self.query_bytes() + 4.0 * (BINS + n_documents // self.tile + RECORDS * (3 + self.n_counts))
-        batch = int(min(max(SHARE_OF_QUERIES * room // per_query, 1), len(queries)))
+        batch = int(min(max(SHARE_OF_QUERIES * memory // per_query, 1), len(queries)))
         first = 0
         while first < len(queries):
-            some = queries[first : first + batch]
+            block = queries[first : first + batch]
             try:
-                record = np.concatenate([*self._candidates(some, k, n_pieces, name)])
+                record = np.concatenate([*self._candidates(block, k, n_pieces, name)])
             except _device.NoRoomError as error:
                 _device.forget(self.corpus.row_ptr, name)
                 _device.release_unused()
@@ -280,11 +279,11 @@ class Scan(ABC):
                     )
                     raise _device.DeviceError(msg) from error
                 continue
-            finish(some, record, self.score(some, record), self.corpus, k, answers)
-            first += len(some)
+            finish(block, record, self.score(block, record), self.corpus, k, answers)
+            first += len(block)
 
     def _candidates(self, queries: np.ndarray, k: int, n_pieces: int, name: str) -> Iterator[np.ndarray]:
-        """Yield the records of what may be among the k best, int32[n, 3 + C], piece by piece of the corpus."""
+        """Yield the records of candidates for the k best rows, int32[n, 3 + C], for each piece of the corpus."""
         n_documents = len(self.corpus.row_ptr) - 1
         n = len(queries)
         n_slices = max(min(_device.n_blocks() // n, -(-n_documents // (n_pieces * self.tile))), 1)
@@ -308,19 +307,19 @@ class Scan(ABC):
             threads = _device.LANES * _device.WARPS
             _device.launch(find_least, (-(-n // threads), 1), k, weight, least)
             _device.launch(self.kernel, grid, *args, selection, True)
-            n_found = int(_device.download(selection.n_records)[0])
-            if n_found > record.shape[0]:  # once more, with room for all
-                record = _device.empty((n_found, 3 + self.n_counts), np.int32)
+            n_records = int(_device.download(selection.n_records)[0])
+            if n_records > record.shape[0]:  # again, with room for all records
+                record = _device.empty((n_records, 3 + self.n_counts), np.int32)
                 selection = selection._replace(record=record, n_records=_device.filled(1, 0, np.int64))
                 _device.launch(self.kernel, grid, *args, selection, True)
-            part = _device.download(record[:n_found]) if n_found else np.empty((0, 3 + self.n_counts), np.int32)
+            part = _device.download(record[:n_records]) if n_records else np.empty((0, 3 + self.n_counts), np.int32)
             part[:, 1] += a
             yield part
-            del on_gpu, args, peak, selection  # before the next piece needs the room
+            del on_gpu, args, peak, selection  # before the next piece needs the memory
 
 
 class Scanned(_device.OnDevice):
-    """What the backends have in common whose search is a scan: the GPUs share the queries, each with one of its own."""
+    """Base of the backends whose search is a scan. The GPUs share the queries."""
 
     library: ClassVar[str] = "numba"
 
@@ -329,7 +328,7 @@ class Scanned(_device.OnDevice):
         raise NotImplementedError
 
     def groups(self, corpus: Any, batch: Any, queries: np.ndarray) -> Sequence[np.ndarray]:
-        """Return the queries that one scan each takes: by default all."""
+        """Return the queries of each scan: by default one scan takes all."""
         return [queries]
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
@@ -340,21 +339,21 @@ class Scanned(_device.OnDevice):
         DeviceError
             If a device fails or has no room.
         """
-        for some in self.groups(corpus, batch, np.arange(first, last)):
+        for group in self.groups(corpus, batch, np.arange(first, last)):
 
-            def work(device: int, begin: int, end: int, some: np.ndarray = some) -> None:
-                self.scan(corpus, batch).find(some[begin:end], k, device, answers)
+            def work(device: int, begin: int, end: int, group: np.ndarray = group) -> None:
+                self.scan(corpus, batch).find(group[begin:end], k, device, answers)
 
-            _device.share("numba", len(some), work)
+            _device.share("numba", len(group), work)
 
 
 def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: Any, k: int, answers: Answers) -> None:
-    """Order the scored records of some distinct queries and write their k best rows into `answers`.
+    """Sort the scored records of distinct queries and write their k best rows into `answers`.
 
     Raises
     ------
     ExactnessError
-        If a score lies above its bound, or a witness that was dropped belongs in a list.
+        If a score exceeds its bound, or a sampled document that was dropped belongs in a list.
     """
     bound = record[:, -1]
     above = np.where(bound < 0, -1 - bound, bound) / ONE - score
@@ -374,11 +373,11 @@ def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores
         start[record[i, 0] + 1] += 1
     for q in range(n):
         start[q + 1] += start[q]
-    place = start[:-1].copy()
+    end = start[:-1].copy()
     order = np.empty(len(record), np.int64)
     for i in range(len(record)):
-        order[place[record[i, 0]]] = i
-        place[record[i, 0]] += 1
+        order[end[record[i, 0]]] = i
+        end[record[i, 0]] += 1
     n_missed = 0
     last = record.shape[1] - 1
     for q in range(n):
@@ -389,6 +388,6 @@ def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores
         for i in order[start[q] : start[q + 1]]:
             if score[i] > 0.0 and record[i, last] < 0 and score[i] >= threshold(best, k):
                 n_missed += 1
-        own = queries[q]
-        expand(best, row_ptr, row_id, k, rows[own], scores[own], ties[own])
+        query = queries[q]
+        expand(best, row_ptr, row_id, k, rows[query], scores[query], ties[query])
     return n_missed

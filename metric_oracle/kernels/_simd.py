@@ -1,11 +1,11 @@
-"""Inner loops that Numba's own vectoriser does not find: products of a query's tokens with a report's, in registers.
+"""Vectorised inner loops that Numba does not produce: products of the tokens of a query and of a report.
 
 Each factory returns an intrinsic for `jit`-compiled code, written as LLVM vectors of 16 lanes. LLVM fits them to the
 processor: one AVX-512 register, two of AVX2, four of NEON. Lanes are the tokens of one query, at most `LANES`; the
-tokens of a report pass by, several at a time, so that sums stay in registers. A report of odd length repeats its last
+tokens of a report follow, several at a time, so that sums stay in registers. A report of odd length repeats its last
 token, which changes no maximum. Addresses are integers (`array.ctypes.data`).
 
-What LLVM does not find by itself is written for each instruction set (`_target.py`): products of bytes, which are
+Two things are written for each instruction set (`_target.py`): products of bytes, which are
 exact integers on all of them, and the number of sums that the registers hold.
 """
 
@@ -48,8 +48,8 @@ def _float_products(builder, packed, rows, n_steps, start, path):
     """Add to `start` the products of each row, float32[n_steps] at an address, with packed columns."""
 
     def multiply(step, sums):
-        place = builder.add(packed, builder.mul(step, I64(64 * len(start))))
-        columns = [load(builder, place, vector(F32), 64 * i) for i in range(len(start))]
+        address = builder.add(packed, builder.mul(step, I64(64 * len(start))))
+        columns = [load(builder, address, vector(F32), 64 * i) for i in range(len(start))]
         offset = builder.mul(step, I64(4))
         values = [spread(builder, load(builder, row, F32, offset)) for row in rows]
         return [
@@ -61,15 +61,15 @@ def _float_products(builder, packed, rows, n_steps, start, path):
 
 
 def _keep_maxima(builder, cosines, tokens, columns, row):
-    """Take the cosines of some tokens (rows) with all lanes (columns) into both kinds of maxima."""
+    """Update the maxima of rows (tokens) and of columns (lanes) with a block of cosines."""
     for token, values in zip(tokens, cosines, strict=True):
         most = values[0]
         for i, v in enumerate(values):
             builder.store(greater(builder, v, builder.load(columns[i])), columns[i])
             most = v if i == 0 else greater(builder, v, most)
-        place = builder.mul(token, I64(4))
+        address = builder.mul(token, I64(4))
         greatest = fold(builder, most, greater)
-        save(builder, greater(builder, greatest, load(builder, row, F32, place)), row, place)
+        save(builder, greater(builder, greatest, load(builder, row, F32, address)), row, address)
 
 
 def make_dots(blocks: int, path: Path | None = None) -> Any:
@@ -77,7 +77,7 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
 
     query    float32[width, 16 * blocks]
     n_steps  width
-    pads     float32[16 * blocks], 0 for a token of the query, a very negative number for a lane without one
+    pads     float32[16 * blocks], 0 for a token of the query, a large negative number for an unused lane
     tokens   float32[n_tokens, width]
     row      float32[n_tokens], raised to the greatest product of each token
     column   float32[16 * blocks], raised to the greatest product of each lane
@@ -87,14 +87,14 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
     def dots(typingctx, query, n_steps, pads, tokens, n_tokens, row, column):
         def code(context, builder, signature, values):
             query, n_steps, pads, tokens, n_tokens, row, column = values
-            of = path or _target.path()
+            chosen = path or _target.path()
             v16 = vector(F32)
             start = [load(builder, pads, v16, 64 * i) for i in range(blocks)]
             columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
             width = builder.mul(n_steps, I64(4))
-            for group in groups_of(builder, n_tokens, rows_at_once(of, blocks)):
+            for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
                 at = [builder.add(tokens, builder.mul(t, width)) for t in group]
-                sums = _float_products(builder, query, at, n_steps, start, of)
+                sums = _float_products(builder, query, at, n_steps, start, chosen)
                 _keep_maxima(builder, sums, group, columns, row)
             for i in range(blocks):
                 save(builder, builder.load(columns[i]), column, 64 * i)
@@ -108,7 +108,7 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
 def dot_error(n: int, lengths: float = 1.0) -> float:
     """Bound the error of `dot` of n numbers; `lengths` is the product of the vectors' lengths at most.
 
-    A term meets the roundings of one chunk in float32, then those of float64.
+    A term is rounded as part of one chunk in float32, then in float64.
     """
     return gamma(_STEPS, FLOAT32) * lengths + product_error(n, 1.001 * lengths, FLOAT64) + underflow(2 * n)
 
@@ -122,7 +122,7 @@ def dot(typingctx, a, b, n):
 
     def code(context, builder, signature, values):
         a, b, n = values
-        of = _target.path()
+        chosen = _target.path()
         nothing, wide = ir.Constant(vector(F32), [0.0] * STEP), vector(F64)
         whole = cgutils.alloca_once_value(builder, ir.Constant(wide, [0.0] * STEP))
         steps = builder.udiv(n, I64(4 * STEP))
@@ -130,7 +130,7 @@ def dot(typingctx, a, b, n):
         with cgutils.for_range(builder, chunks) as chunk:
             first = builder.mul(chunk.index, I64(_STEPS))
             left = builder.sub(steps, first)
-            some = builder.select(builder.icmp_unsigned("<", left, I64(_STEPS)), left, I64(_STEPS))
+            size = builder.select(builder.icmp_unsigned("<", left, I64(_STEPS)), left, I64(_STEPS))
 
             def multiply(step, sums, first=first):
                 start = builder.mul(builder.add(first, step), I64(16 * STEP))
@@ -138,16 +138,16 @@ def dot(typingctx, a, b, n):
                     [load(builder, v, vector(F32), builder.add(start, I64(4 * STEP * i))) for i in range(4)]
                     for v in (a, b)
                 )
-                return [[fma(builder, x[i], y[i], s, of) for i, s in enumerate(sums[0])]]
+                return [[fma(builder, x[i], y[i], s, chosen) for i, s in enumerate(sums[0])]]
 
-            for total in run_sums(builder, [[nothing] * 4], some, multiply)[0]:
+            for total in run_sums(builder, [[nothing] * 4], size, multiply)[0]:
                 builder.store(builder.fadd(builder.load(whole), builder.fpext(total, wide)), whole)
-        one = cgutils.alloca_once_value(builder, fold(builder, builder.load(whole), lambda b, x, y: b.fadd(x, y)))
-        with cgutils.for_range_slice(builder, builder.mul(steps, I64(4 * STEP)), n, I64(1)) as (place, _):
-            offset = builder.mul(place, I64(4))
+        tail = cgutils.alloca_once_value(builder, fold(builder, builder.load(whole), lambda b, x, y: b.fadd(x, y)))
+        with cgutils.for_range_slice(builder, builder.mul(steps, I64(4 * STEP)), n, I64(1)) as (position, _):
+            offset = builder.mul(position, I64(4))
             x, y = (builder.fpext(load(builder, v, F32, offset), F64) for v in (a, b))
-            builder.store(builder.fadd(builder.load(one), builder.fmul(x, y)), one)
-        return builder.load(one)
+            builder.store(builder.fadd(builder.load(tail), builder.fmul(x, y)), tail)
+        return builder.load(tail)
 
     return types.float64(types.intp, types.intp, types.intp), code
 
@@ -166,17 +166,17 @@ def make_products(blocks: int, path: Path | None = None) -> Any:
     def products(typingctx, codes, n_steps, queries, n_queries, out, stride, greatest):
         def code(context, builder, signature, values):
             codes, n_steps, queries, n_queries, out, stride, greatest = values
-            of = path or _target.path()
+            chosen = path or _target.path()
             start = [ir.Constant(vector(F32), [0.0] * STEP)] * blocks
             width = builder.mul(n_steps, I64(4))
-            for group in groups_of(builder, n_queries, rows_at_once(of, blocks)):
+            for group in groups_of(builder, n_queries, rows_at_once(chosen, blocks)):
                 at = [builder.add(queries, builder.mul(q, width)) for q in group]
-                sums = _float_products(builder, codes, at, n_steps, start, of)
+                sums = _float_products(builder, codes, at, n_steps, start, chosen)
                 for q, row in zip(group, sums, strict=True):
-                    place = builder.add(out, builder.mul(q, stride))
+                    address = builder.add(out, builder.mul(q, stride))
                     most = row[0]
                     for i, values in enumerate(row):
-                        save(builder, values, place, 64 * i)
+                        save(builder, values, address, 64 * i)
                         most = greater(builder, values, most) if i else most
                     save(builder, fold(builder, most, greater), greatest, builder.mul(q, I64(4)))
             return context.get_dummy_value()
@@ -190,44 +190,44 @@ def _to_float(builder, bits, path):
     """Convert a float16 number or vector, given as integers, to float32."""
     n = bits.type.count if isinstance(bits.type, ir.VectorType) else 1
 
-    def of(kind):
-        return kind if n == 1 else vector(kind, n)
+    def typed(element):
+        return element if n == 1 else vector(element, n)
 
-    def constant(kind, value):
-        return ir.Constant(of(kind), value if n == 1 else [value] * n)
+    def constant(element, value):
+        return ir.Constant(typed(element), value if n == 1 else [value] * n)
 
     if "f16c" in path.needs or "neon" in path.needs:
-        return builder.fpext(builder.bitcast(bits, of(F16)), of(F32))
-    wide = builder.zext(bits, of(I32))
+        return builder.fpext(builder.bitcast(bits, typed(F16)), typed(F32))
+    wide = builder.zext(bits, typed(I32))
     exponent = builder.and_(wide, constant(I32, 0x7C00))
     shifted = builder.shl(builder.and_(wide, constant(I32, 0x7FFF)), constant(I32, 13))
-    normal = builder.bitcast(builder.add(shifted, constant(I32, 112 << 23)), of(F32))
+    normal = builder.bitcast(builder.add(shifted, constant(I32, 112 << 23)), typed(F32))
     # Below 2^-14 it is a whole number of 2^-24; infinity keeps the greatest exponent.
-    small = builder.fmul(builder.uitofp(builder.and_(wide, constant(I32, 0x3FF)), of(F32)), constant(F32, 2.0**-24))
-    infinite = builder.bitcast(builder.or_(shifted, constant(I32, 0x7F800000)), of(F32))
+    small = builder.fmul(builder.uitofp(builder.and_(wide, constant(I32, 0x3FF)), typed(F32)), constant(F32, 2.0**-24))
+    infinite = builder.bitcast(builder.or_(shifted, constant(I32, 0x7F800000)), typed(F32))
     value = builder.select(builder.icmp_unsigned("==", exponent, constant(I32, 0)), small, normal)
     value = builder.select(builder.icmp_unsigned("==", exponent, constant(I32, 0x7C00)), infinite, value)
     sign = builder.shl(builder.and_(wide, constant(I32, 0x8000)), constant(I32, 16))
-    return builder.bitcast(builder.or_(builder.bitcast(value, of(I32)), sign), of(F32))
+    return builder.bitcast(builder.or_(builder.bitcast(value, typed(I32)), sign), typed(F32))
 
 
 def make_widen(path: Path | None = None) -> Any:
-    """Return `widen(source, target, n)`: it converts `n` float16 numbers to float32, which Numba itself does not."""
+    """Return `widen(source, target, n)`, which converts `n` float16 numbers to float32; Numba has no float16."""
 
     @intrinsic
     def widen(typingctx, source, target, n):
         def code(context, builder, signature, values):
             source, target, n = values
-            of = path or _target.path()
+            chosen = path or _target.path()
             blocks = builder.udiv(n, I64(STEP))
             with cgutils.for_range(builder, blocks) as block:
                 half = load(builder, source, vector(I16), builder.mul(block.index, I64(2 * STEP)))
-                save(builder, _to_float(builder, half, of), target, builder.mul(block.index, I64(4 * STEP)))
+                save(builder, _to_float(builder, half, chosen), target, builder.mul(block.index, I64(4 * STEP)))
             rest = builder.mul(blocks, I64(STEP))
-            with cgutils.for_range(builder, builder.sub(n, rest)) as one:
-                i = builder.add(rest, one.index)
+            with cgutils.for_range(builder, builder.sub(n, rest)) as loop:
+                i = builder.add(rest, loop.index)
                 half = load(builder, source, I16, builder.mul(i, I64(2)))
-                save(builder, _to_float(builder, half, of), target, builder.mul(i, I64(4)))
+                save(builder, _to_float(builder, half, chosen), target, builder.mul(i, I64(4)))
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 3), code
@@ -240,7 +240,7 @@ widen = make_widen()
 
 @intrinsic
 def prefetch(typingctx: Any, address: Any, n_bytes: Any) -> Any:
-    """Ask for the cache lines of an array that is needed soon; changes nothing else."""
+    """Prefetch the cache lines of an array."""
 
     def code(context, builder, signature, values):
         address, n_bytes = values

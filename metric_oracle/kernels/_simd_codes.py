@@ -1,4 +1,4 @@
-"""Inner loops over codes, bytes that stand for the components of tokens; see `_simd.py` for how they are written."""
+"""Vectorised inner loops over codes, which store the components of tokens in bytes; see `_simd.py`."""
 
 from typing import Any
 
@@ -66,35 +66,35 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
             query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column = (
                 values
             )
-            of = path or _target.path()
+            chosen = path or _target.path()
             is_old = builder.icmp_unsigned("==", fresh, I64(0))
             total = cgutils.alloca_once_value(builder, ir.Constant(vector(F32), [0.0] * STEP))
             v16 = vector(F32)
             start = [load(builder, lanes, vector(I32), 64 * i) for i in range(blocks)]
             rest = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
             columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
-            for group in groups_of(builder, n_tokens, rows_at_once(of, blocks)):
+            for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
                 lines = [_line_of(builder, table, cell, token, 2 * LANES) for token in group]
                 for line in lines:  # they come while the codes are multiplied
                     for i in range(0, 32 * blocks, 64):
                         ask_for(builder, builder.add(line, I64(i)), level=3)
-                sums = _byte_products(builder, query, codes, group, n_steps, start, of)
+                sums = _byte_products(builder, query, codes, group, n_steps, start, chosen)
                 greatest = ir.Constant(v16, [-1e30] * STEP)  # lanes beyond the group lower nothing that is there
-                for place, (token, integers) in enumerate(zip(group, sums, strict=True)):
+                for position, (token, integers) in enumerate(zip(group, sums, strict=True)):
                     base = builder.add(terms, builder.mul(token, I64(20)))
                     t = [load(builder, base, F32, 4 * i) for i in range(5)]
                     along, scale, tail = (spread(builder, x) for x in (t[0], builder.fmul(unit, t[1]), t[2]))
                     constant = spread(builder, builder.fadd(t[3], builder.fmul(slack, t[4])))
-                    line = lines[place]
+                    line = lines[position]
                     most = None
                     for i, s in enumerate(integers):
                         entry = builder.sitofp(load(builder, line, vector(I16), 32 * i), v16)
-                        bound = fma(builder, entry, along, constant, of)
-                        bound = fma(builder, rest[i], tail, bound, of)
-                        bound = fma(builder, builder.sitofp(s, v16), scale, bound, of)
+                        bound = fma(builder, entry, along, constant, chosen)
+                        bound = fma(builder, rest[i], tail, bound, chosen)
+                        bound = fma(builder, builder.sitofp(s, v16), scale, bound, chosen)
                         builder.store(greater(builder, bound, builder.load(columns[i])), columns[i])
                         most = bound if most is None else greater(builder, bound, most)
-                    greatest = builder.insert_element(greatest, fold(builder, most, greater), I32(place))
+                    greatest = builder.insert_element(greatest, fold(builder, most, greater), I32(position))
                 at_row = builder.add(row, builder.add(builder.mul(group[0], I64(4)), I64(4)))
                 merged = cgutils.alloca_once_value(builder, greatest)
                 with builder.if_then(is_old):  # a load of what was just stored in other pieces would stall
@@ -106,7 +106,7 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
                 counted = ir.Constant(vector(I32), [i if i < len(group) else 1 << 30 for i in range(STEP)])
                 weight = load(builder, weights, v16, builder.mul(group[0], I64(4)))
                 weight = builder.select(builder.icmp_signed("<", counted, left), weight, ir.Constant(v16, [0.0] * STEP))
-                builder.store(fma(builder, greatest, weight, builder.load(total), of), total)
+                builder.store(fma(builder, greatest, weight, builder.load(total), chosen), total)
             for i in range(blocks):
                 save(builder, builder.load(columns[i]), column, 64 * i)
             save(builder, fold(builder, builder.load(total), lambda b, x, y: b.fadd(x, y)), row)
@@ -127,26 +127,26 @@ _RADIUS = 3.14159265358979 / 360 * (1 + 1e-6)  # of a radius byte, and never les
 
 @intrinsic
 def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, n_tokens: Any, out: Any):
-    """Sum sin(table[cell, 0] + radius) and sin(table[cell, 1] - radius) over some tokens, weighted; eight go together.
+    """Sum sin(table[cell, 0] + radius) and sin(table[cell, 1] - radius) over tokens with weights, eight at a time.
 
-    Angles beyond pi / 2 either way count as that.
+    Angles beyond pi / 2 in either direction count as pi / 2.
 
     table    float32[cells, 2]
     cell     uint16[n_tokens]
-    radius   uint8[n_tokens], half degrees; 255 stands for any greater one too
+    radius   uint8[n_tokens], half degrees; 255 also stands for all greater angles
     weights  float32[n_tokens], and 8 readable numbers more
     out      float32[2], written
     """
 
     def code(context, builder, signature, values):
         table, cell, radius, weights, n_tokens, out = values
-        of, v16, half = _target.path(), vector(F32), STEP // 2
+        chosen, v16, half = _target.path(), vector(F32), STEP // 2
         v8, bytes8 = vector(F32, half), vector(I8, half)
         pairs = ir.Constant(vector(I32), [i // 2 for i in range(STEP)])
         signs = ir.Constant(v16, [1.0, -1.0] * half)
 
-        def constant(x, kind=v16):
-            return ir.Constant(kind, [x] * kind.count)
+        def constant(x, element=v16):
+            return ir.Constant(element, [x] * element.count)
 
         def doubled(v):
             """Repeat each of 8 lanes."""
@@ -157,19 +157,19 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
 
         def add(group, steps, weight):
             line = ir.Constant(vector(F64, half), ir.Undefined)
-            for place, token in enumerate(group):
+            for position, token in enumerate(group):
                 pair = load(builder, _line_of(builder, table, cell, token, 8), F64)
-                line = builder.insert_element(line, pair, I32(place))
+                line = builder.insert_element(line, pair, I32(position))
             angle = builder.fmul(builder.uitofp(steps, v8), constant(_RADIUS, v8))
             angle = builder.select(builder.icmp_unsigned("==", steps, constant(255, bytes8)), constant(4.0, v8), angle)
-            y = fma(builder, doubled(angle), signs, builder.bitcast(line, v16), of)
+            y = fma(builder, doubled(angle), signs, builder.bitcast(line, v16), chosen)
             y = greater(builder, y, constant(-1.5707964))
             y = builder.select(builder.fcmp_ordered("<", y, constant(1.5707964)), y, constant(1.5707964))
             square = builder.fmul(y, y)
             value = constant(_SERIES[0])
             for factor in _SERIES[1:]:
-                value = fma(builder, value, square, constant(factor), of)
-            builder.store(fma(builder, builder.fmul(value, y), doubled(weight), builder.load(total), of), total)
+                value = fma(builder, value, square, constant(factor), chosen)
+            builder.store(fma(builder, builder.fmul(value, y), doubled(weight), builder.load(total), chosen), total)
 
         whole = builder.and_(n_tokens, I64(-half))
         with cgutils.for_range_slice(builder, I64(0), whole, I64(half)) as (first, _):
@@ -180,8 +180,8 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
             places = [builder.add(whole, I64(i)) for i in range(half)]
             group = [builder.select(builder.icmp_unsigned("<", t, last), t, last) for t in places]
             steps = constant(0, bytes8)
-            for place, token in enumerate(group):
-                steps = builder.insert_element(steps, load(builder, radius, I8, token), I32(place))
+            for position, token in enumerate(group):
+                steps = builder.insert_element(steps, load(builder, radius, I8, token), I32(position))
             left = spread(builder, builder.trunc(builder.sub(n_tokens, whole), I32), half)
             counted = builder.icmp_signed("<", ir.Constant(vector(I32, half), list(range(half))), left)
             weight = load(builder, weights, v8, builder.mul(whole, I64(4)))
@@ -199,7 +199,7 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
 
 @intrinsic
 def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: Any, lowest: Any) -> Any:
-    """Lower `lowest` (uint8[LANES]) to the least `table[cell] - radius`, at least 0, over some tokens.
+    """Lower `lowest` (uint8[LANES]) to the minimum of `table[cell] - radius` over tokens, at least 0.
 
     table  uint8[cells, LANES]; cell uint16[n_tokens]; radius uint8[n_tokens]
     """
@@ -236,21 +236,21 @@ def make_near(blocks: int, path: Path | None = None) -> Any:
     def near(typingctx, query, n_steps, lanes, codes, terms, n_tokens, out, row, column):
         def code(context, builder, signature, values):
             query, n_steps, lanes, codes, terms, n_tokens, out, row, column = values
-            of = path or _target.path()
+            chosen = path or _target.path()
             v16 = vector(F32)
             start = [load(builder, lanes, vector(I32), 64 * i) for i in range(blocks)]
             size = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
             columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
-            for group in groups_of(builder, n_tokens, rows_at_once(of, blocks)):
-                sums = _byte_products(builder, query, codes, group, n_steps, start, of)
+            for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
+                sums = _byte_products(builder, query, codes, group, n_steps, start, chosen)
                 for token, integers in zip(group, sums, strict=True):
                     base = builder.add(terms, builder.mul(token, I64(8)))
                     scale, margin = (spread(builder, load(builder, base, F32, 4 * i)) for i in range(2))
-                    place = builder.add(out, builder.mul(token, I64(64 * blocks)))
+                    address = builder.add(out, builder.mul(token, I64(64 * blocks)))
                     most = None
                     for i, s in enumerate(integers):
                         value = builder.fmul(builder.sitofp(s, v16), builder.fmul(scale, size[i]))
-                        save(builder, value, place, 64 * i)
+                        save(builder, value, address, 64 * i)
                         low = builder.fsub(value, margin)
                         builder.store(greater(builder, low, builder.load(columns[i])), columns[i])
                         most = value if most is None else greater(builder, value, most)
@@ -305,7 +305,7 @@ def make_candidates(blocks: int) -> Any:
 
 @intrinsic
 def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tokens: Any, codes: Any, measured: Any):
-    """Turn vectors by a matrix of Hadamard's and write their codes: bytes times a step, and what that leaves.
+    """Multiply vectors by a Hadamard matrix and write their codes: bytes, a step and the length of the remainder.
 
     tokens    float32[n_tokens, n_groups, 16], turned in place: the numbers of every `n_turned` groups (a power of two
               that divides `n_groups`) give way to sums of all of them with signs, so vectors get longer: the square
@@ -316,13 +316,13 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
 
     def code(context, builder, signature, values):
         tokens, n_groups, n_turned, n_tokens, codes, measured = values
-        of, v16 = _target.path(), vector(F32)
+        chosen, v16 = _target.path(), vector(F32)
         magnitude = ir.Constant(vector(I32), [0x7FFFFFFF] * STEP)
 
-        def over_groups(visit, kind, start=0.0):
-            """Visit all groups of a token, which change a vector; return it."""
-            so_far = cgutils.alloca_once_value(builder, ir.Constant(vector(kind), [start] * STEP))
-            builder.store(ir.Constant(vector(kind), [start] * STEP), so_far)
+        def over_groups(visit, element, start=0.0):
+            """Loop over the groups of a token, updating a vector; return it."""
+            so_far = cgutils.alloca_once_value(builder, ir.Constant(vector(element), [start] * STEP))
+            builder.store(ir.Constant(vector(element), [start] * STEP), so_far)
             with cgutils.for_range(builder, n_groups) as group:
                 builder.store(visit(group.index, builder.load(so_far)), so_far)
             return builder.load(so_far)
@@ -339,7 +339,7 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
                 return load(builder, at, v16, builder.mul(index, I64(4 * STEP)))
 
             def add_square(index, total):
-                """Turn the lanes of a group too."""
+                """Apply the butterflies within a group too."""
                 x = group_at(index)
                 turned = x
                 for h in (1, 2, 4, 8):
@@ -378,7 +378,7 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
                 save(builder, builder.trunc(whole, vector(I8)), coded, builder.mul(index, I64(STEP)))
                 back = builder.fmul(builder.fsub(builder.sitofp(whole, v16), middle), size)
                 rest = builder.fsub(x, back)
-                return fma(builder, rest, rest, total, of)
+                return fma(builder, rest, rest, total, chosen)
 
             rest = fold(builder, over_groups(write, F32), plus)
             save(builder, builder.fpext(step, F64), facts, 8)
@@ -389,18 +389,18 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
 
 
 def _line_of(builder, table, cell, token, size):
-    """Return the address of the line that a token's cell has in a table of lines of `size` bytes."""
+    """Return the address of the row for a token's cell in a table with rows of `size` bytes."""
     number = builder.zext(load(builder, cell, I16, builder.mul(token, I64(2))), I64)
     return builder.add(table, builder.mul(number, I64(size)))
 
 
 def _byte_products(builder, query, codes, tokens, n_steps, start, path):
-    """Add to `start` the products of the codes of some tokens with those of all lanes."""
+    """Add to `start` the products of the codes of a group of tokens with those of all lanes."""
     at = [builder.add(codes, builder.mul(t, builder.mul(n_steps, I64(4)))) for t in tokens]
 
     def multiply(step, sums):
-        place = builder.add(query, builder.mul(step, I64(64 * len(start))))
-        q = [load(builder, place, vector(I32), 64 * i) for i in range(len(start))]
+        address = builder.add(query, builder.mul(step, I64(64 * len(start))))
+        q = [load(builder, address, vector(I32), 64 * i) for i in range(len(start))]
         c = [spread(builder, load(builder, a, I32, builder.mul(step, I64(4)))) for a in at]
         return [[add_products(builder, s, c[t], q[i], path) for i, s in enumerate(r)] for t, r in enumerate(sums)]
 

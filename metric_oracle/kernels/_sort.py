@@ -1,4 +1,4 @@
-"""Sorts by a heap; Numba's own take ten times as long to compile as the loops that call them."""
+"""Heap sorts. Numba's sorts take ten times as long to compile as the loops that call them."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def sort(values):
 
 @inner
 def _sink(values, i, n):
-    """Move a value down the heap values[:n], the greatest first, to where it belongs."""
+    """Move a value down the heap values[:n] to its place; the greatest is at the top."""
     value = values[i]
     while 2 * i + 1 < n:
         child = 2 * i + 1
@@ -33,7 +33,7 @@ def _sink(values, i, n):
 
 @jit
 def order_of(keys):
-    """Return the places of float64[n] from the least key to the greatest, int64[n]; equal keys in their order."""
+    """Return the positions of float64[n] by ascending key, int64[n]; equal keys keep their order."""
     n = len(keys)
     places = np.arange(n)
     for i in range(n // 2 - 1, -1, -1):
@@ -51,14 +51,14 @@ def _is_behind(keys, a, b):
 
 @inner
 def _sink_place(keys, places, i, n):
-    """Move a place down the heap places[:n], the last in order first, to where it belongs."""
-    place = places[i]
+    """Move a position down the heap places[:n] to its place; the last in order is at the top."""
+    position = places[i]
     while 2 * i + 1 < n:
         child = 2 * i + 1
         if child + 1 < n and _is_behind(keys, places[child + 1], places[child]):
             child += 1
-        if not _is_behind(keys, places[child], place):
+        if not _is_behind(keys, places[child], position):
             break
         places[i] = places[child]
         i = child
-    places[i] = place
+    places[i] = position

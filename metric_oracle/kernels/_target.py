@@ -1,7 +1,7 @@
-"""Which instruction set the inner loops are written for: that of the compiler's target, never that of the host.
+"""The instruction set of the inner loops: that of the compiler's target, not that of the host.
 
-Numba compiles for the processor it runs on unless NUMBA_CPU_NAME or NUMBA_CPU_FEATURES say otherwise, as where unlike
-machines share one cache of compiled code. ORACLE_SIMD names a lesser path, and then the compiler's target is that path
+Numba compiles for the processor it runs on unless NUMBA_CPU_NAME or NUMBA_CPU_FEATURES are set, as where different
+machines share one cache of compiled code. ORACLE_SIMD selects a lesser path; the compiler's target is then that path
 and nothing more. Imported before anything is compiled.
 """
 
@@ -23,7 +23,7 @@ class TargetError(ValueError):
 
 
 class Path(NamedTuple):
-    """One way to write the inner loops.
+    """An implementation of the inner loops for a family of processors.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ PATHS = tuple(dict.fromkeys(path.name for path in (*_X86[::-1], *_ARM[::-1])))
 
 
 def parse_features(cpu: str, features: str, machine: str) -> set[str]:
-    """Return what a target surely has: the features that are written out, and those of every processor of its kind."""
+    """Return the features of a target: those listed, and those that all processors of its name have."""
     has = {word[1:] for word in features.split(",") if word.startswith("+")}
     if machine in ("aarch64", "arm64"):
         has.add("neon")
@@ -113,11 +113,11 @@ def _choose(wanted: str | None) -> Path:
 
 
 def _force() -> Path | TargetError:
-    """Choose the path; where ORACLE_SIMD names one, have Numba compile for that and nothing more."""
+    """Choose the path. If ORACLE_SIMD names one, make it the target of Numba."""
     wanted = os.environ.get(VARIABLE)
     try:
         chosen = _choose(wanted)
-    except TargetError as error:  # told when the path is asked for: an import must not fail
+    except TargetError as error:  # raised when the path is used: an import must not fail
         return error
     if wanted:
         config.CPU_NAME = chosen.cpu
@@ -143,5 +143,5 @@ def path() -> Path:
 
 
 def name_for_cache() -> str:
-    """Return what tells the compiled code of one path from that of another."""
+    """Return the name of the path in the names of stored machine code."""
     return "none" if isinstance(_CHOSEN, TargetError) else _CHOSEN.name

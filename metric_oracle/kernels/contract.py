@@ -1,4 +1,4 @@
-"""What a kernel is: arrays in, arrays out. Each ``kernels/<metric>/<backend>.py`` has one, its class `Backend`."""
+"""The interface of a kernel, which is the class `Backend` of each ``kernels/<metric>/<backend>.py``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from metric_oracle.kernels.topk.reference import select
 
 
 class Answers(NamedTuple):
-    """The k best rows of the distinct queries of a batch, which a search fills in.
+    """The k best rows of the distinct queries of a batch, which a search writes.
 
     Attributes
     ----------
@@ -18,10 +18,10 @@ class Answers(NamedTuple):
         -1 where there are fewer rows with a positive score than k, or that reach the limit.
     scores : float64[Q, k]
     ties : int64[Q, k]
-        Corpus rows with that very score.
+        Corpus rows with exactly that score.
     limit : float64[Q]
-        Given: rows that score worse may be left out, since k rows of other corpora score this or better. -inf where
-        there are none; inf where lower scores are better.
+        Input: rows that score worse may be left out, because k rows of other shards score this or better. Without a
+        limit -inf, or inf where lower scores are better.
     """
 
     rows: np.ndarray
@@ -30,27 +30,27 @@ class Answers(NamedTuple):
     limit: np.ndarray
 
     def put(self, q, best):
-        """Write the answers of query `q`: rows, scores and ties, k or fewer."""
+        """Write the rows, scores and ties of query `q`, k or fewer."""
         for column, values in zip(self[:3], best, strict=True):
             column[q, : len(values)] = values
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a backend can do.
+    """Properties of a backend.
 
     Attributes
     ----------
     batched : bool
-        One call answers all queries, as a GPU wants it; otherwise a thread pool hands out blocks of queries.
+        One call answers all queries, as on a GPU; otherwise threads take blocks of queries.
     bound : bool
-        Candidates are dropped by proven bounds, which are compared with the scores; otherwise every pair is scored.
+        Candidates are dropped by proven bounds, which each search compares with scores; otherwise every pair is scored.
     exact : bool
-        Nothing that could be listed is dropped. A shortlist that no bound proves is none.
+        No candidate that belongs in the list is dropped. False for a shortlist without a proven bound.
     signed : bool
         Scores may be negative and are listed all the same; otherwise rows without a positive score follow by row.
     queries_at_once : int
-        Queries whose scores with all documents `score_all` makes together.
+        Number of queries that `score_all` scores together.
     """
 
     batched: bool = False
@@ -64,7 +64,7 @@ class Kernel(Protocol):
     """One backend of one metric; its attributes are the metric's options in the registry.
 
     `corpus` and `batch` are named tuples of arrays, the corpus's and the distinct queries', which the metric's
-    representation makes. Documents are the distinct units of a representation, each of which stands for corpus rows.
+    representation makes. Documents are its distinct representations, each of which stands for corpus rows.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -73,11 +73,11 @@ class Kernel(Protocol):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1."""
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
-        """Yield the scores of all documents with each of some distinct queries: float64[D], overwritten by the next."""
+        """Yield the scores of all documents with each of the chosen queries: float64[D], overwritten by the next."""
         raise NotImplementedError
 
     def score_error(self, corpus: Any, batch: Any) -> float:
-        """Bound the error of what `score_all` yields; 0 where scores are the reference's to the last bit."""
+        """Bound the error of `score_all`; 0 where its scores have the bits of the reference."""
         return 0.0
 
     def score_pairs(
@@ -89,7 +89,7 @@ class Kernel(Protocol):
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return what the scores of pairs are made of, an array[n] each; by default nothing."""
+        """Return the components of the scores of pairs, an array[n] each; by default none."""
         return {}
 
     def new_workspace(self, corpus: Any) -> Any:
@@ -97,21 +97,21 @@ class Kernel(Protocol):
         return None
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
-        """Return what the signature records of a finished search: the share of pairs that each stage dropped."""
+        """Return the share of pairs that each stage of a finished search dropped, for the signature."""
         return {}
 
     def lacking(self) -> str:
-        """Say what keeps the backend from being used on this machine; nothing where it can be."""
+        """Return why this machine cannot run the backend; an empty string if it can."""
         return ""
 
 
 class ScoredWhole(Kernel):
-    """What the backends have in common that drop nothing: every document is scored, the best are selected."""
+    """Base of the backends without a bound: every document is scored by `score_all`, and the best are selected."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
         """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
-        units = np.arange(len(corpus.row_ptr) - 1)
+        documents = np.arange(len(corpus.row_ptr) - 1)
         for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
-            answers.put(q, select(units, scores, corpus.row_ptr, corpus.row_id, k))
+            answers.put(q, select(documents, scores, corpus.row_ptr, corpus.row_id, k))

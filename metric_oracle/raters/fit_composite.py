@@ -19,8 +19,8 @@ from metric_oracle.corpora.tables import Table, existing_file, is_missing, numbe
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS
-from metric_oracle.raters.alignment import RESAMPLES, agreement
-from metric_oracle.raters.rank_agreement import TAU, draw, of_signs, side, tau_b
+from metric_oracle.raters.interrater import RESAMPLES
+from metric_oracle.raters.rank_correlation import TAU, draw, interval_record, of_signs, side, tau_b
 from metric_oracle.raters.rated_scores import read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
@@ -132,6 +132,12 @@ def fit_composite(
     """
     if isinstance(table, Rated) or scores or samples is not None:
         rated, found, source = read_rated(table, scores, samples, None if scores else metrics, "fit_composite")
+        if TAU not in rated.statistics:
+            msg = (
+                f"fit_composite: ratings must be counts or grades, which a composite can predict; got {rated.source}. "
+                "Compare metrics on such a set with compare-metrics."
+            )
+            raise InputError(msg)
         kind = rated.kinds[0] if errors == "errors" else errors
         if kind not in rated.kinds:
             msg = (
@@ -174,7 +180,7 @@ def fit_composite(
         ("tau_b", side(predicted, drawn)),
         ("tau_b_held_out", of_signs(held_out, drawn)),
     ):
-        found = agreement(TAU, tau_b(of_predicted, of_errors, drawn), drawn)
+        found = interval_record(TAU, tau_b(of_predicted, of_errors, drawn), drawn)
         fit |= {ours: found["value"], f"{ours}_low": found["low"], f"{ours}_high": found["high"]}
     errors_of = _standard_errors(z, y - predicted, drawn.member).tolist()
     numbers = zip(columns, mean.tolist(), scale.tolist(), weights.tolist(), strict=True)

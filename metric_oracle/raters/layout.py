@@ -7,132 +7,33 @@ from typing import Any
 from rich.console import Group
 
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry
-from metric_oracle.raters.agreement import BETWEEN, Agreement
-from metric_oracle.raters.alignment import MEAN, Alignment
 from metric_oracle.raters.failure_modes import FailureModes
 from metric_oracle.raters.fit_composite import Composite
-from metric_oracle.raters.rank_agreement import ACCURACY, SPEARMAN, TAU, WITHIN
-from metric_oracle.raters.rated_sets import AVERAGE, LINES, MAXIMUM
+from metric_oracle.raters.interrater import BETWEEN, Agreement
 from metric_oracle.raters.ratings import CATEGORIES, KINDS, ORACLES
 
-KIND_NAMES = {
-    "total": "sig. and\ninsig. errors",
-    "significant": "sig. errors",
-    **{kind: kind for kind in (LINES, MAXIMUM, AVERAGE, "errors", "quality")},
-}
+_KIND_NAMES = {"total": "sig. and\ninsig. errors", "significant": "sig. errors"}
 _KIND_TITLES = {"total": "total number of errors", "significant": "number of clinically significant errors"}
-_TITLES = {
-    TAU: "Kendall tau-b",
-    SPEARMAN: "Spearman rank correlation",
-    WITHIN: "Kendall tau-b within studies",
-    ACCURACY: "Pairwise accuracy within studies",
-}
+
+
+def kind_name(kind: str) -> str:
+    """Return how tables call a kind of errors or grades, in one or two lines."""
+    return _KIND_NAMES.get(kind, kind)
 
 
 # Agreement
-
-
-def alignment_tables(found: Alignment) -> list[PaperTable]:
-    """Return the tables of an alignment: by rater, within studies, raters among themselves, differences of metrics."""
-    notes = _alignment_notes(found)
-    records = {(r["statistic"], r["metric"], r["errors"], r["rater"]): r for r in found.table.to_pylist()}
-    raters = list(dict.fromkeys(rater for *_, rater in records))
-    heads = ["Mean of raters" if r == MEAN else rater_name(r) for r in raters]
-    keys = list(product(found.scores, found.errors))
-    tables = []
-    for statistic in (TAU, SPEARMAN):
-        rows = [
-            (f"{metric}\n{KIND_NAMES[kind]}", [agreement_entry(records[statistic, metric, kind, r]) for r in raters])
-            for metric, kind in keys
-        ]
-        title = f"{_TITLES[statistic]} of metric scores and counted errors, by radiologist"
-        tables.append(PaperTable(title, heads, rows))
-    if any(records[WITHIN, metric, kind, MEAN]["value"] is not None for metric, kind in keys):
-        rows = [
-            (
-                f"{metric}\n{KIND_NAMES[kind]}",
-                [agreement_entry(records[name, metric, kind, MEAN]) for name in (WITHIN, ACCURACY)],
-            )
-            for metric, kind in keys
-        ]
-        note = (
-            "Within studies: between candidates for one reference alone, where a metric cannot gain by telling easy "
-            "studies from hard ones. Accuracy: of the candidates that the radiologists tell apart, how many the metric "
-            "orders alike, a tie being half; 0.5 is chance."
-        )
-        title = "Agreement within studies, with the mean of raters"
-        tables.append(PaperTable(title, [_TITLES[WITHIN], _TITLES[ACCURACY]], rows, [note]))
-    if found.raters.num_rows:
-        tables.append(_raters_table(found))
-    if found.differences.num_rows:
-        tables.append(_differences_table(found))
-    tables[0].notes.extend(notes)
-    return tables
 
 
 def agreement_entry(record: dict[str, Any]) -> Entry:
     """Return a value with its percentile interval."""
     if record["value"] is None:
         return entry("undefined\n(all equal)")
-    return Entry((f"{record['value']:z.3f}", *_ends(record)))
+    return Entry((f"{record['value']:z.3f}", *interval_lines(record)))
 
 
-def _ends(record: dict[str, Any]) -> list[str]:
+def interval_lines(record: dict[str, Any]) -> list[str]:
+    """Return the percentile interval of a record as one line, or no line where it does not exist."""
     return [] if record["low"] is None else [f"[{record['low']:z.3f} {record['high']:z.3f}]"]
-
-
-def _alignment_notes(found: Alignment) -> list[str]:
-    signature, bootstrap = found.signature, found.signature["bootstrap"]
-    left_out = f" ({signature['left_out']:,} identical pairs left out)" if signature["left_out"] else ""
-    notes = [
-        f"{signature['pairs']:,} pairs of {signature['studies']:,} studies{left_out}; 95 % percentile intervals from "
-        f"{bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the raters fixed; positive: a "
-        "better score goes with fewer errors.",
-        *found.warnings(),
-    ]
-    if signature["lower_is_better"]:
-        notes.append(f"Lower is better: {', '.join(signature['lower_is_better'])}.")
-    degenerate = sum(found.table["degenerate"].to_pylist())
-    if degenerate:
-        notes.append(
-            f"Degenerate resamples, in which all scores or all counts are equal: {degenerate:,} over all cells, left "
-            "out of their intervals; --out FILE.csv has them by cell."
-        )
-    return notes
-
-
-def _raters_table(found: Alignment) -> PaperTable:
-    records = {(r["statistic"], r["errors"]): r for r in found.raters.to_pylist()}
-    names = list(dict.fromkeys(name for name, _ in records))
-    rows = [(name, [agreement_entry(records[name, kind]) for kind in found.errors]) for name in names]
-    note = (
-        "ICC(A,1), ICC(A,k): absolute agreement of one rater and of the mean of all. Leave-one-rater-out: a rater "
-        "against the mean of the others, averaged over raters: about the most that a metric can reach with one rater."
-    )
-    heads = [KIND_NAMES[kind].replace("\n", " ") for kind in found.errors]
-    return PaperTable("Agreement of the radiologists with one another", heads, rows, [note])
-
-
-def _differences_table(found: Alignment) -> PaperTable:
-    records = [r for r in found.differences.to_pylist() if r["statistic"] == TAU]
-    rows = [
-        (
-            f"{r['a']} − {r['b']}\n{KIND_NAMES[r['errors']]}",
-            [
-                Entry((f"{r['difference']:+z.3f}", *_ends(r))),
-                entry(p_text(r["p_value"])),
-                entry(p_text(r["p_adjusted"])),
-            ],
-        )
-        for r in records
-    ]
-    note = (
-        f"Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
-        f"adjusted by Benjamini and Hochberg over one family, these {len(rows)} tests: each pair of metrics once, for "
-        "each count of errors. So it depends on how many metrics are compared. --out FILE.csv has the other "
-        "statistics, a family each."
-    )
-    return PaperTable("Difference of two metrics in Kendall tau-b", ["Difference", "p", "p adjusted"], rows, [note])
 
 
 def p_text(value: float) -> str:
@@ -153,7 +54,7 @@ def agreement_tables(found: Agreement) -> list[PaperTable]:
             heads = list(dict.fromkeys(r["statistic"] for r in some))
             rows = [
                 (
-                    f"{name_of(one)}\n{KIND_NAMES[kind]}",
+                    f"{name_of(one)}\n{kind_name(kind)}",
                     [agreement_entry(r) for r in some if (r[key], r["errors"]) == (one, kind)],
                 )
                 for one, kind in product(dict.fromkeys(r[key] for r in some), KINDS)
@@ -162,11 +63,15 @@ def agreement_tables(found: Agreement) -> list[PaperTable]:
     bootstrap = found.signature["bootstrap"]
     tables[0].notes.extend(
         [
-            "ICC(A,1), ICC(A,k): intraclass correlations of one rater and of the mean of all, two-way model, random "
-            "raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout and Fleiss. Exact "
-            "agreement: how often two raters count the same number of errors.",
-            f"{found.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, seed "
-            f"{bootstrap['seed']}, the raters fixed.",
+            (
+                "ICC(A,1), ICC(A,k): intraclass correlations of one rater and of the mean of all, two-way model, "
+                "random raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout and Fleiss. "
+                "Exact agreement: how often two raters count the same number of errors."
+            ),
+            (
+                f"{found.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, "
+                f"seed {bootstrap['seed']}, the raters fixed."
+            ),
             *found.warnings(),
         ]
     )
@@ -338,11 +243,15 @@ def composite_table(fitted: Composite) -> Group:
     inside, outside = (_tau(fit, name) for name in ("tau_b", "tau_b_held_out"))
     bootstrap = fit["bootstrap"]
     notes = [
-        f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
-        f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better",
-        "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
-        f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they are; "
-        "standard errors of weights: clustered by study",
+        (
+            f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
+            f"R2 {fit['r2']:.3f}, Kendall tau-b {inside}, held out {outside}; lower is better"
+        ),
+        (
+            "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % percentile "
+            f"intervals, {bootstrap['resamples']:,} resamples of studies, seed {bootstrap['seed']}, the fits as they "
+            "are; standard errors of weights: clustered by study"
+        ),
         *fitted.warnings(),
     ]
     heads = [name.replace("_", " ") for name in names]

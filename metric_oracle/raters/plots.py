@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.errors import InputError
 from metric_oracle.presentation.matplotlib_io import literal, new_figure, write_figure
 from metric_oracle.presentation.paper_table import plain
-from metric_oracle.raters.alignment import MEAN, Alignment, fit
 from metric_oracle.raters.failure_modes import FailureModes
-from metric_oracle.raters.layout import KIND_NAMES, agreement_entry, candidate_name, category_title
-from metric_oracle.raters.metric_comparison import AGREEMENT, CEILING, RADIOLOGISTS, MetricComparison
-from metric_oracle.raters.rank_agreement import TAU
+from metric_oracle.raters.interrater import RADIOLOGISTS
+from metric_oracle.raters.layout import agreement_entry, candidate_name, category_title, kind_name
+from metric_oracle.raters.metric_agreement import AGREEMENT, CEILING, MEAN, Alignment, MetricComparison
+from metric_oracle.raters.rank_correlation import TAU
 from metric_oracle.raters.ratings import KINDS
 from metric_oracle.statistics import Array
 
@@ -48,11 +49,17 @@ def _scatter(
     function: str,
 ) -> Any:
     names = list(scores)
+    if not records:
+        msg = (
+            f"{function}: plot must be of counts or grades; got preferences or orders, which have no values to draw "
+            "against scores. Leave the figure of scores out."
+        )
+        raise InputError(msg)
     figure = new_figure(function, max(3.0 * len(names), 4.5), 6)
     panels = figure.subplots(len(errors), len(names), squeeze=False, sharex="col", sharey="row")
     for (row, kind), (column, name) in product(enumerate(errors), enumerate(names)):
         panel, x, y = panels[row, column], scores[name], errors[kind]
-        slope, intercept, r_squared = fit(x, y)
+        slope, intercept, r_squared = least_squares(x, y)
         ends = np.array([x.min(), x.max()])
         panel.scatter(x, y, s=14, alpha=0.45, linewidths=0)
         panel.plot(ends, slope * ends + intercept, color="black", linewidth=1.2)
@@ -71,7 +78,7 @@ def _scatter(
         if row == len(errors) - 1:
             panel.set_xlabel("score (lower is better)" if corner < 0.5 else "score", fontsize=9)
         if column == 0:
-            panel.set_ylabel(f"{KIND_NAMES[kind].replace(chr(10), ' ')}, mean of raters", fontsize=9)
+            panel.set_ylabel(f"{kind_name(kind).replace(chr(10), ' ')}, mean of raters", fontsize=9)
     return figure
 
 
@@ -89,8 +96,10 @@ def plot_metric_bars(found: MetricComparison, path: str | Path) -> None:
     figure = new_figure("compare_metrics", 4.2 * most, len(found.views) * (0.9 + 0.28 * high))
     panels = figure.subplots(len(found.views), most, squeeze=False)
     for row, view in enumerate(found.views):
-        records = found.select(AGREEMENT, set=view.name, statistic=TAU)
-        ceiling = {r["errors"]: r["value"] for r in found.select(CEILING, set=view.name, metric=RADIOLOGISTS)}
+        statistic = view.statistics[0]
+        records = found.select(AGREEMENT, set=view.name, statistic=statistic)
+        one_rater = found.select(CEILING, set=view.name, metric=RADIOLOGISTS, statistic=statistic)
+        ceiling = {r["errors"]: r["value"] for r in one_rater}
         for place, panel in enumerate(panels[row]):
             if place >= len(view.kinds):
                 panel.set_visible(False)
@@ -109,10 +118,14 @@ def plot_metric_bars(found: MetricComparison, path: str | Path) -> None:
             panel.invert_yaxis()
             panel.tick_params(labelsize=8, length=2)
             panel.spines[["top", "right"]].set_visible(False)
-            title = f"{plain(view.name)}: {KIND_NAMES.get(kind, kind)}".replace("\n", " ")
+            title = f"{plain(view.name)}: {kind_name(kind)}".replace("\n", " ")
             panel.set_title(title, fontsize=9, parse_math=False)
             if row == len(found.views) - 1:
-                panel.set_xlabel("Kendall tau-b, 95 % interval; dashed: one radiologist", fontsize=8)
+                names = dict.fromkeys(
+                    "Kendall tau-b" if v.statistics[0] == TAU else v.statistics[0] for v in found.views
+                )
+                label = f"{' or '.join(names)}, 95 % interval; dashed: one radiologist"
+                panel.set_xlabel(label, fontsize=8)
     write_figure(Path(path), figure, "compare_metrics")
 
 
@@ -197,3 +210,13 @@ def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
     >>> mo.plot_failure_modes(modes, "figure.png")
     """
     write_figure(Path(path), draw_failure_modes(found), "failure_modes")
+
+
+def least_squares(x: Array, y: Array) -> tuple[float, float, float | None]:
+    """Return slope, intercept and R² of the least-squares line; R² is None where all x or all y are equal."""
+    from scipy.stats import linregress
+
+    if y.min() == y.max() or x.min() == x.max():
+        return 0.0, float(y.mean()), None
+    line = linregress(x, y)
+    return float(line.slope), float(line.intercept), float(line.rvalue**2)

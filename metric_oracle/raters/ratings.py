@@ -23,6 +23,7 @@ from metric_oracle.corpora.tables import (
     shown_names,
 )
 from metric_oracle.errors import InputError
+from metric_oracle.raters.rank_correlation import RATED
 
 # Metric-oracles of ReXVal in the order of table S3 of Yu et al., and how the paper calls them.
 ORACLES = {"bleu": "BLEU", "s_emb": "CheXbert", "bertscore": "BERTScore", "radgraph": "RadGraph"}
@@ -57,7 +58,9 @@ RatedSet = TypeVar("RatedSet", bound="Rated")
 
 
 class Rated:
-    """What every set of rated pairs has, whatever the raters wrote down: counts of errors, severities, a grade.
+    """Rated pairs of a reference and a candidate report, whatever the raters wrote down.
+
+    This is the common form of all rated sets: counted errors, severities, grades, preferences and orders.
 
     Attributes
     ----------
@@ -75,6 +78,11 @@ class Rated:
         Of each pair, the study id that the samples file gives to the study number.
     references, predictions : list of (str or None), or None
         The two texts of each pair, untouched; None within a list is a missing text.
+    groups : list of str or None
+        Group of each pair within which it is compared with others; None: its study.
+    statistics : tuple of str
+        Names of the rank statistics that the ratings allow. The first one is the one of tests, ceilings and figures.
+        Without ``tau-b``, pairs of different groups cannot be compared.
     """
 
     pairs: list[str]
@@ -85,6 +93,8 @@ class Rated:
     study_ids: list[str] | None
     references: list[str | None] | None
     predictions: list[str | None] | None
+    groups: list[str] | None = None
+    statistics: tuple[str, ...] = RATED
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -199,17 +209,19 @@ def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Rati
     >>> ratings.counts.shape
     (96, 3, 6, 2)
     """
-    path = existing_file(Path(path), _FUNCTION)
-    table = read_table(path, _FUNCTION)
+    ratings = ratings_of_table(read_table(existing_file(Path(path), _FUNCTION), _FUNCTION))
+    if samples is None:
+        return ratings
+    return with_texts(ratings, read_table(existing_file(Path(samples), _FUNCTION, "samples"), _FUNCTION))
+
+
+def ratings_of_table(table: Table) -> Ratings:
+    """Read counted errors from a table in any layout of `read_ratings`."""
     if {"study_number", "error_category", "sig_mean_errors", "insig_mean_errors"} <= set(table.names):
-        ratings = _read_green(table)
-    elif {"report_id", "error_type", *_RADEVALX} <= set(table.names):
-        ratings = _read_radevalx(table)
-    else:
-        ratings = _read_long(table)
-    if samples is not None:
-        ratings = with_texts(ratings, read_table(existing_file(Path(samples), _FUNCTION, "samples"), _FUNCTION))
-    return ratings
+        return _read_green(table)
+    if {"report_id", "error_type", *_RADEVALX} <= set(table.names):
+        return _read_radevalx(table)
+    return _read_long(table)
 
 
 def match_pairs(ratings: Rated, table: Table, function: str) -> tuple[npt.NDArray[np.int64], set[str]]:
@@ -227,6 +239,8 @@ def match_pairs(ratings: Rated, table: Table, function: str) -> tuple[npt.NDArra
     """
     where = f"the pairs of {table.path}"
     known = ratings.pairs
+    if ratings.groups is not None:  # a report may be in several groups
+        known = _joined(ratings.studies, ratings.candidates or [])
     name = name_of(table, "pair", function)
     study, candidate = (name_of(table, role, function) for role in ("study", "candidate"))
     if not name and study and candidate and ratings.candidates is not None:
@@ -234,7 +248,8 @@ def match_pairs(ratings: Rated, table: Table, function: str) -> tuple[npt.NDArra
         known = _joined(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
         ids = _joined(labels_of(table, study, function, mimic=True), labels_of(table, candidate, function))
         names = {study, candidate}
-        check_unique(known, function, "ratings joined by study and candidate type")
+        if ratings.groups is None:
+            check_unique(known, function, "ratings joined by study and candidate type")
     else:
         found = [name] if name else [study] if study else [n for n in table.names if n.lower() in _ID_NAMES]
         if len(found) != 1 or found[0] is None:

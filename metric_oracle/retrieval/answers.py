@@ -30,8 +30,11 @@ def fill_zeros(answers: Answers, row_id: np.ndarray) -> None:
         answers.ties[q, m:] = len(row_id) - m
 
 
-def fall_back(answers: Answers, fallback: np.ndarray, row: int) -> None:
-    """Give queries without any positive match the most frequent report, as Yu et al. do, marked as such."""
+def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) -> None:
+    """Give queries without any positive match the most frequent report, as Yu et al. do, marked as such.
+
+    A second implementation of `merge.fall_back`, by which `verify` checks results.
+    """
     for q in np.flatnonzero(answers.scores[:, 0] == 0.0):
         others = answers.rows[q][answers.rows[q] != row]
         answers.rows[q] = np.r_[row, others][: answers.rows.shape[1]]

@@ -21,18 +21,18 @@ from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Metric
+from metric_oracle.progress import Count
 from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.sharded import ShardedIndex
 
 CELLS = 1 << 22  # float64 numbers of a block: 32 MB
-Tell = Callable[[int], None]
 
 
 def search(
     record: Metric, representation: Representation, encoded: EncodedQueries, chosen: Sequence[int], k: int,
-    plain: Callable[[int, int], float], tell: Tell,
+    plain: Callable[[int, int], float], tell: Count,
 ) -> Answers:  # fmt: skip
     """Return the k best rows of some distinct queries, float64 scores to the last bit as the plain scorer has them.
 
@@ -80,7 +80,7 @@ def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[
 
 
 def _scores(
-    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Tell
+    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
     """Return the scores of some distinct queries with all units, float64[n, D], and a bound of their error."""
     if isinstance(representation, ShardedIndex):
@@ -108,7 +108,7 @@ def _scores(
 
 
 def _composites(
-    record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Tell
+    record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
     values, error, size = [], 0.0, abs(float(record.options["intercept"]))  # type: ignore[arg-type]
     for term in record.terms.values():
@@ -124,7 +124,7 @@ def _composites(
 
 
 def _cosines(
-    index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Tell
+    index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
     asked = _directions(encoded.vectors[list(chosen)])
     n_units, width = index.vectors.shape
@@ -138,7 +138,7 @@ def _cosines(
 
 
 def _bertscores(
-    record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Tell
+    record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
     """Multiply the states of all chosen queries at once with those of a block of the corpus.
 
@@ -151,7 +151,7 @@ def _bertscores(
     asked = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
     stops = np.cumsum(counts)
     lengths, width = np.diff(index.ptr), index.states.shape[1]
-    longest = int(max(lengths.max(), max(counts)))
+    longest = int(max(lengths.max(), *counts))
     error = 4 * gamma(width + longest + 16, FLOAT64)
     base = 0.0 if batch.baseline is None else batch.baseline[part]
     scores = np.empty((len(counts), len(lengths)))

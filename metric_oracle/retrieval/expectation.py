@@ -1,7 +1,7 @@
 """What random retrieval is expected to score: exact means over the whole corpus, deviations, quantiles, a histogram."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
-from metric_oracle.kernels._distribution import BINS, new_room, summarise
+from metric_oracle.kernels._distribution import BINS, new_scratch, summarise
 from metric_oracle.metrics import Metric
+from metric_oracle.progress import Progress, counter
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
@@ -84,7 +85,7 @@ class ExpectationPlan:
     names: Sequence[str]
     bins: int
 
-    def run(self, queries: Inputs, progress: Callable[[int], None] | None = None) -> Expectation:
+    def run(self, queries: Inputs, progress: Progress | None = None) -> Expectation:
         """Describe the scores of every query with all rows of the corpus, which is what random retrieval draws from.
 
         Every row weighs one, so a text counts as often as it occurs. Nothing is sampled, and never are there more
@@ -94,7 +95,7 @@ class ExpectationPlan:
         ----------
         queries : Inputs
         progress : function
-            Called with the number of queries described since the last call.
+            Called as ``progress("", done, total)`` with numbers of queries.
 
         Notes
         -----
@@ -117,7 +118,7 @@ class ExpectationPlan:
 
         def run(first: int) -> int:
             last = min(first + size, len(times))
-            room = idle.pop() if idle else new_room(len(rows))
+            room = idle.pop() if idle else new_scratch(len(rows))
             of_block: list[_Bins] = []
             scores_of = score_all(kernel, sides, range(first, last))
             for q, of_query in zip(range(first, last), scores_of, strict=True):
@@ -128,7 +129,8 @@ class ExpectationPlan:
             return last - first
 
         threads = scores.options.threads or n_threads()
-        run_blocks(run, range(0, len(times), size), len(times), threads, progress, len(encoded.which))
+        count = counter(progress, "", len(queries.ids))
+        run_blocks(run, range(0, len(times), size), len(times), threads, count, len(encoded.which))
         total = reduce(_joined, histograms)
         edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), self.bins)
         mean, sd, least, greatest, *columns = found[encoded.which].T

@@ -1,12 +1,13 @@
 """Metrics whose model reads reference and candidate at once: no index holds anything of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import REPRESENTATIONS, Metric
+from metric_oracle.progress import Count
 
 COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")
 
@@ -20,7 +21,7 @@ class ErrorModel(Protocol):
         """What reproduces the model."""
 
     def count_errors(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[np.ndarray, int]:
         """Return the errors of (reference, candidate) by category, float64[n, 6], and how many pairs were cut."""
 
@@ -33,7 +34,7 @@ class ScoreModel(Protocol):
         """What reproduces the model."""
 
     def score_pairs(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Callable[[int], None] | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
         """Return score and components of each (reference, candidate), and what is to be noted of all together."""
 
@@ -66,7 +67,7 @@ def with_pair_models(
 
 
 def score_pairs(
-    model: PairModel, pairs: Sequence[tuple[str, str]], progress: Callable[[int], None] | None = None
+    model: PairModel, pairs: Sequence[tuple[str, str]], progress: Count | None = None
 ) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
     """Return score and components of pairs of texts, and what is noted of the run.
 

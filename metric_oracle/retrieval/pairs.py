@@ -21,6 +21,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import (
     check_counted,
@@ -64,7 +65,7 @@ def score_rows(
     system: str,
     options: SearchOptions = DEFAULTS,
     text: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
 ) -> Scores:
     """Score the pairs of query i and corpus row `rows[i]` with the reference scorers, each distinct pair once.
@@ -85,7 +86,7 @@ def score_rows(
     text : bool
         Whether the scores carry the texts of both sides.
     progress : function
-        Called with the name of each representation before its metrics are scored.
+        Called as ``progress(name, None, None)`` for each representation before its metrics are scored.
     pair_models : mapping
         By representation, the models that read both reports at once.
 
@@ -125,7 +126,7 @@ def score_rows(
     noted: dict[str, Any] = {}
     for kind in dict.fromkeys(METRICS[name].representation for name in single):
         if progress is not None:
-            progress(kind)
+            progress(kind, None, None)
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
         if reads_pairs(of_kind[0]):
             both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
@@ -300,7 +301,7 @@ def score(
     encoding: Encoding | None = None,
     options: SearchOptions = DEFAULTS,
     text: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
     counted: Index | None = None,
 ) -> Scores:

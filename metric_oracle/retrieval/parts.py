@@ -6,7 +6,7 @@ and `part`: its place, how many there are, and the documents searched.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
+from metric_oracle.progress import Count
 from metric_oracle.retrieval.answers import layout, strings
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
@@ -45,7 +46,7 @@ def places_of(part: str, index: Index) -> tuple[int, int, list[int]]:
 
 
 def retrieve_part(
-    index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Callable[[int], None] | None = None
+    index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Count | None = None
 ) -> Results:
     """Search the shards of a set that ``options.part`` names."""
     place, n, places = places_of(str(options.part), index)

@@ -1,6 +1,5 @@
 """The plan of a search: metric, index and options, checked once and before any test report is read."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs, check_max_memory
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import Metric, check_searched, get_metric
+from metric_oracle.progress import Progress, counter
 from metric_oracle.retrieval.answers import n_scorable
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -57,7 +57,7 @@ class SearchPlan:
         check_queries(queries, self.metric, self.index)
         return self.representation.encode(queries, **self.options.settings)
 
-    def run(self, queries: Inputs, progress: Callable[[int], None] | None = None) -> Results:
+    def run(self, queries: Inputs, progress: Progress | None = None) -> Results:
         """Find, for every query, the k corpus reports that score best.
 
         Parameters
@@ -66,7 +66,7 @@ class SearchPlan:
             Loaded test reports with what the metric reads in addition to the texts. They are the references of the
             metric, the corpus reports its candidates.
         progress : function, optional
-            Called with the number of queries answered since the last call.
+            Called as ``progress("", done, total)`` with numbers of queries.
 
         Returns
         -------
@@ -83,13 +83,14 @@ class SearchPlan:
             If a score of the checked sample differs from the reference scorer's, or a bound was broken.
         """
         check_queries(queries, self.metric, self.index)
+        count = counter(progress, "", len(queries.ids))
         if self.runner is not None:
             from metric_oracle.retrieval.remote import retrieve_remote
 
-            return retrieve_remote(self.index, queries, self.metric, self.options, self.runner, progress)
+            return retrieve_remote(self.index, queries, self.metric, self.options, self.runner, count)
         if self.options.part is not None:
-            return retrieve_part(self.index, queries, self.metric, self.options, progress)
-        return search(self.index, queries, self.metric, self.options, progress=progress).results(queries.ids)
+            return retrieve_part(self.index, queries, self.metric, self.options, count)
+        return search(self.index, queries, self.metric, self.options, progress=count).results(queries.ids)
 
     def rows(self, queries: Inputs, k: int) -> np.ndarray:
         """Return the k best rows of each query, of which the metric can score as many: int64[Q, k]."""

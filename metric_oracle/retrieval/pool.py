@@ -10,6 +10,7 @@ from typing import Any
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.store import release, resident
+from metric_oracle.progress import Count
 
 
 def n_threads() -> int:
@@ -18,7 +19,7 @@ def n_threads() -> int:
 
 
 def run_blocks(
-    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Callable[[int], None] | None,
+    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Count | None,
     n_queries: int,
 ) -> None:  # fmt: skip
     """Call `run` with the first of each block of the `n` distinct queries; it returns how many it has answered.
@@ -108,7 +109,7 @@ class MemoryLimit:
                 self._running -= 1
 
 
-def report(progress: Callable[[int], None] | None, done: int, n: int, n_queries: int, reported: int) -> int:
+def report(progress: Count | None, done: int, n: int, n_queries: int, reported: int) -> int:
     """Report distinct queries as queries."""
     total = n_queries * done // n if n else 0
     if progress is not None and total > reported:

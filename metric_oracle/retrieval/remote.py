@@ -1,6 +1,6 @@
 """Search the shards of a set by the workers of a cluster; a shard that is handed out knows the best scores so far."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from metric_oracle.errors import IndexFormatError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
 from metric_oracle.metrics import Metric
+from metric_oracle.progress import Count
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import Answer, merge
@@ -51,7 +52,7 @@ def _opened(folder: str, fingerprint: str) -> Index:
 
 def retrieve_remote(
     index: Index, queries: Inputs, record: Metric, options: SearchOptions, runner: Runner,
-    progress: Callable[[int], None] | None = None,
+    progress: Count | None = None,
 ) -> Results:  # fmt: skip
     """Search a set of shards as a plan asks for it, each shard in a worker with `threads`, by default one."""
     k = options.k

@@ -26,6 +26,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.answers import layout, n_scorable, strings
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import Answer
@@ -40,8 +41,6 @@ ALL = "all"
 SIZE = 200  # reports of a pool where nothing else is asked for
 LEVEL = 0.95
 _NOT_RANKED = np.iinfo(np.int64).max  # the place of a report that the prefix cannot score
-
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class RerankPlan:
     search: SearchPlan | None
     model: ErrorModel
 
-    def run(self, queries: Inputs, progress: Tell | None = None) -> Results:
+    def run(self, queries: Inputs, progress: Progress | None = None) -> Results:
         """Find, for every query, the k reports of its pool with the fewest predicted errors.
 
         Parameters
@@ -109,7 +108,7 @@ class RerankPlan:
         queries : Inputs
             The references, with what the prefix reads.
         progress : function
-            Called with what is done ("audit", "rerank"), finished queries and all.
+            Called as ``progress(step, done, total)`` with numbers of queries; steps are "audit" and "rerank".
 
         Returns
         -------
@@ -125,7 +124,7 @@ class RerankPlan:
             If the queries are of another section, or fewer than the audit.
         """
         index, pool, search, n = self.index, self.pool, self.search, len(queries.ids)
-        told: Tell = progress or (lambda what, done, total: None)
+        report = silent if progress is None else progress
         check_section(queries, index)
         if pool.audit > n:
             msg = f"rerank: audit must be an int from 0 to {n} (test reports); got {pool.audit}. Choose one."
@@ -142,7 +141,7 @@ class RerankPlan:
                 place, loss = _audit(search, queries.take(np.array([q])), totals(counts))
                 places.append(place)
                 losses.append(loss)
-                told("audit", done, pool.audit)
+                report("audit", done, pool.audit)
             size = conformal_pool(np.array(places), pool.recall) if pool.recall is not None else size
             audited = _described(pool, np.array(places), size, losses)
         whole = search is None or size is None
@@ -161,7 +160,7 @@ class RerankPlan:
             for place, units in zip(some_places, which.reshape(len(some_places), -1), strict=True):
                 found[rest[place]] = _pick(ranked[place], counts[units], k)
             done += len(some_places)
-            told("rerank", done, n)
+            report("rerank", done, n)
         entries = _signature(index, queries, self.model, pool, None if whole else size, audited, k)
         if reader.n_cut:
             entries["truncated_pairs"] = reader.n_cut

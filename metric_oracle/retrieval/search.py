@@ -19,6 +19,7 @@ from metric_oracle.kernels._device import DeviceError
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Metric
+from metric_oracle.progress import Count
 from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, no_answer, with_strings
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -49,7 +50,7 @@ class Found(NamedTuple):
 
 def search(
     index: Index, queries: Inputs, record: Metric, options: SearchOptions, *,
-    progress: Callable[[int], None] | None = None, places: Sequence[int] | None = None,
+    progress: Count | None = None, places: Sequence[int] | None = None,
     limit: np.ndarray | None = None, encoded: EncodedQueries | None = None,
 ) -> Found:  # fmt: skip
     """Search an index, or the shards of a set (those at some `places`) one after another, as a plan asks for it.
@@ -111,7 +112,7 @@ def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better:
 
 def search_shard(
     shard: Index, ids: Sequence[str], record: Metric, representation: Representation, encoded: EncodedQueries,
-    options: SearchOptions, *, reserve: Callable[[], int] | None, progress: Callable[[int], None] | None,
+    options: SearchOptions, *, reserve: Callable[[], int] | None, progress: Count | None,
     limit: np.ndarray | None = None, checked: int = CHECKED,
 ) -> tuple[Answer, dict[str, Any], bool]:  # fmt: skip
     """Return the k best rows of one index for each query, without their strings.
@@ -202,7 +203,7 @@ def search_shard(
     return found, stages, kernel.capabilities.exact
 
 
-def _shared(progress: Callable[[int], None], n_shards: int) -> Callable[[int], None]:
+def _shared(progress: Count, n_shards: int) -> Callable[[int], None]:
     """Turn numbers of queries that each of some shards has answered into numbers of queries."""
     done = told = 0
 
@@ -263,7 +264,7 @@ def digest(queries: Inputs) -> str:
 
 def _search(
     kernel: Kernel, corpus: Any, batch: Any, n: int, k: int, answers: Answers, threads: int,
-    progress: Callable[[int], None] | None, n_queries: int, max_memory: float | None,
+    progress: Count | None, n_queries: int, max_memory: float | None,
     answered: Callable[[int, int], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.

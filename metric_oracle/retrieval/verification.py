@@ -1,7 +1,7 @@
 """Check a result file: every pair scored again by the reference, a sample of queries searched by brute force."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
@@ -16,8 +16,9 @@ from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.progress import Count, Progress, counter
 from metric_oracle.retrieval import baselines, brute_force
-from metric_oracle.retrieval.answers import fall_back, most_frequent_row
+from metric_oracle.retrieval.answers import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
@@ -31,7 +32,6 @@ from metric_oracle.sources.inputs import Inputs
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
 _LISTED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
 ROOM = 1 << 26  # scores of a block of queries with all candidates: half a GB
-Progress = Callable[[int, int], None]
 
 
 def verify(
@@ -59,7 +59,7 @@ def verify(
     vectors : (corpus, query), each Vectors
         What "nearest" chose the rows by.
     progress : function
-        Called with the numbers of finished and of all pairs.
+        Called as ``progress("pairs", done, total)``.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def verify(
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[: 0 if kind else sample])
     asked = np.unique(encoded.which[chosen]).tolist()
     total = len(columns["row"]) + brute_force.n_pairs(record, representation, encoded, asked)
-    tell = _counted(progress, total)
+    tell = counter(progress, "pairs", total)
     check = _Check(index, record, representation, encoded, queries, results, columns, kind, k, vectors)
     check.pairs(tell)
     check.names()
@@ -164,20 +164,6 @@ def _check_states(signature: Mapping[str, Any], settings: Mapping[str, Any]) -> 
         "where it was made, or retrieve again here."
     )
     raise BackendError(msg)
-
-
-def _counted(progress: Progress | None, total: int) -> Callable[[int], None]:
-    """Turn numbers of new pairs into calls with all so far, a hundred or a few more."""
-    done = told = 0
-
-    def tell(new: int) -> None:
-        nonlocal done, told
-        done += new
-        if progress is not None and (done - told >= total / 100 or done == total):
-            told = done
-            progress(done, total)
-
-    return tell
 
 
 def _fail(what: str, query: str, rest: str, step: str = "") -> NoReturn:
@@ -236,7 +222,7 @@ class _Check:
             self.scored[q, unit] = load_reference(self.record)(candidate, self.encoded.item(q))
         return self.scored[q, unit]
 
-    def pairs(self, tell: Callable[[int], None]) -> None:
+    def pairs(self, tell: Count) -> None:
         """Compare scores, components and `exact` of every line."""
         which = self.encoded.which.tolist()
         exact = self.baseline is not None or load_kernel(self.record, "cpu").capabilities.exact
@@ -276,7 +262,7 @@ class _Check:
 
     def lists(self) -> None:
         """Compare what follows from all lines of a query: ranks, order, ties, fall-back, a baseline's rows."""
-        listed: dict[str, list[tuple]] = {}
+        listed: dict[str, list[tuple[Any, ...]]] = {}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), self.units, strict=True):
             listed.setdefault(query, []).append(tuple(answer))
         for query, answers in listed.items():
@@ -299,7 +285,7 @@ class _Check:
     def _n_rows(self, unit: int) -> int:
         return 0 if unit < 0 else int(self.representation.row_ptr[unit + 1] - self.representation.row_ptr[unit])
 
-    def _check_ranked(self, query: str, answers: Sequence[tuple]) -> None:
+    def _check_ranked(self, query: str, answers: Sequence[tuple[Any, ...]]) -> None:
         _, rows, scores, ties, fallback, units = zip(*answers, strict=True)
         falls = self.record.fallback and scores[0] == 0
         if falls and rows[0] != self.most_frequent:
@@ -350,9 +336,9 @@ class _Check:
                 raise InputError(msg)
         return {query: [row] for query, row in zip(self.queries.ids, rows.tolist(), strict=True)}
 
-    def search(self, chosen: np.ndarray, asked: list[int], tell: Callable[[int], None]) -> None:
+    def search(self, chosen: np.ndarray, asked: list[int], tell: Count) -> None:
         """Compare the answers of some queries with those of a search by brute force."""
-        listed: dict[str, list[tuple]] = {self.queries.ids[i]: [] for i in chosen.tolist()}
+        listed: dict[str, list[tuple[Any, ...]]] = {self.queries.ids[i]: [] for i in chosen.tolist()}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):
             if query in listed:
                 listed[query].append(tuple(answer))
@@ -366,7 +352,7 @@ class _Check:
             )  # fmt: skip
             fallback = np.zeros(found.rows.shape, bool)
             if self.record.fallback:
-                fall_back(found, fallback, self.most_frequent)
+                put_most_frequent_first(found, fallback, self.most_frequent)
             for place, q in enumerate(some):
                 lines = [array[place].tolist() for array in (*found[:3], fallback)]
                 right = list(zip(range(1, self.k + 1), *lines, strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import SOURCES, SourceRecord
+from metric_oracle.progress import Count
 
 
 def ignore(*values: Any) -> None:
@@ -68,8 +69,8 @@ class Source:
     ----------
     record : SourceRecord
     endings : mapping of str to function
-        File endings that `annotate` can write, each with a function ``(made, ids) -> bytes``, where
-        `made` is what `run` returned.
+        File endings that :func:`metric_oracle.annotate` can write, each with a function ``(made, ids) -> bytes``, where
+        `made` is what :meth:`run` returned.
     """
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {}
@@ -103,7 +104,7 @@ class Source:
         Parameters
         ----------
         value, value_ids, function
-            See `read`.
+            See :meth:`read`.
         reports : (ids, texts)
         settings : mapping
             Values of the record's `settings`.
@@ -165,7 +166,7 @@ class Source:
         Parameters
         ----------
         value : path
-            For which `is_model` is true.
+            For which :meth:`is_model` is true.
         files : mapping
             Values of the record's `model_arguments`, and `device`.
         function : str
@@ -175,14 +176,14 @@ class Source:
 
     def run(
         self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+        progress: Count | None = None, scratch: Path | None = None,
     ) -> Any:  # fmt: skip
         """Run a model over texts; `attachment`, `answer` and `endings` take what it returns.
 
         Parameters
         ----------
         model : object
-            What `open` returned.
+            What :meth:`open` returned.
         texts : sequence of str
         tell : function
             Called with a line about texts that were cut off.

@@ -10,6 +10,7 @@ import numpy as np
 from metric_oracle.corpora.tables import canonical_ids
 from metric_oracle.corpora.vectors import Vectors, checked_vectors, read_embeddings
 from metric_oracle.errors import InputError
+from metric_oracle.progress import Count
 from metric_oracle.sources.contract import Attachment, Source, ignore, name_of
 from metric_oracle.sources.labels import labels_csv
 
@@ -46,7 +47,7 @@ class VectorSource(Source):
     """Vectors of reports, from any model."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> Vectors:
-        """Read vectors; see `as_vectors`."""
+        """Read vectors; see :func:`as_vectors`."""
         return as_vectors(value, value_ids, function)
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
@@ -85,7 +86,7 @@ class CheXbertSource(VectorSource):
 
     def run(
         self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+        progress: Count | None = None, scratch: Path | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:  # fmt: skip
         """Encode texts."""
         made = model.encode(texts, progress=progress, scratch=scratch)

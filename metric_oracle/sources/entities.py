@@ -12,6 +12,7 @@ from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table
 from metric_oracle.errors import InputError
+from metric_oracle.progress import Count
 from metric_oracle.sources.contract import Attachment, Source, ignore
 
 _COLUMNS = ("types", "vectors")
@@ -47,8 +48,8 @@ def as_entities(given: Any, function: str) -> EntityTable:
         ids = canonical_ids(found[0], function, f"the ids of {table.path}")
         check_unique(ids, function, f"the ids of {table.path}")
     try:
-        lengths, names = _flat(table, "types", 1)
-        of_vectors, widths, numbers = _flat(table, "vectors", 2)
+        lengths, names = flat_lists(table, "types", 1)
+        of_vectors, widths, numbers = flat_lists(table, "vectors", 2)
         kinds = np.array([TYPES.index(str(name).lower()) for name in names], np.uint8)
         if lengths.tolist() != of_vectors.tolist() or len(set(widths.tolist())) > 1:
             raise ValueError
@@ -65,7 +66,7 @@ def as_entities(given: Any, function: str) -> EntityTable:
     return EntityTable(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), kinds, vectors)
 
 
-def _flat(table: Table, name: str, depth: int) -> list[Any]:
+def flat_lists(table: Table, name: str, depth: int) -> list[Any]:
     """Return the lengths of the lists of a column, level by level, and what is in the innermost."""
     column = table.columns[table.names.index(name)]
     found: list[Any] = []
@@ -116,7 +117,7 @@ class EntitySource(Source):
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
 
     def read(self, value: Any, value_ids: Any, function: str) -> EntityTable:
-        """Read entities; see `as_entities`."""
+        """Read entities; see :func:`as_entities`."""
         return as_entities(value, function)
 
     def values_of(self, table: Any) -> EntityTable:
@@ -136,7 +137,7 @@ class EntitySource(Source):
 
     def run(
         self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+        progress: Count | None = None, scratch: Path | None = None,
     ) -> Any:  # fmt: skip
         """Find the entities of texts and their vectors: a `Recognised` of `encoders.ratescore`."""
         made = model.recognise(texts, progress=progress, scratch=scratch)

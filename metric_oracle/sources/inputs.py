@@ -11,6 +11,7 @@ import numpy as np
 from metric_oracle.corpora.reports import check_options
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
+from metric_oracle.progress import Progress, counter, silent
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of, source_of
 from metric_oracle.sources.token_states import Encoding
 
@@ -48,11 +49,11 @@ class Inputs:
     encoder : str, path or None
         Where the encoder of an index is now, for queries.
     models : tuple of Model
-        What is still to be made from the texts, see `completed`.
+        What is still to be made from the texts, see :meth:`completed`.
     scratch : Path or None
         Folder for work under way, given by the build.
     section : (str or None, str)
-        The section of the reports and what says so, see `corpora.reports.Reports`.
+        The section of the reports and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
     """
 
     ids: Sequence[str]
@@ -80,7 +81,7 @@ class Inputs:
         return replace(self, ids=ids, texts=texts, attached=attached)
 
     def piece(self, *, is_first: bool = True) -> "Inputs":
-        """Return the reports with the values that belong to them and no others; see `Source.piece`."""
+        """Return the reports with the values that belong to them and no others; see :meth:`Source.piece`."""
         attached = {kind: source_of(kind).piece(made, is_first=is_first) for kind, made in self.attached.items()}
         return replace(self, attached=attached)
 
@@ -106,7 +107,7 @@ def load_inputs(
     device: str | None = None,
     is_piece: bool = False,
     tell: Callable[[str], None] = ignore,
-    advance: Callable[[int, int], None] = ignore,
+    progress: Progress = silent,
     **given: Any,
 ) -> Inputs:
     """Join sources to reports, and open the models that make the others.
@@ -119,7 +120,7 @@ def load_inputs(
     uncertain : {"positive", "negative", "blank"}
         What an uncertain label counts as; required with CheXbert labels.
     encoding, encoder
-        Passed on, see `Inputs`.
+        Passed on, see :class:`Inputs`.
     radgraph_encoder, vocabulary, entity_encoder : path
         Other files of RadGraph, CheXbert and RaTEScore's models, see `encoders.radgraph`, `encoders.chexbert` and
         `encoders.ratescore`.
@@ -129,8 +130,8 @@ def load_inputs(
         Whether the reports are a part of those that files and arrays belong to: none of them need be there.
     tell : function
         Called with lines for people.
-    advance : function
-        Called with the numbers of finished reports and of all, while a model runs.
+    progress : function
+        Called as ``progress(source, done, total)`` with numbers of reports, while a model runs.
     **given
         The arguments of the registry's sources (`radgraph`, `chexbert`, `chexbert_ids`, ...): a file, a container, a
         model, or a function from texts to values in their order.
@@ -163,7 +164,7 @@ def load_inputs(
         if source.is_model(value):
             opened = source.open(value, files, function)
             made = (source, *_made_too(source, given, settings))
-            run = partial(_run, opened, made, settings, function, tell, advance)
+            run = partial(_run, opened, made, settings, function, tell, progress)
             models.append(Model(tuple(one.name for one in made), run))
         elif callable(value):
             models.append(Model((source.name,), partial(_call, value, source, settings, function)))
@@ -227,10 +228,11 @@ def _made_too(source: Source, given: Mapping[str, Any], settings: Mapping[str, A
 
 def _run(
     model: Any, made: Sequence[Source], settings: Mapping[str, Any], function: str, tell: Callable[[str], None],
-    advance: Callable[[int, int], None], texts: Sequence[str], scratch: Path | None,
+    progress: Progress, texts: Sequence[str], scratch: Path | None,
 ) -> dict[str, Attachment]:  # fmt: skip
     """Run a model for its sources, the first of which opened it."""
-    answer = made[0].run(model, texts, tell=tell, progress=_total(advance, len(texts)), scratch=scratch)
+    count = counter(progress, made[0].name, len(texts))
+    answer = made[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
     return {source.name: source.attachment(answer, len(texts), settings, model.signature, function) for source in made}
 
 
@@ -241,15 +243,3 @@ def _call(
     """Run a function of the caller."""
     answer = function_of_texts(list(texts))
     return {source.name: source.attach_answer(answer, len(texts), settings, function)}
-
-
-def _total(advance: Callable[[int, int], None], total: int) -> Callable[[int], None]:
-    """Turn calls with the number of new reports into calls with the number of all so far."""
-    done = 0
-
-    def add(n: int) -> None:
-        nonlocal done
-        done += n
-        advance(done, total)
-
-    return add

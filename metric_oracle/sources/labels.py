@@ -17,6 +17,7 @@ from metric_oracle.corpora.tables import canonical_ids, check_unique
 from metric_oracle.corpora.vectors import (
     LABELS,
     Labels,
+    LabelTable,
     label_table_of,
     labels_of_table,
     read_label_table,
@@ -77,23 +78,47 @@ def as_labels(given: Any, function: str) -> Labels:
     return Labels(ids, classes.astype(np.uint8))
 
 
-def as_label_sets(given: Any, function: str) -> LabelSets:
-    """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
+def as_label_table(given: Any, function: str, plural: str = "labels") -> LabelTable:
+    """Return labels of any names, in the order of their names.
 
-    It is a file, or what `corpora.containers.in_memory` takes; without ids, rows are by place.
+    Parameters
+    ----------
+    given : LabelTable, path or container
+        A table with a column for each label, whose cells are 1, 0, -1 (uncertain) or empty: a file, or what
+        :func:`metric_oracle.corpora.containers.in_memory` takes. Without ids, rows are by place.
+    function : str
+        Name of the public function, for error messages.
+    plural : str
+        What these labels are called there.
     """
-    if isinstance(given, LabelSets):
+    if isinstance(given, LabelTable):
         return given
     if isinstance(given, str | Path):
         table = read_label_table(given)
     else:
-        found, _ = in_memory(given, function)
-        if found is None:
-            msg = (
-                f"{function}: SRR labels must be a table with a column for each label; got {name_of(given)}. Pass one."
-            )
+        held, _ = in_memory(given, function)
+        if held is None:
+            msg = f"{function}: {plural} must be a table with a column for each label; got {name_of(given)}. Pass one."
             raise InputError(msg)
-        table = label_table_of(found, by_place=True)
+        table = label_table_of(held, by_place=True)
+    order = sorted(range(len(table.names)), key=table.names.__getitem__)
+    return LabelTable(table.ids, [table.names[place] for place in order], table.values[:, order])
+
+
+def _schema(names: Sequence[str]) -> str:
+    """Return what tells these names of labels from others."""
+    digest = sha256("\n".join(names).encode()).hexdigest()
+    return f"{len(names)} labels, sha256 {digest[:12]}"
+
+
+def as_label_sets(given: Any, function: str) -> LabelSets:
+    """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
+
+    An empty cell counts as 0; see :func:`as_label_table`.
+    """
+    if isinstance(given, LabelSets):
+        return given
+    table = as_label_table(given, function, "SRR labels")
     is_uncertain = (table.values == 3).any(axis=0)
     if is_uncertain.any():
         msg = (
@@ -101,10 +126,7 @@ def as_label_sets(given: Any, function: str) -> LabelSets:
             f"{len(table.names)} columns of {name_of(given)}. Make a column of each status, as SRR-BERT has it."
         )
         raise InputError(msg)
-    order = sorted(range(len(table.names)), key=table.names.__getitem__)
-    names = "\n".join(table.names[place] for place in order)
-    schema = f"{len(order)} labels, sha256 {sha256(names.encode()).hexdigest()[:12]}"
-    return LabelSets(table.ids, (table.values[:, order] == 1).astype(np.uint8), schema)
+    return LabelSets(table.ids, (table.values == 1).astype(np.uint8), _schema(table.names))
 
 
 def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
@@ -120,7 +142,7 @@ class CheXbertLabelSource(Source):
     """CheXbert's labels, from files, or from its checkpoint, which `chexbert` names."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> Labels:
-        """Read labels; see `as_labels`."""
+        """Read labels; see :func:`as_labels`."""
         return as_labels(value, function)
 
     def attach(
@@ -169,7 +191,7 @@ class LabelSetSource(CheXbertLabelSource):
     """Sets of labels of any names, from tables with a column for each."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> Any:
-        """Read sets of labels; see `as_label_sets`."""
+        """Read sets of labels; see :func:`as_label_sets`."""
         return as_label_sets(value, function)
 
     def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,3 +200,32 @@ class LabelSetSource(CheXbertLabelSource):
 
     def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
         """Need no setting."""
+
+
+class LabelTableSource(CheXbertLabelSource):
+    """Labels of any names, of which cells may be missing."""
+
+    def read(self, value: Any, value_ids: Any, function: str) -> Any:
+        """Read a table of labels; see :func:`as_label_table`."""
+        return as_label_table(value, function)
+
+    def attach(
+        self, value: Any, value_ids: Any, reports: tuple[Sequence[str], Sequence[str]], settings: Mapping[str, Any],
+        function: str, *, is_piece: bool = False,
+    ) -> Attachment:  # fmt: skip
+        """Join labels to reports on their ids; an uncertain label becomes what `uncertain` says, missing if "blank"."""
+        table, uncertain = self.read(value, value_ids, function), settings.get("uncertain")
+        if uncertain not in UNCERTAIN and (uncertain is not None or (table.values == 3).any()):
+            msg = (
+                f"{function}: uncertain must be positive, negative or blank where labels are uncertain (-1); got "
+                f"{uncertain!r}. Say what such a label counts as; blank leaves it out."
+            )
+            raise InputError(msg)
+        meaning = {"positive": 1, "negative": 2}.get(uncertain or "", 0)
+        values = np.array([0, 1, 2, meaning], np.uint8)[table.values]
+        schema = _schema(table.names) + ("" if uncertain is None else f", uncertain {uncertain}")
+        of_row = self._join(reports[0], table.ids, value, function, is_piece)
+        return Attachment(values, of_row, {"schema": schema})
+
+    def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
+        """Need no setting unless a label is uncertain, see :meth:`attach`."""

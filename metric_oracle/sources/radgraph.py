@@ -10,6 +10,7 @@ import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, parse_graphs, read_graphs
 from metric_oracle.errors import InputError
+from metric_oracle.progress import Count
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of
 
 
@@ -43,7 +44,7 @@ class RadGraphSource(Source):
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".json": _json}
 
     def read(self, value: Any, value_ids: Any, function: str) -> GraphTable:
-        """Read annotations; see `as_graphs`."""
+        """Read annotations; see :func:`as_graphs`."""
         return as_graphs(value, function)
 
     def attach(
@@ -77,7 +78,7 @@ class RadGraphSource(Source):
 
     def run(
         self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Callable[[int], None] | None = None, scratch: Path | None = None,
+        progress: Count | None = None, scratch: Path | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Annotate texts; graph "i" is that of text i."""
         return model.annotate(texts, progress=progress, scratch=scratch)

@@ -12,6 +12,7 @@ from metric_oracle.choices import STATES
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.errors import InputError
+from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.contract import Attachment, Source, ignore
 
 if TYPE_CHECKING:  # models are imported by what opens them
@@ -32,8 +33,8 @@ class Encoding:
         GB that building may hold beside the model and mapped files.
     tell : function
         Called with lines for people: what the work will take, what was cut off.
-    advance : function
-        Called with the numbers of finished tokens and of all.
+    progress : function
+        Called as ``progress("token states", done, total)`` with numbers of tokens.
     """
 
     encoder: "TokenEncoder"
@@ -41,7 +42,7 @@ class Encoding:
     baseline: tuple[float, float, float] | None = None
     max_memory: float | None = None
     tell: Callable[[str], None] = ignore
-    advance: Callable[[int, int], None] = ignore
+    progress: Progress = silent
 
 
 def load_encoding(
@@ -55,7 +56,7 @@ def load_encoding(
     device: str | None = None,
     max_memory: float | None = None,
     tell: Callable[[str], None] = ignore,
-    advance: Callable[[int, int], None] = ignore,
+    progress: Progress = silent,
 ) -> Encoding:
     """Open an encoder of token states.
 
@@ -76,8 +77,8 @@ def load_encoding(
         built in.
     device : {"cpu", "cuda"}
         By default "cuda" where there is one.
-    max_memory, tell, advance
-        See `Encoding`.
+    max_memory, tell, progress
+        See :class:`Encoding`.
     """
     states = states or "float32"
     if states not in STATES:
@@ -91,7 +92,7 @@ def load_encoding(
     known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
     chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer, function)
     check_max_memory(max_memory, function)
-    return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, advance=advance)
+    return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, progress=progress)
 
 
 def check_max_memory(max_memory: float | None, function: str) -> None:
@@ -120,7 +121,7 @@ def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float,
 
 
 class TokenStateSource(Source):
-    """Token states; `load_encoding` opens the encoder, which runs when an index is built."""
+    """Token states; :func:`load_encoding` opens the encoder, which runs when an index is built."""
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment | None:
         """Return the token states, if it is known which texts the encoder cut off.

@@ -20,11 +20,12 @@ from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.files import check_new, new_folder
+from metric_oracle.progress import Count, Progress, counter
 from metric_oracle.synthetic.grammar import IMPRESSIONS
 from metric_oracle.synthetic.notation import (
     BLANK,
@@ -85,7 +86,7 @@ class SyntheticReport:
 
     study_id: str
     text: str
-    graph: dict
+    graph: dict[str, Any]
     labels: tuple[int, ...]
 
 
@@ -308,7 +309,7 @@ def write_synthetic(
     seed: int = 0,
     models: bool = False,
     errors: bool = False,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Path]:
     """Write a synthetic corpus: reports, gold graphs and gold labels of a train and a test split.
 
@@ -328,7 +329,7 @@ def write_synthetic(
         Whether to write a candidate with errors for every report, too, and how many of each category it has: see
         `synthetic.errors`.
     progress
-        Called with the number of reports written since the last call.
+        Called as ``progress("", done, total)`` with numbers of reports.
 
     Returns
     -------
@@ -351,9 +352,9 @@ def write_synthetic(
     except (FileExistsError, NotADirectoryError):
         raise InputError(f"{out} cannot be made: a file is in the way.", "Name another folder.") from None
     with new_folder(out) as folder:
-        files = write_corpus(
-            folder, n_reports, n_tests, seed=seed, models=models, errors=errors, progress=progress
-        )  # fmt: skip
+        n = n_reports + n_tests * (1 + len(MODELS) * models) + (n_reports + n_tests) * errors
+        count = counter(progress, "", n)
+        files = write_corpus(folder, n_reports, n_tests, seed=seed, models=models, errors=errors, progress=count)
     return {name: out / file for name, file in files.items()}
 
 
@@ -365,7 +366,7 @@ def write_corpus(
     seed: int,
     models: bool = False,
     errors: bool = False,
-    progress: Callable[[int], None] | None = None,
+    progress: Count | None = None,
 ) -> dict[str, str]:
     """Write the files of `write_synthetic` into a folder; return what is written: name -> file."""
     first_test = FIRST_ID + n_reports
@@ -386,7 +387,7 @@ def write_corpus(
 
 def write_split(
     folder: Path, name: str, split: str, drafts: Iterator[Draft], n_reports: int, first_id: int,
-    progress: Callable[[int], None] | None,
+    progress: Count | None,
 ) -> dict[str, str]:  # fmt: skip
     """Write reports, gold graphs and gold labels; return what is written: name -> file."""
     files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}

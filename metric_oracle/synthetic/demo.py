@@ -20,6 +20,7 @@ from metric_oracle.errors import install_command
 from metric_oracle.files import check_new
 from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import load_encoding
 from metric_oracle.synthetic.corpus import write_synthetic
@@ -130,7 +131,7 @@ def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
 
 def run_demo(
     n_reports: int, n_tests: int, *, seed: int = 0, folder: Path | None = None,
-    progress: Callable[[str], None] | None = None, tell: Callable[[str], None],
+    progress: Progress | None = None, tell: Callable[[str], None],
 ) -> DemoOutcome:  # fmt: skip
     """Run the demonstration.
 
@@ -142,19 +143,19 @@ def run_demo(
     folder : path
         New or empty; it keeps corpus and index, for `COMMANDS`. By default a temporary one, which goes.
     progress : function
-        Called with the name of each step.
+        Called as ``progress(step, None, None)``.
     tell : function
         Called with each note, such as the number of reports that are left out.
     """
-    step = progress or (lambda name: None)
+    step = silent if progress is None else progress
     encoder = find_encoder()
     if folder is not None:
         check_new(folder, "demo", "folder")
     with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as place:
         folder = Path(place)
-        step("making a synthetic corpus")
+        step("making a synthetic corpus", None, None)
         paths, files = write_files(folder, n_reports, n_tests, seed=seed)
-        step("building the index")
+        step("building the index", None, None)
         corpus = api.load_queries(paths["train"], **files["train"], tell=tell)
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
         queries = api.load_queries(paths["test"], **files["test"], tell=tell)
@@ -162,19 +163,19 @@ def run_demo(
         example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
         runs = [(metric, index, queries, example) for metric in METRICS]
         if encoder is not None:
-            step("encoding some reports with MiniLM")
+            step("encoding some reports with MiniLM", None, None)
             some = corpus.take(np.arange(min(MOST_ENCODED, len(corpus.ids))))
             some = replace(some, encoding=load_encoding(encoder, "demo", layer=5))
             small = build_index(some, folder / "ENCODED", metrics=ENCODED)
             chosen = np.unique([*range(min(n_tests, MOST_QUERIES)), example])
             fewer = queries.take(chosen)
             runs += [(metric, small, fewer, int(np.searchsorted(chosen, example))) for metric in ENCODED]
-        step("compiling the searches, once")
+        step("compiling the searches, once", None, None)
         _compile([(held.folder, asked.take(np.array([one])), metric) for metric, held, asked, one in runs])
         outcomes = []
         for metric, held, asked, shown_query in runs:
             shown = api.retrieve(held, asked.take(np.array([shown_query])), metric).table
-            step(f"oracle under {metric}")
+            step(f"oracle under {metric}", None, None)
             begin = time.perf_counter()
             scores = api.retrieve(held, asked, metric, text=False).table["score"].to_numpy()
             seconds = time.perf_counter() - begin

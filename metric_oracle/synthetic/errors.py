@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from metric_oracle.progress import Count
 from metric_oracle.synthetic.corpus import (
     Draft,
     assemble,
@@ -116,7 +117,7 @@ def with_errors(drafts: Iterator[Draft], seed: int, split: str) -> Iterator[Cand
 
 
 def write_candidates(
-    folder: Path, split: str, seed: int, n_reports: int, first_id: int, progress: Callable[[int], None] | None
+    folder: Path, split: str, seed: int, n_reports: int, first_id: int, progress: Count | None
 ) -> dict[str, str]:
     """Write the candidates of a split like its reports, and their counts; return what is written: name -> file.
 
@@ -224,7 +225,7 @@ def _leave_out(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
 
 
 def _misplace(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
-    return _change_word(sentences, draw, lambda word: _ELSEWHERE.get(word))
+    return _change_word(sentences, draw, _ELSEWHERE.get)
 
 
 def _misjudge(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:

@@ -21,10 +21,14 @@ COMMANDS = (
     "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json --out oracle.parquet",
     "oracle verify INDEX oracle.parquet test.csv --radgraph test_graphs.json",
     "oracle baseline random INDEX test.csv -m radgraph --radgraph test_graphs.json --out random.parquet",
-    "oracle score test.csv strong.csv --radgraph test_graphs.json --predicted-radgraph strong_graphs.json "
-    "-m radgraph,bleu --out strong.parquet",
-    "oracle table oracle=oracle.parquet strong=strong.parquet random=random.parquet --random random "
-    "--oracle radgraph=oracle",
+    (
+        "oracle score test.csv strong.csv --radgraph test_graphs.json --predicted-radgraph strong_graphs.json "
+        "-m radgraph,bleu --out strong.parquet"
+    ),
+    (
+        "oracle table oracle=oracle.parquet strong=strong.parquet random=random.parquet --random random "
+        "--oracle radgraph=oracle"
+    ),
     "oracle crg test_labels.csv strong_labels.csv --uncertain positive",
     "oracle align ratings.csv --samples samples.csv -m bleu,rouge-l",
     "oracle failure-modes ratings.csv",

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.synthetic.grammar import LABEL_CODES, NUMBER_TABLES, TABLES
@@ -50,7 +50,7 @@ class Sentence(NamedTuple):
     topics: frozenset[int]  # labels spoken of; devices may be spoken of twice
 
 
-Part = str | list  # a word of the notation, or the table to draw the next words from
+Part = str | list[Any]  # a word of the notation, or the table to draw the next words from
 
 
 @cache

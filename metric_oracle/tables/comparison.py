@@ -1,6 +1,6 @@
 """Systems x metrics: means over the same studies with intervals, against random retrieval and the metric-oracles."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -11,6 +11,7 @@ from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import (
     FEW,
@@ -230,7 +231,7 @@ def compare(
     method: str = "bca",
     resamples: int | None = None,
     seed: int = 0,
-    progress: Callable[[str, int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Put the scores of several systems into one table.
 
@@ -260,7 +261,7 @@ def compare(
     seed : int
         Seed of the resamples.
     progress : callable, optional
-        Called with the name of a step, the number of its parts that are done, and the number of all.
+        Called as ``progress(step, done, total)``.
 
     Returns
     -------

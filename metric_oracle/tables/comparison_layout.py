@@ -149,10 +149,12 @@ def _notes(comparison: Comparison) -> list[str]:
     how = signature["interval"]
     if how["method"] == LEGACY:
         notes = [
-            f"Intervals: {LEGACY}, the t interval of the mean of one sample of {how['resamples']:,} scores with "
-            f"replacement, as in the code released with Yu et al. (seed {how['seed']}); that code prints the mean of "
-            "the sample, the middle of the interval, and this table the average of all scores, which may lie outside. "
-            "It is not a confidence interval of the average."
+            (
+                f"Intervals: {LEGACY}, the t interval of the mean of one sample of {how['resamples']:,} scores with "
+                f"replacement, as in the code released with Yu et al. (seed {how['seed']}); that code prints the mean "
+                "of the sample, the middle of the interval, and this table the average of all scores, which may lie "
+                "outside. It is not a confidence interval of the average."
+            )
         ]
     else:
         method = {"bca": "BCa", "percentile": "percentile"}[how["method"]]

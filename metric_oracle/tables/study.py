@@ -29,6 +29,7 @@ from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.shards import is_set, one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
@@ -43,7 +44,7 @@ from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
 from metric_oracle.sources.token_states import Encoding
 from metric_oracle.tables.comparison import Comparison, compare
-from metric_oracle.tables.study_steps import Progress, Steps, checksum_of, file_name, workplace
+from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, workplace
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
 
 
@@ -175,7 +176,7 @@ def run_study(
     threads : int
         Worker threads of searches and expectations; by default the cores of this process.
     progress : function
-        Called with the name of a step, and how much is done of how much.
+        Called as ``progress(step, done, total)``.
 
     Returns
     -------
@@ -216,7 +217,7 @@ def run_study(
                 row = oracle_name(metric)
 
                 def search(metric: str = metric) -> Results:
-                    return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.advance)
+                    return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.searching())
 
                 found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
@@ -405,7 +406,7 @@ class _Chance:
 
     def _average(self, metric: str) -> Scores:
         planned = plan_expectation(self._index, metric, SearchOptions(threads=self._threads))
-        table = planned.run(self._queries, self._steps.advance).table
+        table = planned.run(self._queries, self._steps.searching()).table
         ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
         found = _scores(self._like, {metric: table["mean"]}, RANDOM)
         of_metric = {metric: self._like.signature["metrics"][metric]}
@@ -451,7 +452,7 @@ def compare_study(
     systems : mapping of str to Scores
         What [`study`][metric_oracle.study] returned. Every two models are compared on the same studies.
     progress : callable, optional
-        Called with the name of a step, the number of its parts that are done, and the number of all.
+        Called as ``progress(step, done, total)``.
     method : {"bca", "percentile", "legacy-yu2023"}
         Kind of interval, see [`interval`][metric_oracle.interval].
     resamples : int, optional

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, exclusive, json_text, locked, remove_leftovers, replacing, sha256
 from metric_oracle.indexes import manifest
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval.results import Results, Scores
 
 STEPS, LOCK = "steps.json", ".lock"
 FOLDER = ".predictions"  # end of the names of folders
-Progress = Callable[[str, int, int], object]
 _T = TypeVar("_T", Scores, Results)
 
 
@@ -121,9 +121,10 @@ class Steps:
             if not (is_kept and recorded == checksum_of(path)) and name not in places:
                 self._written.remove(name)
 
-    def advance(self, n: int) -> None:
-        """Tell of n more of the queries of a step."""
-        self._tell(self._name, min(self._done + n, self._limit))
+    def searching(self) -> Progress:
+        """Return the function to which one search of this step reports."""
+        begun = self._done
+        return lambda _, done, total: self._tell(self._name, min(begun + (done or 0), self._limit))
 
     def _tell(self, step: str, done: int) -> None:
         self._name, self._done = step, done

@@ -19,8 +19,10 @@ def crg_table(scored: CRG) -> Group:
         cells = [*counts, entry("" if row["crg"] is None else f"{row['crg']:.4f}"), entry(ends)]
         rows.append((f"{plain(row['level'])}: {plain(row['label'])}", cells))
     notes = [
-        f"{scored.reports:,} reports; an uncertain label counts as {scored.signature['uncertain']}; trivial answers "
-        "have 0.3333",
+        (
+            f"{scored.reports:,} reports; an uncertain label counts as {scored.signature['uncertain']}; trivial "
+            "answers have 0.3333"
+        ),
         "95 % BCa intervals over reports, each resample with its own prevalence",
         *scored.warnings(),
         signed(scored.signature),

@@ -19,6 +19,7 @@ from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import kernels
+from support.calls import Calls
 
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert:labels"]
 
@@ -85,9 +86,14 @@ def shown(rows):
 
 
 def test_rows_of_an_index(corpus, files, index, no_gpu, no_processes):
-    steps = []
+    steps = Calls()
     rows = bench.run_bench(
-        index.folder, corpus["test"], metrics=METRICS, repetitions=3, progress=steps.append, **files["test"]
+        index.folder,
+        corpus["test"],
+        metrics=METRICS,
+        repetitions=3,
+        progress=steps,
+        **files["test"],
     )
     assert [(row["metric"], row["backend"]) for row in rows if "skipped" not in row] == [(m, "cpu") for m in METRICS]
     for row in rows:
@@ -102,8 +108,8 @@ def test_rows_of_an_index(corpus, files, index, no_gpu, no_processes):
         assert 0 < row["search_s"] < row["seconds"]
         assert row["single_p20_ms"] <= row["single_ms"] <= row["single_p80_ms"]
         assert row["index"] == index.fingerprint
-    compared = [place for place, step in enumerate(steps) if step.startswith("comparing")]
-    assert max(compared) < steps.index("timing bleu-2 on cpu")
+    compared = [place for place, step in enumerate(steps.steps) if step.startswith("comparing")]
+    assert max(compared) < steps.steps.index("timing bleu-2 on cpu")
 
 
 def test_default_metrics_are_those_of_the_index(corpus, files, index, no_gpu, no_processes):

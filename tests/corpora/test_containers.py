@@ -96,7 +96,11 @@ def pandas(folder):
 
 
 CONTAINERS = {
-    **{"csv": csv_file, "json": json_file, "parquet": parquet_file, "arrow": arrow, "pandas": pandas},
+    "csv": csv_file,
+    "json": json_file,
+    "parquet": parquet_file,
+    "arrow": arrow,
+    "pandas": pandas,
     "tsv": lambda folder: csv_file(folder, "\t", "a.tsv"),
     "csv, semicolons, UTF-16": lambda folder: csv_file(folder, ";", encoding="utf-16"),
     "jsonl": json_lines,

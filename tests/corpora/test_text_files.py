@@ -75,7 +75,7 @@ def test_json_has_the_same_encodings(tmp_path, ending, encoding):
 def test_lines_in_another_encoding_are_named(tmp_path):
     lines = ["study_id,report", "a,Größe normal.", f"b,{SECRET} größer.", "c,Clear.", "d,Ödem."]
     path = tmp_path / "a.csv"
-    path.write_bytes(b"\n".join(line.encode("cp1252" if line[0] in "b" else "utf-8") for line in lines))
+    path.write_bytes(b"\n".join(line.encode("cp1252" if line[0] == "b" else "utf-8") for line in lines))
     rule = r".*a\.csv has UTF-8 in "
     refused(
         path,

@@ -409,8 +409,10 @@ def test_bad_folders_end_in_one_line(folders, fails, tmp_path):
     out = ("--out", tmp_path / "e.parquet")
     match = r"annotate: entity_encoder must be given with a model that finds entities; got None\."
     fails("annotate", reports, "--entities", folders[0], *out, match=match)
-    match = r"annotate: models must be a RadGraph .tar.gz, chexbert.pth or the folder of RaTE-NER; got .*\. Pass"
-    fails("annotate", reports, "--entities", tmp_path, *out, match=match)
+    match = re.escape(f"annotate: entities must be a folder with config.json; got none in {tmp_path}.")
+    fails("annotate", reports, "--entities", tmp_path, "--entity-encoder", folders[1], *out, match=match)
+    match = r"annotate: entities must be RaTE-NER's folder; got .*r\.csv\. Pass the model\.$"
+    fails("annotate", reports, "--entities", tmp_path / "r.csv", *out, match=match)
     match = r"annotate: out must end with \.parquet for this model; got .*e\.json\. Name such a file\."
     fails("annotate", reports, "--entities", folders[0], "--out", tmp_path / "e.json", match=match)
     match = re.escape(f"build_index: entities must be a folder with config.json; got none in {tmp_path}.")

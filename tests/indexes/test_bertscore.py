@@ -155,14 +155,14 @@ def test_answers_of_an_opened_index(tmp_path, storage):
 
 def test_building_says_what_it_takes(tmp_path):
     told, steps = [], []
-    inputs = corpus(tell=told.append, advance=lambda done, total: steps.append((done, total)))
+    inputs = corpus(tell=told.append, progress=lambda *step: steps.append(step))
     index = build(inputs, tmp_path / "I")
     n_units, n_tokens = len(opened(index).ptr) - 1, len(opened(index).ids)
     assert re.match(rf"token states: {n_units} distinct reports, {n_tokens} tokens x 16 float32; 0\.00 GB on", told[0])
     assert told[1:] == [
         f"1 of {len(set(TEXTS))} distinct texts are longer than the 26 tokens that fake takes: their ends are cut off"
     ]
-    assert steps == [(n_tokens, n_tokens)]
+    assert steps == [("token states", n_tokens, n_tokens)]
 
 
 def test_building_within_a_limit(built, tmp_path):
@@ -206,15 +206,15 @@ def in_parts(monkeypatch):
 
 
 def killed_at(part):
-    """Return an `advance` that kills the build after some parts."""
+    """Return a `progress` that kills the build after some parts."""
     seen = []
 
-    def advance(done, total):
+    def progress(step, done, total):
         seen.append(done)
         if len(seen) == part:
             raise Killed
 
-    return advance
+    return progress
 
 
 def same_files(index, built):
@@ -228,11 +228,11 @@ def same_files(index, built):
 def test_killed_build_resumes_to_the_same_bytes(built, tmp_path, in_parts, part):
     steps = []
     with pytest.raises(Killed):
-        build(corpus(advance=killed_at(part)), tmp_path / "I")
+        build(corpus(progress=killed_at(part)), tmp_path / "I")
     assert (tmp_path / "I.building/encoding/states.raw").is_file()
     with pytest.raises(IndexFormatError, match=r"^open_index: index must be finished; got"):
         api.open_index(tmp_path / "I.building")
-    inputs = corpus(advance=lambda done, total: steps.append(done))
+    inputs = corpus(progress=lambda _, done, total: steps.append(done))
     same_files(build(inputs, tmp_path / "I"), built)
     assert steps == sorted(steps)
     assert len(steps) > 8
@@ -246,7 +246,7 @@ def test_killed_build_resumes_to_the_same_bytes(built, tmp_path, in_parts, part)
 def test_killed_build_of_another_kind_starts_anew(built, tmp_path, in_parts):
     for other in ({"layer": 2}, {"states": "float16"}, {"encoder": "another"}):
         with pytest.raises(Killed):
-            build(corpus(advance=killed_at(4), **other), tmp_path / "I")
+            build(corpus(progress=killed_at(4), **other), tmp_path / "I")
         same_files(build(corpus(), tmp_path / "I"), built)
         shutil.rmtree(tmp_path / "I")
 
@@ -259,7 +259,7 @@ def test_what_makes_token_states_is_part_of_the_inputs(fake_encoder):
 
 def test_altered_part_of_a_killed_build_is_made_again(built, tmp_path, in_parts):
     with pytest.raises(Killed):
-        build(corpus(advance=killed_at(6)), tmp_path / "I")
+        build(corpus(progress=killed_at(6)), tmp_path / "I")
     raw = tmp_path / "I.building/encoding/states.raw"
     content = bytearray(raw.read_bytes())
     content[4000] ^= 1
@@ -270,7 +270,7 @@ def test_altered_part_of_a_killed_build_is_made_again(built, tmp_path, in_parts)
 def test_record_of_a_killed_build_that_is_no_record(built, tmp_path, in_parts):
     for content in ("", "[]", "{}", '{"digest": 1, "parts": 2}', "[" * 100_000):
         with pytest.raises(Killed):
-            build(corpus(advance=killed_at(3)), tmp_path / "I")
+            build(corpus(progress=killed_at(3)), tmp_path / "I")
         (tmp_path / "I.building/encoding/states.json").write_text(content)
         same_files(build(corpus(), tmp_path / "I"), built)
         shutil.rmtree(tmp_path / "I")
@@ -297,12 +297,12 @@ def test_sigkill(built, tmp_path, in_parts):
     if pid == 0:
         seen = []
 
-        def advance(done, total):
+        def progress(step, done, total):
             seen.append(done)
             if len(seen) == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        build(corpus(advance=advance), tmp_path / "I")
+        build(corpus(progress=progress), tmp_path / "I")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     inputs = corpus()
@@ -316,7 +316,7 @@ def test_other_machine_settings_start_anew(built, tmp_path, in_parts, monkeypatc
     with monkeypatch.context() as patch:
         patch.setitem(write_states.__globals__["_BATCH_TOKENS"], "cpu", 64)
         with pytest.raises(Killed):
-            build(corpus(advance=killed_at(8)), tmp_path / "I")
+            build(corpus(progress=killed_at(8)), tmp_path / "I")
     inputs, whole = corpus(), corpus()
     same_files(build(inputs, tmp_path / "I"), built)
     build(whole, tmp_path / "J")

@@ -26,6 +26,7 @@ from metric_oracle.indexes.store import Strings, check_ids, read_arrays
 from metric_oracle.metrics import get_metric
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs, load_inputs
+from support.calls import Calls
 from support.inputs import changed
 from support.power import Power, kinds_of
 
@@ -127,9 +128,9 @@ def test_ids_and_texts_of_any_form_come_back(tmp_path):
 
 
 def test_progress_names_the_parts(inputs, tmp_path):
-    named = []
-    index_module.build_index(inputs, tmp_path / "I", progress=named.append)
-    assert named == PARTS
+    named = Calls()
+    index_module.build_index(inputs, tmp_path / "I", progress=named)
+    assert named.steps == PARTS
 
 
 def test_chosen_metrics_only(inputs, tmp_path):
@@ -286,7 +287,7 @@ def test_sizes_that_are_others(built, monkeypatch):
     place = int(np.argmax(np.diff(columns["sequence_ptr"]) > 0)) + 1
     moved = columns["sequence_ptr"].copy()
     moved[place] -= 1
-    monkeypatch.setattr("metric_oracle.indexes.ngrams.read_arrays", lambda columns: dict(columns))
+    monkeypatch.setattr("metric_oracle.indexes.ngrams.read_arrays", dict)
     type(words).load("words", {"features.arrow": {**whole, **columns}})
     with pytest.raises(ValueError, match=r"^sizes of sequences that are others$"):
         type(words).load("words", {"features.arrow": {**whole, **columns, "sequence_ptr": moved}})
@@ -874,10 +875,10 @@ def test_killed_at_many_writes(inputs, built, tmp_path):
         else:
             state = tmp_path / "I.building/build.json"
             finished = list(json.loads(state.read_text())["done"]) if state.exists() else []
-            named = []
-            again = index_module.build_index(inputs, out, progress=named.append)
+            named = Calls()
+            again = index_module.build_index(inputs, out, progress=named)
             assert again.fingerprint == built.fingerprint
-            assert named == [part for part in PARTS if part not in finished]
+            assert named.steps == [part for part in PARTS if part not in finished]
             assert set(everything(out)) == set(everything(built.folder))
         shutil.rmtree(out)
         assert not os.listdir(tmp_path)
@@ -908,12 +909,17 @@ def child(corpus, out, stop):
 
 def resume(corpus, out):
     """Finish a build and return the index and the parts that were built."""
-    named = []
+    named = Calls()
     graphs, labels = corpus["train_graphs"], corpus["train_labels"]
     index = api.build_index(
-        corpus["train"], out, radgraph=graphs, chexbert_labels=labels, uncertain="positive", progress=named.append
+        corpus["train"],
+        out,
+        radgraph=graphs,
+        chexbert_labels=labels,
+        uncertain="positive",
+        progress=named,
     )
-    return index, named
+    return index, named.steps
 
 
 def test_sigkill_after_a_part(corpus, tmp_path):
@@ -973,9 +979,9 @@ def test_changed_inputs_start_clean(inputs, tmp_path):
     }
     for other in others.values():
         killed_build(inputs, out)
-        named = []
-        index = index_module.build_index(other, out, progress=named.append)
-        assert named == PARTS
+        named = Calls()
+        index = index_module.build_index(other, out, progress=named)
+        assert named.steps == PARTS
         assert index.fingerprint == index_module.build_index(other, tmp_path / "clean").fingerprint
         shutil.rmtree(out)
         shutil.rmtree(tmp_path / "clean")
@@ -991,9 +997,9 @@ def test_arrays_of_another_representation_are_other_inputs(inputs):
 
 def test_fewer_metrics_on_resuming_leave_nothing_behind(inputs, tmp_path):
     killed_build(inputs, tmp_path / "I")
-    named = []
-    index = index_module.build_index(inputs, tmp_path / "I", metrics=["bleu"], progress=named.append)
-    assert named == []
+    named = Calls()
+    index = index_module.build_index(inputs, tmp_path / "I", metrics=["bleu"], progress=named)
+    assert named.steps == []
     assert sorted(everything(index.folder)) == sorted([*index.content["files"], "manifest.json", "stamps.json"])
     assert not (index.folder / "radgraph").exists()
 
@@ -1044,9 +1050,9 @@ def test_build_killed_after_the_rename_is_cleaned(inputs, built, tmp_path, monke
 def test_finished_parts_survive_damage_of_others(inputs, built, tmp_path):
     killed_build(inputs, tmp_path / "I")
     (tmp_path / "I.building/ngrams/features.arrow").write_bytes(b"")
-    named = []
-    assert index_module.build_index(inputs, tmp_path / "I", progress=named.append).fingerprint == built.fingerprint
-    assert named == ["ngrams"]
+    named = Calls()
+    assert index_module.build_index(inputs, tmp_path / "I", progress=named).fingerprint == built.fingerprint
+    assert named.steps == ["ngrams"]
 
 
 def test_power_cut(inputs, built, tmp_path, monkeypatch):
@@ -1082,7 +1088,7 @@ def test_power_cut(inputs, built, tmp_path, monkeypatch):
 def test_two_builds_at_once(inputs, built, tmp_path):
     inside, go_on = threading.Event(), threading.Event()
 
-    def hold(part):
+    def hold(*step):
         inside.set()
         assert go_on.wait(30)
 

@@ -221,7 +221,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     query, unit = cpu.pack_query(encoded.batch.states_of(q), encoded.batch.weights_of(q), index.basis, index.direction)
     assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
     units = np.arange(n_units, dtype=np.int32)
-    work = cpu.line_of(cpu.room({}, corpus, n_units, len(index.centers), len(unit), 1)[0], 0)
+    work = cpu.scratch_of(cpu.new_scratch({}, corpus, n_units, len(index.centers), len(unit), 1)[0], 0)
     margins = bounds.margins_of(index.states.shape[1], corpus.norm_error)
     tables = bounds.angle_tables(margins)
     bounds.fill_tables(index.centers @ unit.T, margins.rise, work, tables)
@@ -463,8 +463,8 @@ def planted(world: World, stage: str, tokens: np.ndarray) -> World:
 @pytest.mark.parametrize("stage", cpu.STAGES)
 def test_a_bound_below_a_score_that_another_way_admits_is_an_error(stage, monkeypatch):
     """All rows are asked for: nothing is dropped, the answer would be right, and the search stops all the same."""
-    monkeypatch.setattr(cpu, "SEEDS", 10)  # seeds see no float32 products: most are to come after them
-    monkeypatch.setattr(cpu, "MOST_SEEDED", 0)
+    monkeypatch.setattr(cpu, "STARTS", 10)  # the warm start sees no float32 products: most are to come after them
+    monkeypatch.setattr(cpu, "MOST_STARTS", 0)
     world = leaning_world(300)
     searched(world, 300)
     rule = rf"^retrieve: the bound of stage '{stage}' must not lie below a score; got one [\d.e-]+ below\. This is"
@@ -517,7 +517,7 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     world = leaning_world(300)
     index, corpus = world.index, world.queries.corpus
     _, work = searched(world, 1)
-    answers, line = work["answers"][0], cpu.line_of(work["scratch"], 0)
+    answers, line = work["answers"][0], cpu.scratch_of(work["scratch"], 0)
     assert work["counts"][4] == 0
     scored = answers.item[: answers.state[0]]
     dropped = np.setdiff1d(np.arange(300), scored)
@@ -568,7 +568,7 @@ def test_entries_of_the_table_lie_above_their_cosines(width):
     off = (margins.error - 2.0**-8) / UNIT
     for sign in (-1, 1):
         near = (cosines + sign * off).astype(np.float32)[:, None]
-        work = cpu.line_of(cpu.room({}, leaning_world(30).queries.corpus, 1, len(near), 1, 1)[0], 0)
+        work = cpu.scratch_of(cpu.new_scratch({}, leaning_world(30).queries.corpus, 1, len(near), 1, 1)[0], 0)
         bounds.fill_tables(near, margins.rise, work, tables)
         entry = work.table[0, :, 0] / UNIT
         assert (entry >= cosines).all()

@@ -431,11 +431,11 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
 
 
 def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable, n_sampled: int) -> Any:
-    """Do what :func:`search_with` does in an index, for the first query, and check so many documents."""
+    """Do what `search_with` does in an index, for the first query, and check so many documents."""
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     encoded = index.encode(inputs)
     corpus, queries = index.corpus(record, encoded), getattr(encoded.batch, "queries", None)
-    features, buckets = corpus.features, corpus.cells
+    features, buckets = corpus.features, corpus.buckets
     factors = factor(buckets).astype(np.float64)
     work: Any = driver.new_workspace(features)
     if record.kernel == "cider_d":
@@ -463,7 +463,7 @@ def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable,
         )
         ids = every = of_family(0)
     elif record.kernel == "meteor":
-        places = meteor_cpu.find_places(encoded.batch, 0, meteor_cpu.Backend().new_workspace(corpus).own)
+        places = meteor_cpu.find_places(encoded.batch, 0, meteor_cpu.Backend().new_workspace(corpus).extra)
         policy = meteor_cpu.Meteor(size, corpus.texts, buckets, places)
         ids = every = of_family(0)
     elif metric == "radgraph":
@@ -493,7 +493,7 @@ def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable,
 
 def search_weighted(corpus: Any, batch: Any, k: int, factors: np.ndarray, n_sampled: int, work: Any) -> Any:
     """Search under CIDEr-D: what was found of a document, and with it its bound, times the factor of its bucket."""
-    features, buckets = corpus.features, corpus.cells
+    features, buckets = corpus.features, corpus.buckets
     weight = np.zeros(len(work.mark))
     cider_cpu._mark_query(batch, 0, work.mark, weight, np.uint8(1))
     penalty = cider_cpu._penalties(buckets, batch.lengths[0])
@@ -549,7 +549,7 @@ def test_broken_bounds_of_documents_that_are_dropped_are_an_error(metric):
     documents, query = competitors()
     # Buckets are by ascending size: the first one holds the poor documents, where the bounds are honest.
     work = search_with(metric, documents, query, 3, lambda buckets: np.arange(len(buckets)) == 0)
-    kept = set(work.best.unit[: work.best.state[0]].tolist())
+    kept = set(work.best.document[: work.best.state[0]].tolist())
     assert len(kept) < 10
     work.closest[: driver.DROPPED] = np.inf
     rule = r"^search: a dropped document must score below the last one listed; got \d\.\d+(e-05)? of its score there\. "
@@ -588,7 +588,7 @@ def test_a_search_of_one_query_notices_bounds_that_are_a_tenth_too_low(metric, n
             continue
         encoded = index.encode(inputs)
         scores = next(load_kernel(record, "cpu").score_all(index.corpus(record, encoded), encoded.batch, [0]))
-        kept = sorted(work.best.unit[: work.best.state[0]].tolist())
+        kept = sorted(work.best.document[: work.best.state[0]].tolist())
         if max(scores) > 0 and kept != np.flatnonzero(scores == max(scores)).tolist():
             silent.append(query)
     assert not silent

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metric_oracle.kernels._distribution import BINS, new_room, summarise
+from metric_oracle.kernels._distribution import BINS, new_scratch, summarise
 from support import examples
 
 LEVELS = (0.0, 0.01, 0.05, 0.25, 1 / 3, 0.5, 0.75, 0.95, 0.999, 1.0)
@@ -16,7 +16,7 @@ def check(scores, rows):
     everything = np.repeat(scores, rows)
     n = len(everything)
     ranks = np.array([max(int(np.ceil(n * p)), 1) for p in LEVELS])
-    room, out = new_room(len(scores)), np.full(4 + len(ranks), np.nan)
+    room, out = new_scratch(len(scores)), np.full(4 + len(ranks), np.nan)
     exponent, first, n_bins = summarise(scores, rows, ranks, room, out)
     size = max(np.abs(everything).max(), 1e-300)
     assert out[0] == pytest.approx(everything.mean(), abs=1e-13 * size, rel=0)
@@ -61,7 +61,7 @@ def test_the_mean_of_many_rows_is_right_to_the_last_bits():
     rng = np.random.default_rng(0)
     scores, rows = rng.random(200_000), rng.integers(1, 300, 200_000)
     out = np.empty(5)
-    summarise(scores, rows, np.array([1]), new_room(len(scores)), out)
+    summarise(scores, rows, np.array([1]), new_scratch(len(scores)), out)
     import math
 
     exact = math.fsum((scores * rows).tolist()) / rows.sum()

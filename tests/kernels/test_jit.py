@@ -1,3 +1,4 @@
+import ast
 import os
 import re
 import shutil
@@ -48,6 +49,154 @@ def test_kept_code_of_a_caller_ends_with_the_source_that_it_inlines(tmp_path):
     assert changed != score.read_text()
     score.write_text(changed)
     assert run() == "-1.0 0"
+
+
+def imports_of(path: Path) -> set[str]:
+    """Return the modules of the kernels that a file imports anywhere, by its syntax tree."""
+    kernels = _jit.__package__
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith(kernels)}
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            if node.module == kernels or str(node.module).startswith(f"{kernels}."):
+                for name in (f"{node.module}.{alias.name}" for alias in node.names):
+                    found.add(name if name in _jit._modules() else node.module)
+    return found
+
+
+def test_imports_are_those_of_the_syntax_tree():
+    modules = {name: Path(path) for name, path in _jit._modules().items()}
+    assert set(modules.values()) == set(Path(_jit.__file__).parent.rglob("*.py"))
+    for module, path in modules.items():
+        assert _jit._read(module)[1] == imports_of(path), module
+    assert sum(len(imports_of(path)) for path in modules.values()) > 100
+
+
+def test_all_compiled_functions_are_kernels():
+    """What is compiled elsewhere would have to be hashed too."""
+    home = Path(_jit.__file__).parent
+    compiling = re.compile(r"kernels\._jit import|kernels import .*_jit|^import numba|^from numba", re.MULTILINE)
+    for path in home.parent.rglob("*.py"):
+        if home not in path.parents:
+            assert not compiling.search(path.read_text(encoding="utf-8")), path
+
+
+DRIVER = """
+from metric_oracle.kernels._jit import jit
+
+def value(kind, x): ...
+
+@jit
+def run(kind, x):
+    return value(kind, x)
+"""
+METRIC = """
+from typing import NamedTuple
+from metric_oracle.kernels import _driver as driver
+from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels.{name} import middle
+
+class Kind(NamedTuple):
+    n: int
+    {name}: {type}
+
+@jit
+def alone(x):
+    return middle.twice(x)
+
+@compiled_for(driver.value, Kind)
+def value(kind, x):
+    return middle.twice(x) * kind.n
+"""
+MIDDLE = """
+from metric_oracle.kernels._jit import scalar
+from metric_oracle.kernels.{name}.score import (
+    factor,  # comment
+)
+
+@scalar
+def twice(x):
+    return factor() * x
+"""
+SCORE = """
+from metric_oracle.kernels._jit import scalar
+
+@scalar
+def factor():
+    return 2
+"""
+PROGRAM = """
+from metric_oracle.kernels import _driver
+from metric_oracle.kernels.one import cpu as one
+from metric_oracle.kernels.two import cpu as two
+for cpu in (one, two):
+    before = sum(_driver.run.stats.cache_hits.values())
+    values = cpu.alone(10), _driver.run(cpu.Kind(3, 1 if cpu is one else 1.0), 10)
+    print(*values, sum(cpu.alone.stats.cache_hits.values()), sum(_driver.run.stats.cache_hits.values()) - before)
+"""
+
+
+@pytest.fixture
+def two_metrics(tmp_path):
+    """Return a function that copies the package with two small metrics, whose score is imported by way of a module."""
+    package = Path(_jit.__file__).parents[1]
+
+    def copy(name: str) -> Path:
+        home = tmp_path / name
+        shutil.copytree(package, home / "metric_oracle", ignore=shutil.ignore_patterns("__pycache__"))
+        kernels = home / "metric_oracle" / "kernels"
+        (kernels / "_driver.py").write_text(DRIVER)
+        for metric in ("one", "two"):
+            (kernels / metric).mkdir()
+            for file, text in (("__init__", ""), ("cpu", METRIC), ("middle", MIDDLE), ("score", SCORE)):
+                (kernels / metric / f"{file}.py").write_text(
+                    text.format(name=metric, type={"one": "int", "two": "float"}[metric])
+                )
+        return home
+
+    return copy
+
+
+def run_program(home: Path, stored: Path) -> list[str]:
+    environment = {**os.environ, "PYTHONPATH": str(home), "NUMBA_CACHE_DIR": str(stored)}
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=home, env=environment, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+
+
+def test_an_edit_of_one_metric_compiles_that_metric_alone(two_metrics, tmp_path):
+    """Values of the function itself and of a driver that is compiled for its tuple; what was loaded of either."""
+    home, stored = two_metrics("a"), tmp_path / "stored"
+    kernels = home / "metric_oracle" / "kernels"
+    assert run_program(home, stored) == ["20 60 0 0", "20 60 0 0"]
+    assert run_program(home, stored) == ["20 60 1 1", "20 60 1 1"]
+    (kernels / "one" / "score.py").write_text(SCORE.replace("2", "5"))  # imported by the module that is imported
+    assert run_program(home, stored) == ["50 150 0 0", "20 60 1 1"]
+    assert run_program(home, stored) == ["50 150 1 1", "20 60 1 1"]
+    (kernels / "bleu" / "cpu.py").write_text((kernels / "bleu" / "cpu.py").read_text() + "\n# another metric\n")
+    (home / "metric_oracle" / "errors.py").write_text((home / "metric_oracle" / "errors.py").read_text() + "\n#\n")
+    assert run_program(home, stored) == ["50 150 1 1", "20 60 1 1"]
+    (kernels / "_driver.py").write_text(DRIVER.replace("return value", "return 1 + value"))
+    assert run_program(home, stored) == ["50 151 0 0", "20 61 0 0"]
+    files = [path.name for path in stored.rglob("*.nbc") if ".run" in path.name]
+    assert len(files) == 2, "what is no longer current is overwritten"
+
+
+def test_two_versions_of_the_package_do_not_mix(two_metrics, tmp_path):
+    homes, stored = [two_metrics("a"), two_metrics("b")], tmp_path / "stored"
+    score = homes[1] / "metric_oracle" / "kernels" / "one" / "score.py"
+    score.write_text(SCORE.replace("2", "5"))
+    for hits in (0, 1, 1):
+        assert run_program(homes[0], stored) == [f"20 60 {hits} {hits}", f"20 60 {hits} {hits}"]
+        assert run_program(homes[1], stored) == [f"50 150 {hits} {hits}", f"20 60 {hits} {hits}"]
+    # One folder that holds one version after the other, as after a checkout; the time stamps need not change.
+    for text, value in ((SCORE, "20 60"), (SCORE.replace("2", "5"), "50 150")):
+        stamp = score.stat()
+        score.write_text(text)
+        os.utime(score, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        assert run_program(homes[1], stored)[0].startswith(value)
 
 
 def test_a_full_disk_keeps_no_code(tmp_path):
@@ -112,5 +261,6 @@ def test_kept_code_for_a_class_that_is_gone_is_compiled_again():
         raise AttributeError(msg)
 
     file = SimpleNamespace(_source_stamp=(1, 2), _index_path="i", _data_name_pattern="d", _load_index=load)
-    _jit._keyed(SimpleNamespace(_cache=SimpleNamespace(_cache_file=file, save_overload=None)))
+    stored = SimpleNamespace(_cache_file=file, save_overload=None, _index_key=None)
+    _jit._keyed(SimpleNamespace(_cache=stored, py_func=load))
     assert file._load_index() == {}

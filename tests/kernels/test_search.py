@@ -39,7 +39,7 @@ from metric_oracle.retrieval.search import search
 from metric_oracle.sources.inputs import Inputs, load_inputs
 from metric_oracle.sources.token_states import load_encoding
 from metric_oracle.synthetic.corpus import synthesize
-from support import write_entities, write_srr
+from support import write_entities, write_partial, write_sentences, write_srr
 
 COLUMNS = ("row", "score", "n_ties", "fallback")
 N_CORPUS, N_QUERIES = 187, 143
@@ -130,7 +130,9 @@ def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[s
     labelled = [(i, item.labels) for i, item in zip(ids, items, strict=True) if item.labels]
     files = {
         "srr_labels": write_srr(folder / "srr.csv", *zip(*labelled, strict=True)),
+        "labels": write_partial(folder / "partial.csv", *zip(*labelled, strict=True)),
         "entities": write_entities(folder / "entities.json", *zip(*labelled, strict=True)),
+        "sentences": write_sentences(folder / "sentences.json", *zip(*labelled, strict=True)),
         "radgraph": folder / "graphs.json",
         "chexbert": folder / "vectors.npz",
         "embeddings": folder / "vectors.npz",
@@ -181,7 +183,7 @@ def world(tmp_path_factory, fake_encoder) -> World:
 def scorable(items: list[Item], metric: str | Metric) -> list[int]:
     """Return the rows that a metric can score."""
     known = {"radgraph": "graph", "chexbert": "vector", "embedding": "vector", "labels": "labels", "srr": "labels"}
-    known["entities"] = "labels"
+    known |= {"entities": "labels", "label_table": "labels", "sentences": "labels"}
     parts = [known[kind] for kind in get_metric(metric).representations if kind in known]
     return [row for row, item in enumerate(items) if all(getattr(item, part) is not None for part in parts)]
 
@@ -250,7 +252,7 @@ def test_the_corpus_is_as_awkward_as_promised(world):
     ):  # three blocks of queries for three threads; FAISS has something to leave out
         representation = representation_of(world.index, metric)
         encoded = representation.encode(asked(world.queries, metric.name))
-        few = {"labels", "srr", "entities", "temporal"} & set(metric.representations)
+        few = {"labels", "label_table", "srr", "entities", "sentences", "temporal"} & set(metric.representations)
         assert few or encoded.which.max() >= 64
         assert (
             metric.name in ("temporal", "chexbert:agreement-5")
@@ -351,6 +353,10 @@ def own_score(metric: str, item: Item) -> float:
         return composite(values, terms.values(), get_metric(metric).options["intercept"])
     if name == "ratescore":
         return 1.0 if any(item.labels) else 0.5
+    if name == "sentences":  # a distance; a report without a sentence matches nothing
+        return 0.0 if any(item.labels) else 1.0
+    if name == "labels":  # of the labels that are stated, classes 1 and 2, or those that are positive
+        return float(any(c in (1, 2) for c in item.labels) if variant == "agreement" else 1 in item.labels)
     if metric == "srr-bert":
         return float(any(item.labels))
     if name == "crg" or variant.startswith("agreement"):

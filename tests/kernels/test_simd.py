@@ -504,7 +504,7 @@ def instructions(intrinsic: Any, n_arguments: int, floats: tuple[int, ...], name
     parsed = llvm.parse_assembly(str(module))
     passes = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
     passes.getModulePassManager().run(parsed, passes)
-    return Counter(re.findall(r"^\t(?:\{vex\}\t)?([a-z][a-z0-9]*)", target.emit_assembly(parsed), re.M))
+    return Counter(re.findall(r"^\t(?:\{vex\}\t)?([a-z][a-z0-9]*)", target.emit_assembly(parsed), re.MULTILINE))
 
 
 ARM, INTEL = "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"

@@ -14,14 +14,12 @@ from metric_oracle.commands.search import metric_record
 from metric_oracle.metrics import METRICS
 from metric_oracle.presentation.metrics_view import metrics_view
 from metric_oracle.presentation.terminal import answers_table, expectation_table, info_table, scores_table
-from metric_oracle.raters.agreement import agreement
-from metric_oracle.raters.alignment import align
 from metric_oracle.raters.failure_modes import failure_modes
 from metric_oracle.raters.fit_composite import fit_composite
+from metric_oracle.raters.interrater import agreement
 from metric_oracle.raters.layout import (
     agreement_entry,
     agreement_tables,
-    alignment_tables,
     composite_table,
     failure_mode_tables,
     found_table,
@@ -29,6 +27,8 @@ from metric_oracle.raters.layout import (
     scientific,
     status_table,
 )
+from metric_oracle.raters.metric_agreement import align
+from metric_oracle.raters.metric_agreement_layout import alignment_tables
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
 from metric_oracle.synthetic.view import demo_tables

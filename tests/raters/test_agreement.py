@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.errors import InputError
-from metric_oracle.raters.agreement import BETWEEN, EVERY, EXACT, SHIFT, agreement
-from metric_oracle.raters.rater_agreement import ICC
+from metric_oracle.raters.interrater import ALL, BETWEEN, EXACT, ICC, SHIFT, agreement
 from metric_oracle.raters.ratings import Ratings, read_ratings
 from metric_oracle.statistics import effective_studies
 
@@ -23,7 +22,7 @@ def ratings(by_pair, candidates=None):
     return Ratings(names, names, candidates, [f"r{j}" for j in range(by_pair.shape[1])], ["1"], counts, "made up")
 
 
-def value(found, statistic, *, candidate=EVERY, errors="total", rater=BETWEEN):
+def value(found, statistic, *, candidate=ALL, errors="total", rater=BETWEEN):
     (record,) = (
         r
         for r in found.records()

@@ -15,14 +15,14 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.presentation.paper_table import latex, markdown, write_tables
-from metric_oracle.raters import alignment
 from metric_oracle.raters import plots as ratings_plots
-from metric_oracle.raters.alignment import MEAN, align
-from metric_oracle.raters.layout import alignment_tables
-from metric_oracle.raters.plots import plot_alignment
-from metric_oracle.raters.rank_agreement import accuracy, draw, side, spearman, tau_b, tau_within
-from metric_oracle.raters.rater_agreement import intraclass
+from metric_oracle.raters.interrater import intraclass
+from metric_oracle.raters.metric_agreement import MEAN, align
+from metric_oracle.raters.metric_agreement_layout import alignment_tables
+from metric_oracle.raters.plots import least_squares, plot_alignment
+from metric_oracle.raters.rank_correlation import accuracy, draw, interval_record, side, spearman, tau_b, tau_within
 from metric_oracle.raters.ratings import Ratings, read_ratings
+from metric_oracle.statistics import bootstrap_p
 
 POOR = {"poor": "higher"}  # a name that no tool owns
 CANDIDATES = ("bleu", "s_emb", "bertscore", "radgraph")
@@ -144,7 +144,7 @@ def test_intervals_cover_the_known_value():
         for found, units in ((covered, studies), (naive, [str(i) for i in range(n_studies * k)])):
             drawn = draw(units, 200, seed)
             sides = side(x, drawn), side(errors, drawn)
-            tau = alignment.agreement("tau-b", tau_b(*sides, drawn), drawn)
+            tau = interval_record("tau-b", tau_b(*sides, drawn), drawn)
             found.append(tau["low"] <= known <= tau["high"])
     assert np.mean(covered) >= 0.85
     assert np.mean(naive) < 0.75  # drawing pairs instead of studies promises too much
@@ -176,7 +176,7 @@ def test_a_rater_who_counts_alike_is_undefined(tmp_path, monkeypatch):
     assert row["degenerate"] == 200
     name, cells = alignment_tables(found)[0].rows[0]
     assert (name, [cell.lines for cell in cells]) == ("x\nsig. and\ninsig. errors", [("undefined", "(all equal)")] * 2)
-    assert alignment.fit(found.scores["x"], found.errors["total"]) == (0.0, 2.0, None)
+    assert least_squares(found.scores["x"], found.errors["total"]) == (0.0, 2.0, None)
     drawn = []
     monkeypatch.setattr(ratings_plots, "write_figure", lambda path, figure, function: drawn.append(figure))
     plot_alignment(found, tmp_path / "flat.svg")
@@ -298,7 +298,7 @@ def test_picture(aligned, rated, tmp_path):
     plot_alignment(aligned, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     x, y = aligned.scores["bleu"], aligned.errors["total"]
-    slope, intercept, r_squared = alignment.fit(x, y)
+    slope, intercept, r_squared = least_squares(x, y)
     assert r_squared == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
     assert [slope, intercept] == pytest.approx(list(np.polyfit(x, y, 1)))
     with pytest.raises(InputError, match=r"align: plot must end with \.png, \.svg or \.pdf; got .*p\.gif"):
@@ -487,7 +487,7 @@ def test_bca_of_few_studies_is_scipys(n_studies):
     x, y = rng.permutation(2.0 * np.arange(2 * n_studies)), rng.permutation(2 * n_studies)
     drawn = draw([str(i // 2) for i in range(2 * n_studies)], 400, 3)
     values = tau_b(side(x, drawn), side(y, drawn), drawn)
-    found = alignment.agreement("tau-b", values, drawn)
+    found = interval_record("tau-b", values, drawn)
     assert found["degenerate"] == 0
     assert (np.abs(values[:400] - values[-1]) < 1e-12).sum() > (20 if n_studies == 4 else -1)
 
@@ -520,13 +520,13 @@ def test_the_difference_of_two_metrics_is_found_where_intervals_overlap():
     for a, b in worlds(40, 0.5, 1.1, seed=15):
         ends = [np.quantile(one[:400], [0.025, 0.975]) for one in (a, b)]
         overlapping += ends[0][0] <= ends[1][1]
-        found += alignment.bootstrap_p(a[:400] - b[:400]) < 0.05
+        found += bootstrap_p(a[:400] - b[:400]) < 0.05
     assert found >= 28  # of 40
     assert overlapping >= 36
 
 
 def test_equal_metrics_are_seldom_called_different():
-    found = sum(alignment.bootstrap_p(a[:400] - b[:400]) < 0.05 for a, b in worlds(100, 0.8, 0.8, seed=16))
+    found = sum(bootstrap_p(a[:400] - b[:400]) < 0.05 for a, b in worlds(100, 0.8, 0.8, seed=16))
     assert found <= 10  # 5 expected, with a standard error of 2.2
 
 

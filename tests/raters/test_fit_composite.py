@@ -16,7 +16,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.raters.fit_composite import _signs_held_out, fit_composite
 from metric_oracle.raters.layout import composite_table
-from metric_oracle.raters.rank_agreement import draw, of_signs, side, tau_b
+from metric_oracle.raters.rank_correlation import draw, of_signs, side, tau_b
 from metric_oracle.raters.ratings import read_ratings
 from metric_oracle.retrieval.composite.weights import read_weights
 

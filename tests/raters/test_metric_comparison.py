@@ -8,23 +8,22 @@ from scipy import stats
 
 from metric_oracle.errors import InputError
 from metric_oracle.presentation.paper_table import markdown
-from metric_oracle.raters import metric_comparison
-from metric_oracle.raters.alignment import MEAN, align
-from metric_oracle.raters.metric_comparison import (
+from metric_oracle.raters.interrater import RADIOLOGISTS, draw_raters, other_raters
+from metric_oracle.raters.metric_agreement import (
     ABLATION,
     AGREEMENT,
     CEILING,
     CHANGE,
     DIFFERENCE,
-    RADIOLOGISTS,
+    MEAN,
     TIME,
     RatedFiles,
+    align,
     compare_metrics,
 )
-from metric_oracle.raters.metric_comparison_layout import comparison_tables
+from metric_oracle.raters.metric_agreement_layout import comparison_tables
 from metric_oracle.raters.plots import plot_metric_bars, plot_scatter
-from metric_oracle.raters.rank_agreement import draw
-from metric_oracle.raters.rater_agreement import draw_raters, other_raters
+from metric_oracle.raters.rank_correlation import draw, sum_of_raters
 from metric_oracle.raters.ratings import Ratings
 
 POOR = {"poor": "higher"}
@@ -459,7 +458,7 @@ def test_grades_tie_whatever_the_order_of_the_raters():
     """Sums of thirds in another order differ by rounding, which would break ties."""
     thirds = np.array([[1 / 3, 2 / 3, 4 / 3], [4 / 3, 1 / 3, 2 / 3], [2 / 3, 4 / 3, 1 / 3]])
     assert len(set(thirds.sum(axis=0).tolist())) > 1
-    assert len(set(metric_comparison.sum_of(thirds).tolist())) == 1
+    assert len(set(sum_of_raters(thirds).tolist())) == 1
 
 
 def test_ratings_in_memory(rated):

@@ -3,7 +3,8 @@ import pytest
 
 from metric_oracle.corpora.tables import number_of
 from metric_oracle.errors import InputError
-from metric_oracle.raters.rated_sets import AVERAGE, LINES, MAXIMUM, Grades, read_rated_set
+from metric_oracle.raters.grades import AVERAGE, LINES, MAXIMUM, Grades
+from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Ratings, read_ratings
 
 V0 = "id,indication,impression_original,impression_edited,score,annotator,source"

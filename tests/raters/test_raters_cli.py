@@ -63,7 +63,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
     assert re.search(r"Rater 0 +Rater 1 .* Rater 5 +raters", out)  # "Mean of" is the line above
     assert "signature: align|bleu|ratings:" in out
     assert "100 resamples of studies, seed 0" in " ".join(out.split())
-    assert re.fullmatch(r"long\.csv \([0-9a-f]{12}\); scores\.csv \([0-9a-f]{12}\); metric-oracle [\d.]+\n", err)
+    assert re.fullmatch(r"long\.csv \([0-9a-f]{12}\); scores\.csv \([0-9a-f]{12}\); metric-oracle [\w.+]+\n", err)
     code, out, err = oracle("failure-modes", rated.long)
     assert "Error 1: false prediction of finding" in out
     assert "BLEU > RadGraph" in out

@@ -20,6 +20,7 @@ from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_results
 from metric_oracle.sources.inputs import load_inputs
 from metric_oracle.sources.token_states import load_encoding
+from support.calls import Calls
 from support.inputs import changed
 
 N_ROWS = 210
@@ -37,7 +38,7 @@ def world(corpus, tmp_path_factory, fake_encoder):
         read = read_reports(corpus[side])
         sides[side] = load_inputs(
             read.ids, read.texts, "build_index", radgraph=corpus[f"{side}_graphs"],
-            chexbert=corpus[f"{side}_embeddings"], labels=corpus[f"{side}_labels"], uncertain="positive",
+            chexbert=corpus[f"{side}_embeddings"], chexbert_labels=corpus[f"{side}_labels"], uncertain="positive",
             embeddings=corpus[f"{side}_embeddings"], srr_labels=corpus[f"{side}_srr"],
             entities=corpus[f"{side}_entities"],
             encoding=load_encoding("fake", "build_index") if side == "train" else None,
@@ -195,9 +196,11 @@ def test_the_answer_does_not_depend_on_threads_or_blocks(world, monkeypatch):
 
 def test_progress_adds_up_to_the_queries(world):
     for metric in ("bleu", "chexbert"):
-        steps = []
-        api.expectation(*world, metric, progress=steps.append)
-        assert sum(steps) == 14
+        steps = Calls()
+        api.expectation(*world, metric, progress=steps)
+        assert steps[0] == ("", 0, 14)
+        assert steps == sorted(steps)
+        assert steps[-1] == ("", 14, 14)
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])

@@ -106,6 +106,7 @@ def test_a_composite_reads_what_its_parts_read():
             "embedding",
             "ratescore",
             "ratescore:short",
+            "sentences",
             "bertscore:precision",
             "bertscore:recall",
         )

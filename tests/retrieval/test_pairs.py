@@ -26,6 +26,7 @@ from metric_oracle.retrieval.pairs import score as score_sides
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.tables.comparison import compare
 from support import beside
+from support.calls import Calls
 from support.inputs import changed
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
@@ -449,9 +450,9 @@ def test_encoder_options_need_an_encoder():
 
 
 def test_progress_names_the_steps(corpus):
-    steps, told = [], []
-    api.score(corpus["test"], read_reports(corpus["test"]), tell=told.append, progress=steps.append)
-    assert steps == ["reports", "ngrams", "coco", "words", "temporal", "ngrams", "words"]
+    steps, told = Calls(), []
+    api.score(corpus["test"], read_reports(corpus["test"]), tell=told.append, progress=steps)
+    assert steps.steps == ["reports", "ngrams", "coco", "words", "temporal", "ngrams", "words"]
     assert [line.partition(":")[0] for line in told] == ["references", "predictions"]
 
 

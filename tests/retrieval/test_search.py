@@ -19,9 +19,10 @@ from metric_oracle.kernels.bleu import cuda
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import pool
-from metric_oracle.retrieval.answers import fall_back, fill_zeros, most_frequent_row
+from metric_oracle.retrieval.answers import fill_zeros, most_frequent_row, put_most_frequent_first
 from metric_oracle.sources.inputs import Inputs
 from support import beside
+from support.calls import Calls
 from support.inputs import changed
 from support.sequences import subsequence
 
@@ -170,9 +171,12 @@ def test_mapped_pages_are_given_back_and_come_again(index):
 
 def test_progress_adds_up_to_the_queries(index, queries):
     for metric in ("bleu", "chexbert"):
-        steps = []
-        api.retrieve(index, queries, metric, progress=steps.append)
-        assert sum(steps) == len(queries.ids)
+        steps = Calls()
+        api.retrieve(index, queries, metric, progress=steps)
+        n = len(queries.ids)
+        assert steps[0] == ("", 0, n)
+        assert steps == sorted(steps)
+        assert steps[-1] == ("", n, n)
 
 
 def test_corpus_of_one_report(tmp_path):
@@ -235,7 +239,7 @@ def test_the_report_that_is_fallen_back_to_is_listed_once(index):
     found = Answers(np.array(rows), np.zeros((4, 3)), np.ones((4, 3), np.int64), np.full(4, -np.inf))
     found.scores[3, 0] = 0.5
     fallback = np.zeros((4, 3), bool)
-    fall_back(found, fallback, row)
+    put_most_frequent_first(found, fallback, row)
     assert found.rows.tolist() == [[row, a, b]] * 3 + [rows[3]]
     assert fallback.tolist() == [[True, False, False]] * 3 + [[False] * 3]
 

@@ -337,7 +337,8 @@ def test_every_altered_value_is_found(whole, metric, kind):
     found = api.verify(index, results, batch, progress=lambda *call: calls.append(call))
     assert found == {"pairs": results.table.num_rows, "queries": n}
     assert calls == sorted(calls)
-    assert calls[-1][0] == calls[-1][1]
+    assert calls[0][:2] == ("pairs", 0)
+    assert calls[-1][1] == calls[-1][2]
     rng = np.random.default_rng(FAMILIES.index(metric))
     for column in results.table.column_names:
         line = int(rng.integers(results.table.num_rows))

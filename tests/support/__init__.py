@@ -65,6 +65,12 @@ def write_srr(path: Path, ids: Iterable[str], classes: Iterable[Iterable[int]]) 
     return write(path, rows, ("study_id", *names))
 
 
+def write_partial(path: Path, ids: Iterable[str], classes: Iterable[Iterable[int]]) -> Path:
+    """Write labels of any names, of CheXbert's classes 0 to 3: blank and uncertain ones are missing."""
+    rows = [[i, *({1: 1, 2: 0}.get(int(c), "") for c in some)] for i, some in zip(ids, classes, strict=True)]
+    return write(path, rows, ("study_id", *(f"{label} of any kind" for label in LABELS)))
+
+
 def write_entities(path: Path, ids: Iterable[str], classes: Iterable[Iterable[int]]) -> Path:
     """Write an entity with a type and a vector for each label of CheXbert's that is not blank, classes 0 to 3."""
     # Above 0, so that no mean of cosines is below it.
@@ -78,6 +84,17 @@ def write_entities(path: Path, ids: Iterable[str], classes: Iterable[Iterable[in
     return path
 
 
+def write_sentences(path: Path, ids: Iterable[str], classes: Iterable[Iterable[int]]) -> Path:
+    """Write a sentence vector for each label of CheXbert's that is not blank, classes 0 to 3; many are shared."""
+    pool = np.random.default_rng(11).standard_normal((len(LABELS), 4, 5)).round(2).tolist()
+    records = {
+        i: {"vectors": [pool[place // 2][int(c)] for place, c in enumerate(some) if c]}
+        for i, some in zip(ids, classes, strict=True)
+    }
+    path.write_text(json.dumps(records), encoding="utf-8")
+    return path
+
+
 def write_corpus(folder: Path, n_reports: int, n_tests: int, *, seed: int) -> dict[str, Path]:
     """Write a synthetic corpus and all that metrics read beside the reports; return the paths by side and kind."""
     paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
@@ -85,7 +102,9 @@ def write_corpus(folder: Path, n_reports: int, n_tests: int, *, seed: int) -> di
     for side in ("train", "test"):
         labels = read_labels(paths[f"{side}_labels"])
         paths[f"{side}_srr"] = write_srr(folder / f"{side}_srr.csv", labels.ids, labels.values)
+        paths[f"{side}_table"] = write_partial(folder / f"{side}_table.csv", labels.ids, labels.values)
         paths[f"{side}_entities"] = write_entities(folder / f"{side}_entities.json", labels.ids, labels.values)
+        paths[f"{side}_sentences"] = write_sentences(folder / f"{side}_sentences.json", labels.ids, labels.values)
         # Few distinct vectors, so that scores tie; the last component keeps them from zero.
         vectors = np.c_[labels.values[:, :6], np.ones(len(labels.ids))].astype(np.float32)
         paths[f"{side}_embeddings"] = folder / f"{side}.npz"
@@ -102,8 +121,10 @@ def beside(corpus: Mapping[str, Path], side: str, uncertain: str = "positive") -
         "chexbert": corpus[f"{side}_embeddings"],
         "embeddings": corpus[f"{side}_embeddings"],
         "chexbert_labels": corpus[f"{side}_labels"],
+        "labels": corpus[f"{side}_table"],
         "srr_labels": corpus[f"{side}_srr"],
         "entities": corpus[f"{side}_entities"],
+        "sentences": corpus[f"{side}_sentences"],
         "uncertain": uncertain,
     }
 

@@ -54,6 +54,12 @@ def label_sets(texts: Sequence[str]) -> list[dict[str, int]]:
     return [{f"label {n}": (len(text) * n + text.count("e")) % 3 % 2 for n in range(1, 8)} for text in texts]
 
 
+def partial_labels(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a table of labels, some of whose cells are missing."""
+    cells = (1, 0, None)
+    return [{f"finding {n}": cells[(len(text) * n + text.count("m")) % 3] for n in range(1, 5)} for text in texts]
+
+
 def entities(texts: Sequence[str]) -> list[dict[str, Any]]:
     """Return an entity with a vector for each word."""
     return [
@@ -62,6 +68,13 @@ def entities(texts: Sequence[str]) -> list[dict[str, Any]]:
             "vectors": [[len(word), word.count("e"), 1.5] for word in text.split()],
         }
         for text in texts
+    ]
+
+
+def sentences(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a sentence vector for each word that is not "no", so that some reports have none."""
+    return [
+        {"vectors": [[len(word) - 4, word.count("e"), 0.5] for word in text.split() if word != "no"]} for text in texts
     ]
 
 
@@ -134,8 +147,10 @@ CASES = {
         "chexbert.pth",
         MappingProxyType({"uncertain": "blank"}),
     ),
+    "label_table": Case("labels", "labels:f1", partial_labels, _write_table, ".csv"),
     "srr": Case("srr_labels", "srr-bert", label_sets, _write_table, ".csv"),
     "entities": Case("entities", "ratescore", entities, _write_json, ".json", "RaTE-NER"),
+    "sentences": Case("sentences", "sentences", sentences, _write_json, ".json"),
 }
 
 

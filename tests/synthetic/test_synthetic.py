@@ -11,6 +11,7 @@ from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.files import locked
 from metric_oracle.synthetic.corpus import MODELS, SyntheticReport, synthesize, write_synthetic
+from support.calls import Calls
 
 BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
 
@@ -75,10 +76,10 @@ def test_files_hold_what_synthesize_yields(tmp_path):
 def test_blocks_do_not_show_in_the_files(tmp_path, monkeypatch):
     write_synthetic(tmp_path / "whole", 50, 7)
     monkeypatch.setattr("metric_oracle.synthetic.corpus.BLOCK_SIZE", 8)
-    steps = []
-    write_synthetic(tmp_path / "blocks", 50, 7, progress=steps.append)
+    steps = Calls()
+    write_synthetic(tmp_path / "blocks", 50, 7, progress=steps)
     assert read_all(tmp_path / "whole") == read_all(tmp_path / "blocks")
-    assert steps == [8, 8, 8, 8, 8, 8, 2, 7]
+    assert steps == [("", done, 57) for done in (0, 8, 16, 24, 32, 40, 48, 50, 57)]
 
 
 def test_empty_folder_is_filled_and_parents_are_made(tmp_path):
@@ -98,7 +99,7 @@ def test_existing_folder_is_refused_and_left_alone(tmp_path):
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path):
-    def fail(n: int) -> None:
+    def fail(step, done, total):
         msg = "stop"
         raise KeyboardInterrupt(msg)
 
@@ -266,9 +267,10 @@ def test_tests_repeat_part_of_train(reports):
 def test_models_answer_the_tests_better_or_worse(tmp_path):
     """Each has a report, a graph and labels for every test report, and gets some of the reports right."""
     plain = write_synthetic(tmp_path / "plain", 20, 200, seed=1)
-    steps = []
-    paths = write_synthetic(tmp_path / "models", 20, 200, seed=1, models=True, progress=steps.append)
-    assert sum(steps) == 20 + 200 * 4
+    steps = Calls()
+    paths = write_synthetic(tmp_path / "models", 20, 200, seed=1, models=True, progress=steps)
+    assert steps[0] == ("", 0, 20 + 200 * 4)
+    assert steps[-1] == ("", 20 + 200 * 4, 20 + 200 * 4)
     assert set(paths) == {*plain, *(f"{m}{kind}" for m in MODELS for kind in ("", "_graphs", "_labels"))}
     for name, path in plain.items():
         assert path.read_bytes() == paths[name].read_bytes()
@@ -297,7 +299,7 @@ def test_folders_of_killed_writers_go(tmp_path):
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path):
-    def fail(_):
+    def fail(step, done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -1,10 +1,10 @@
-"""BERTScore of all reports: products of bytes tell which tokens may match best, products of float32 how well.
+"""BERTScore of all reports: products of bytes select the tokens that may match best, float32 products score them.
 
-Let q and c be unit vectors of a query's and a report's token, turned by one orthogonal map that spreads what lies in
-few dimensions, and q', c' what their codes stand for, bytes times a step. Then (Cauchy-Schwarz)
+Let q and c be unit vectors of a query's and a report's token, rotated by one orthogonal map that spreads their
+components evenly, and q', c' the vectors that their codes represent, bytes times a step. Then (Cauchy-Schwarz)
 |q . c - q' . c'| <= |q - q'| |c'| + |c - c'| <= margin of c.
-A pair of tokens whose product of codes lies two margins below the greatest one of its row, and whose upper bound lies
-below the greatest lower bound of its column, is nobody's best match. The others, one in fifteen, are multiplied.
+A pair of tokens is not a best match if its product of codes is two margins below the greatest one of its row and its
+upper bound is below the greatest lower bound of its column. The other pairs, one in fifteen, are multiplied.
 """
 
 from typing import NamedTuple
@@ -22,28 +22,28 @@ from metric_oracle.kernels.bertscore.exact import length_of
 from metric_oracle.kernels.bertscore.query import lanes_of, pack_codes
 from metric_oracle.kernels.bertscore.score import F1, rescale
 
-QUERIES = 32  # that a report's codes are made for at once
+QUERIES = 32  # for which the codes of a report are made at once
 _LANE = 16
-_SIZE = 8 * _LANE  # widths are filled up to multiples of it, so that eight groups of lanes can be turned
-# Of float32: turning (at most 13 additions a number), steps and their product, what is left of a vector and its length.
+_SIZE = 8 * _LANE  # widths are padded to multiples of it, so that eight groups of lanes can be rotated
+# In float32: the rotation (at most 13 additions a number), steps and their product, the remainder and its length.
 SLACK = gamma(64)
 _near2, _near4 = make_near(2), make_near(4)
 _candidates2, _candidates4 = make_candidates(2), make_candidates(4)
 
 
 class Queries(NamedTuple):
-    """Some queries with a line for each: n tokens of width w, filled up, in passes of LANES."""
+    """A group of queries, one row each: n tokens of padded width w, in passes of LANES."""
 
     n: np.ndarray  # int64
     codes: np.ndarray  # int8[passes, w / 4 * LANES * 4]
     lanes: np.ndarray  # int32[passes, 2 LANES], see `_simd.make_near`
-    margin: np.ndarray  # float64, greatest length of what the codes leave out
+    margin: np.ndarray  # float64, greatest length of a remainder
     states: np.ndarray  # float32[longest, w]
     inverse: np.ndarray  # float64[longest], 1 / length
     weights: np.ndarray  # float64[longest]
 
 
-class Room(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch of one thread."""
 
     wide: np.ndarray  # float32[longest report, w]
@@ -56,27 +56,27 @@ class Room(NamedTuple):
     row: np.ndarray  # float32[longest report]
     column: np.ndarray  # float32[passes, LANES]
     lanes: np.ndarray  # int64[LANES], of candidates
-    later: np.ndarray  # int32[longest report * longest query, 2], pairs of tokens that may still matter
+    later: np.ndarray  # int32[longest report * longest query, 2], pairs of tokens that may be best matches
     product: np.ndarray  # float32[longest report * longest query], of their codes
-    cosine: np.ndarray  # float64[longest report * longest query], of themselves
+    cosine: np.ndarray  # float64[longest report * longest query], of the tokens
     best_row: np.ndarray  # float64[longest report], greatest cosine of each of its tokens
-    best: np.ndarray  # float64[longest query], the same
-    closest: np.ndarray  # float64[1], least distance of the codes' bounds from a cosine that became known
-    missed: np.ndarray  # int64[1], pairs of a sample that were dropped and are best matches
+    best: np.ndarray  # float64[longest query], greatest cosine of each token
+    closest: np.ndarray  # float64[1], minimum of bound - cosine
+    missed: np.ndarray  # int64[1], dropped pairs of a sample that are best matches
 
 
 def error_of(width, part):
-    """Bound the error of a score before it is rescaled, for states of a width.
+    """Bound the error of a score before rescaling, for states of a width.
 
-    A mean of maxima errs by no more than a cosine. Where precision and recall have one sign, the derivatives of F1 add
-    up to at most 2.
+    The error of a mean of maxima is at most that of a cosine. If precision and recall have one sign, the derivatives of
+    F1 add up to at most 2.
     """
     cosine = dot_error(width, 1.0) * 1.001 + gamma(2 * width + 4 * LONGEST, FLOAT64)
     return cosine * (2.0 if part == F1 else 1.0)
 
 
 def pack(batch, places):
-    """Lay out distinct queries side by side."""
+    """Stack distinct queries."""
     each = [batch.states_of(q).astype(np.float64) for q in places]
     width = -(-each[0].shape[1] // _SIZE) * _SIZE
     n = np.array([len(x) for x in each])
@@ -111,12 +111,12 @@ def pack(batch, places):
     return queries
 
 
-def _room(corpus, queries):
+def _new_scratch(corpus, queries):
     """Allocate the scratch of one thread."""
     longest = int(np.diff(corpus.ptr[:2]).max(initial=1))  # longest first
     width = queries.states.shape[2]
     passes = queries.codes.shape[1]
-    return Room(
+    return Scratch(
         np.zeros((longest, width), np.float32),
         np.empty((longest, width), np.float32),
         np.empty((longest, width), np.uint8),
@@ -138,13 +138,13 @@ def _room(corpus, queries):
 
 
 def _n_turned(width):
-    """Return how many groups of lanes are turned together: the greatest power of two that divides their number."""
+    """Return how many groups of lanes are rotated together: the greatest power of two that divides their number."""
     groups = width // _LANE
     return groups & -groups
 
 
 def _turn(vectors):
-    """Turn vectors float64[n, w] as `_simd_codes.code_tokens` does, but keep their lengths."""
+    """Rotate vectors float64[n, w] as `_simd_codes.code_tokens` does, but keep their lengths."""
     size = _LANE * _n_turned(vectors.shape[1])
     apart = 1
     turned = vectors
@@ -156,52 +156,57 @@ def _turn(vectors):
 
 
 @jit
-def _prepare(u, corpus, groups, room):
-    """Widen the states of a unit and make their codes."""
+def _prepare(u, corpus, groups, scratch):
+    """Widen the states of a document and make their codes."""
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)
     width = corpus.states.shape[1]
-    filled = room.wide.shape[1]
+    filled = scratch.wide.shape[1]
     size = corpus.states.itemsize
     source = corpus.states.ctypes.data + first * width * size
     if size == 2:
         for t in range(n_tokens):
-            widen(source + 2 * t * width, room.wide.ctypes.data + 4 * t * filled, width)
+            widen(source + 2 * t * width, scratch.wide.ctypes.data + 4 * t * filled, width)
     else:
         for t in range(n_tokens):
             for d in range(width):
-                room.wide[t, d] = corpus.states[first + t, d]
-    room.turned[:n_tokens] = room.wide[:n_tokens]
+                scratch.wide[t, d] = corpus.states[first + t, d]
+    scratch.turned[:n_tokens] = scratch.wide[:n_tokens]
     code_tokens(
-        room.turned.ctypes.data, filled // _LANE, groups, n_tokens, room.codes.ctypes.data, room.measured.ctypes.data
+        scratch.turned.ctypes.data,
+        filled // _LANE,
+        groups,
+        n_tokens,
+        scratch.codes.ctypes.data,
+        scratch.measured.ctypes.data,
     )
     for t in range(n_tokens):
-        inverse = 1.0 / np.sqrt(room.measured[t, 0])
+        inverse = 1.0 / np.sqrt(scratch.measured[t, 0])
         turned = inverse / np.sqrt(np.float64(_LANE * groups))
-        room.measured[t, 0] = inverse
-        room.measured[t, 1] *= turned
-        room.measured[t, 2] = np.sqrt(room.measured[t, 2]) * turned
-        room.weights[t] = corpus.weight_of_id[corpus.ids[first + t]]
+        scratch.measured[t, 0] = inverse
+        scratch.measured[t, 1] *= turned
+        scratch.measured[t, 2] = np.sqrt(scratch.measured[t, 2]) * turned
+        scratch.weights[t] = corpus.weight_of_id[corpus.ids[first + t]]
 
 
 @jit
-def _multiply(n_pairs, g, queries, room):
-    """Write the cosines of the first pairs of tokens in `room.later`, which their codes must not deny.
+def _multiply(n_pairs, g, queries, scratch):
+    """Write the cosines of the first pairs of tokens in `scratch.later`, and compare them with their bounds.
 
-    One after another without a branch between them: the processor works on several at once.
+    Without a branch between pairs, so that the processor works on several at once.
     """
-    filled = room.wide.shape[1]
-    tokens = room.wide.ctypes.data
+    filled = scratch.wide.shape[1]
+    tokens = scratch.wide.ctypes.data
     states = queries.states.ctypes.data + 4 * filled * g * queries.states.shape[1]
-    closest = room.closest[0]
+    closest = scratch.closest[0]
     for c in range(n_pairs):
-        t = room.later[c, 0]
-        i = room.later[c, 1]
+        t = scratch.later[c, 0]
+        i = scratch.later[c, 1]
         cosine = dot(tokens + 4 * filled * t, states + 4 * filled * i, filled)
-        cosine *= queries.inverse[g, i] * room.measured[t, 0]
-        room.cosine[c] = cosine
-        closest = min(closest, room.terms[t, 1] - abs(cosine - room.product[c]))
-    room.closest[0] = closest
+        cosine *= queries.inverse[g, i] * scratch.measured[t, 0]
+        scratch.cosine[c] = cosine
+        closest = min(closest, scratch.terms[t, 1] - abs(cosine - scratch.product[c]))
+    scratch.closest[0] = closest
 
 
 @inlined
@@ -215,87 +220,87 @@ def _mean(weights, values):
 
 
 @jit
-def _score(g, n_tokens, queries, room):
-    """Return precision and recall of the prepared unit for a query."""
+def _score(g, n_tokens, queries, scratch):
+    """Return precision and recall of the prepared document for a query."""
     n = queries.n[g]
-    filled = room.wide.shape[1]
+    filled = scratch.wide.shape[1]
     passes = (n + LANES - 1) // LANES
     away = queries.margin[g]
     for t in range(n_tokens):
-        rest = room.measured[t, 2]
-        room.terms[t, 0] = room.measured[t, 1]
-        room.terms[t, 1] = away * (1.0 + rest) + rest + SLACK
-        room.row[t] = -1e30
+        rest = scratch.measured[t, 2]
+        scratch.terms[t, 0] = scratch.measured[t, 1]
+        scratch.terms[t, 1] = away * (1.0 + rest) + rest + SLACK
+        scratch.row[t] = -1e30
     for p in range(passes):
         for lane in range(LANES):
-            room.column[p, lane] = -1e30 if p * LANES + lane < n else 1e30  # no candidate without a token
+            scratch.column[p, lane] = -1e30 if p * LANES + lane < n else 1e30  # unused lanes have no candidates
         code, lanes = queries.codes[g, p].ctypes.data, queries.lanes[g, p].ctypes.data
-        near, column = room.near[p].ctypes.data, room.column[p].ctypes.data
-        codes, terms, row = room.codes.ctypes.data, room.terms.ctypes.data, room.row.ctypes.data
+        near, column = scratch.near[p].ctypes.data, scratch.column[p].ctypes.data
+        codes, terms, row = scratch.codes.ctypes.data, scratch.terms.ctypes.data, scratch.row.ctypes.data
         if lanes_of(n, p) == 32:
             _near2(code, filled // 4, lanes, codes, terms, n_tokens, near, row, column)
         else:
             _near4(code, filled // 4, lanes, codes, terms, n_tokens, near, row, column)
-    # The best product of each row first, which says much of the others; they follow it in `later`.
+    # The best product of each row comes first, because it excludes most others; these follow in `later`.
     n_later = n_tokens
     for t in range(n_tokens):
-        margin = room.terms[t, 1]
-        low = room.row[t] - np.float32(2.0) * margin
+        margin = scratch.terms[t, 1]
+        low = scratch.row[t] - np.float32(2.0) * margin
         is_first = True
         for p in range(passes):
-            near, column, out = room.near[p].ctypes.data, room.column[p].ctypes.data, room.lanes.ctypes.data
+            near, column, out = scratch.near[p].ctypes.data, scratch.column[p].ctypes.data, scratch.lanes.ctypes.data
             used = lanes_of(n, p)
             if used == 32:
-                found = _candidates2(near + 4 * used * t, low, margin, column, out)
+                n_candidates = _candidates2(near + 4 * used * t, low, margin, column, out)
             else:
-                found = _candidates4(near + 4 * used * t, low, margin, column, out)
-            for c in range(found):
-                lane = room.lanes[c]
-                product = room.near[p, used * t + lane]
+                n_candidates = _candidates4(near + 4 * used * t, low, margin, column, out)
+            for c in range(n_candidates):
+                lane = scratch.lanes[c]
+                product = scratch.near[p, used * t + lane]
                 at = n_later
-                if product == room.row[t] and is_first:
+                if product == scratch.row[t] and is_first:
                     is_first = False
                     at = t
                 else:
                     n_later += 1
-                room.later[at, 0] = t
-                room.later[at, 1] = p * LANES + lane
-                room.product[at] = product
-    _multiply(n_tokens, g, queries, room)
-    room.best[:n] = -np.inf
+                scratch.later[at, 0] = t
+                scratch.later[at, 1] = p * LANES + lane
+                scratch.product[at] = product
+    _multiply(n_tokens, g, queries, scratch)
+    scratch.best[:n] = -np.inf
     for t in range(n_tokens):
-        i = room.later[t, 1]
-        room.best_row[t] = room.cosine[t]
-        room.best[i] = max(room.best[i], room.cosine[t])
+        i = scratch.later[t, 1]
+        scratch.best_row[t] = scratch.cosine[t]
+        scratch.best[i] = max(scratch.best[i], scratch.cosine[t])
     n_left = 0
     for c in range(n_tokens, n_later):
-        t = room.later[c, 0]
-        i = room.later[c, 1]
-        product = room.product[c]
-        upper = product + room.terms[t, 1]
-        if upper >= room.best_row[t] or upper >= room.best[i]:
-            room.later[n_left, 0] = t
-            room.later[n_left, 1] = i
-            room.product[n_left] = product
+        t = scratch.later[c, 0]
+        i = scratch.later[c, 1]
+        product = scratch.product[c]
+        upper = product + scratch.terms[t, 1]
+        if upper >= scratch.best_row[t] or upper >= scratch.best[i]:
+            scratch.later[n_left, 0] = t
+            scratch.later[n_left, 1] = i
+            scratch.product[n_left] = product
             n_left += 1
-    _multiply(n_left, g, queries, room)
+    _multiply(n_left, g, queries, scratch)
     for c in range(n_left):
-        t = room.later[c, 0]
-        i = room.later[c, 1]
-        room.best_row[t] = max(room.best_row[t], room.cosine[c])
-        room.best[i] = max(room.best[i], room.cosine[c])
-    return _mean(room.weights[:n_tokens], room.best_row), _mean(queries.weights[g, :n], room.best)
+        t = scratch.later[c, 0]
+        i = scratch.later[c, 1]
+        scratch.best_row[t] = max(scratch.best_row[t], scratch.cosine[c])
+        scratch.best[i] = max(scratch.best[i], scratch.cosine[c])
+    return _mean(scratch.weights[:n_tokens], scratch.best_row), _mean(queries.weights[g, :n], scratch.best)
 
 
 def score(part, corpus, queries, error, base, out):
-    """Score all units with some queries; NaN where the sign of precision + recall is not sure.
+    """Score all documents with a group of queries; NaN if the sign of precision + recall is uncertain.
 
     Parameters
     ----------
     error : float
-        Of precision and recall: near the pole of F1 it would grow.
+        Maximum error of precision and recall, which grows near the pole of F1.
     base : float
-        What scores are relative to.
+        Baseline of the scores.
 
     Writes
     ------
@@ -304,39 +309,39 @@ def score(part, corpus, queries, error, base, out):
     Raises
     ------
     ExactnessError
-        If a cosine lies outside its bounds, or one of a sample is greater than the best match that was found.
+        If a cosine is outside its bounds, or one of a sample exceeds the best match.
     """
-    room = _room(corpus, queries)
-    _score_all(part, corpus, queries, _n_turned(queries.states.shape[2]), error, base, room, out)
-    check_bounds({"codes": float(room.closest[0])}, int(room.missed[0]), "expectation")
+    scratch = _new_scratch(corpus, queries)
+    _score_all(part, corpus, queries, _n_turned(queries.states.shape[2]), error, base, scratch, out)
+    check_bounds({"codes": float(scratch.closest[0])}, int(scratch.missed[0]), "expectation")
 
 
 @jit
-def _check(u, g, n_tokens, queries, room):
-    """Multiply a pair of tokens of a scored unit and query whatever their codes say: no best match is less."""
+def _check(u, g, n_tokens, queries, scratch):
+    """Multiply one pair of tokens in any case: its cosine must not exceed the best matches."""
     n = queries.n[g]
     t = u % n_tokens
     i = (7919 * u + g) % n
     used = lanes_of(n, i // LANES)
-    room.later[0, 0] = t
-    room.later[0, 1] = i
-    room.product[0] = room.near[i // LANES, used * t + i % LANES]
-    _multiply(1, g, queries, room)
-    if room.cosine[0] > room.best_row[t] or room.cosine[0] > room.best[i]:
-        room.missed[0] += 1
+    scratch.later[0, 0] = t
+    scratch.later[0, 1] = i
+    scratch.product[0] = scratch.near[i // LANES, used * t + i % LANES]
+    _multiply(1, g, queries, scratch)
+    if scratch.cosine[0] > scratch.best_row[t] or scratch.cosine[0] > scratch.best[i]:
+        scratch.missed[0] += 1
 
 
 @jit
-def _score_all(part, corpus, queries, groups, error, base, room, out):
+def _score_all(part, corpus, queries, groups, error, base, scratch, out):
     for u in range(out.shape[1]):
         n_tokens = length_of(u, corpus)
-        _prepare(u, corpus, groups, room)
+        _prepare(u, corpus, groups, scratch)
         for g in range(out.shape[0]):
             precision = recall = 0.0
             if queries.n[g] != 2 and n_tokens != 2:
-                precision, recall = _score(g, n_tokens, queries, room)
+                precision, recall = _score(g, n_tokens, queries, scratch)
                 if g == u % out.shape[0]:
-                    _check(u, g, n_tokens, queries, room)
+                    _check(u, g, n_tokens, queries, scratch)
                 if part == F1 and not (min(precision, recall) >= error or max(precision, recall) <= -error):
                     out[g, u] = np.nan
                     continue

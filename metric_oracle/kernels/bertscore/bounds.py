@@ -1,6 +1,6 @@
-"""Bounds on precision and recall by cells and codes of a report's tokens; the README of this folder proves them.
+"""Bounds on precision and recall from the cells and codes of a report's tokens. The README proves them.
 
-Every function here returns a bound that holds for the score as float64 computes it: the margins for rounding are in it.
+Every bound holds for the score as computed in float64: it includes the margins for rounding.
 """
 
 import math
@@ -14,24 +14,24 @@ from metric_oracle.kernels._simd import LANES, prefetch
 from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, lowest_angles, make_bounds
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import lanes_of
-from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
+from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION, RECALL, f1, mean
 
 STEPS = 255  # steps of an angle byte
 STEP = np.pi / 360  # half a degree
-UNIT = 1 << 14  # one in a table of cosines
-# What the margins are proven for: dimensions of a state, tokens of a report.
+UNIT = 1 << 14  # 1.0 in a table of cosines
+# Limits of the proofs: dimensions of a state, tokens of a report.
 WIDEST, LONGEST = 1 << 13, 1 << 14
 # The terms of a bound by codes have absolute values of at most 1.002, 1.1, 1.1 and 0.1: products of unit vectors, with
 # codes of 6 bits and more a side.
 REACH = 4.0
 
-CHUNK = 12  # tokens whose codes are read before the item may be dropped: whole groups of rows on any path
-TINY = 2.0**-48  # roundings of a score that is computed from its parts
+CHUNK = 12  # tokens whose codes are read before the item may be dropped; a multiple of the group of rows on any path
+TINY = 2.0**-48  # rounding of a score that is computed from precision and recall
 _bounds2, _bounds4 = make_bounds(2), make_bounds(4)
 
 
 class Margins(NamedTuple):
-    """What rounding may take from each bound, for one width.
+    """Maximum rounding error of each bound, for one width.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class Margins(NamedTuple):
     exact : float
         Of a score in float64, and of sums in float64.
     cells : float
-        Of a mean of sines that is stored as float32, of float32 weights.
+        Of a mean of sines with float32 weights, stored as float32.
     code, token : float
-        Of means of bounds by codes, and more of it, and of `cells`, for each token of the report.
+        Of a mean of bounds by codes, and the increase of it and of `cells` for each token of the report.
     below : float
-        How far a table's entry lies above its cosine at most.
+        Maximum of an entry of the table minus its cosine.
     means : float
         Of products of mean states.
     product : float
@@ -65,7 +65,7 @@ class Margins(NamedTuple):
 
 
 def margins_of(width, norm_error):
-    """Return the margins for states of a width, whose lengths are from 1 by `norm_error` at most."""
+    """Return the margins for states of a width whose lengths are within `norm_error` of 1."""
     # Centre and query token are rounded to float32, each component once; the last is for the entry's own arithmetic.
     error = (product_error(width, 1.001) + 4 * FLOAT32) * UNIT + 2.0**-8
     rise = math.ceil(error)
@@ -86,7 +86,7 @@ def margins_of(width, norm_error):
 
 
 class Tables(NamedTuple):
-    """Angles of a table's entry, and the cosine above an angle.
+    """Angle of each entry of a table, and upper bound on the cosine of each angle.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Tables(NamedTuple):
         Rounded down, by (UNIT + entry) / 4.
     above : float64[STEPS + 1]
     ends : float32[2 UNIT + 1, 2]
-        Of UNIT + entry: pi / 2 less the angle, rounded up and down.
+        By UNIT + entry: pi / 2 minus the angle, rounded up and down.
     """
 
     down: np.ndarray
@@ -108,9 +108,9 @@ def angle_tables(margins):
     # The last entry stands for any greater one too.
     high = np.where(entries < UNIT, np.clip((entries - margins.rise + margins.error) / UNIT, -1.0, 1.0), 1.0)
     low = np.clip((entries - margins.rise - 1 - margins.error) / UNIT, -1.0, 1.0)
-    # Far above what float32 and float64 do to an angle.
+    # Far above the rounding errors of an angle in float32 and float64.
     ends = np.stack([np.arcsin(high) + 1e-6, np.arcsin(low) - 1e-6], axis=1).astype(np.float32)
-    # A ten-thousandth of a step is far above what float64 does to it.
+    # A ten-thousandth of a step is far above its rounding error in float64.
     steps = np.arccos(np.append(high[3::4], 1.0)) / STEP
     down = np.clip(np.floor(steps - 1e-4), 0, STEPS).astype(np.uint8)
     return Tables(down, np.cos(np.arange(STEPS + 1) * STEP), ends)
@@ -118,24 +118,26 @@ def angle_tables(margins):
 
 @jit
 def part_of(part, precision, recall):
-    """Return a score from its parts, or a bound on it from bounds on them."""
+    """Return a score from precision and recall, or a bound on it from bounds on them."""
     if part == PRECISION:
         return precision
     if part == RECALL:
         return recall
+    if part == MEAN:
+        return mean(precision, recall)
     return f1(precision, recall)
 
 
 @jit
-def bound_of(part, precision, recall, bonus):
-    """Return a bound on a score with its bonus, from bounds on its parts where their sign is sure."""
+def bound_of(part, precision, recall, offset):
+    """Return a bound on a score plus its offset, from bounds on precision and recall whose sign is certain."""
     value = part_of(part, precision, recall)
-    return value + bonus + TINY * (abs(value) + abs(bonus))
+    return value + offset + TINY * (abs(value) + abs(offset))
 
 
 @jit
 def fill_tables(cosines, rise, work, tables):
-    """Turn cosines of centres and query tokens, float32[M, n], into the tables of one query."""
+    """Make the tables of one query from the cosines of centres and query tokens, float32[M, n]."""
     n_cells, n = cosines.shape
     passes = (n + LANES - 1) // LANES
     for m in range(n_cells):
@@ -158,7 +160,7 @@ def fill_tables(cosines, rise, work, tables):
 
 @inlined
 def _add_cells(u, begin, n_tokens, corpus, work):
-    """Write to `work.means` the weighted sums of the cosines that cells leave to some tokens of a unit: most, least."""
+    """Write the weighted sums of the bounds on cosines by cells, from above and below, to `work.means`."""
     first = corpus.ptr[u] + begin
     add_sines(
         work.ends.ctypes.data, corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first,
@@ -167,31 +169,31 @@ def _add_cells(u, begin, n_tokens, corpus, work):
 
 
 @jit
-def bound_precisions(units, corpus, work, margins):
-    """Bound the precision of units, which ascend, from above and below by the cells of their tokens.
+def bound_precisions(documents, corpus, work, margins):
+    """Bound the precision of documents, in ascending order, from above and below by the cells of their tokens.
 
     Writes
     ------
     work.upper, work.lower : float32[I]
     """
-    for i in range(len(units)):
-        u = units[i]
-        if i > 0 and units[i - 1] == u:
+    for i in range(len(documents)):
+        u = documents[i]
+        if i > 0 and documents[i - 1] == u:
             work.upper[i] = work.upper[i - 1]
             work.lower[i] = work.lower[i - 1]
             continue
         n_tokens = length_of(u, corpus)
         _add_cells(u, 0, n_tokens, corpus, work)
-        total = np.float64(corpus.unit_weight[u])
+        total = np.float64(corpus.document_weight[u])
         margin = margins.cells + margins.token * n_tokens
-        # Without any weight the precision is 0 by definition, and F1 with it, whatever the recall's sign.
+        # Without any weight the precision is 0 by definition, and so is F1, whatever the sign of the recall.
         work.upper[i] = work.means[0] / total + margin if total > 0 else 0.0
         work.lower[i] = work.means[1] / total - margin if total > 0 else 2.0
 
 
 @inlined
 def bound_recall(u, corpus, coded, work, above, margin):
-    """Bound the recall of a unit from above by the cells of its tokens."""
+    """Bound the recall of a document from above by the cells of its tokens."""
     n = len(coded.weights)
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
@@ -220,16 +222,16 @@ def bound_recall(u, corpus, coded, work, above, margin):
 
 @inlined
 def bound_means(u, corpus, coded, margin):
-    """Bound the recall of a unit from below: a maximum is at least a mean, a mean product the product of means."""
+    """Bound the recall of a document from below: a maximum is at least a mean."""
     along = np.float64(coded.scalars[2]) * corpus.mean_along[u]
     return along - np.float64(coded.scalars[3]) * corpus.mean_off[u] - margin
 
 
 @inlined
 def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
-    """Write the maxima both ways of what `_simd_codes.make_bounds` computes for some tokens of a unit.
+    """Write the maxima of rows and columns of the bounds by codes for a run of tokens of a document.
 
-    The maxima of the query's tokens are raised; at the first token of a unit they begin anew.
+    The maxima of the query's tokens are updated; they are reset at the first token of a document.
     """
     first = corpus.ptr[u] + begin
     n_steps = corpus.codes.shape[1] // 4
@@ -256,7 +258,7 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
 
 @inlined
 def prefetch_codes(u, corpus):
-    """Ask for what `bound_codes` reads of a unit; units that are left lie too far apart to be foreseen."""
+    """Prefetch what `bound_codes` reads of a document, which the processor cannot predict."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     width = corpus.codes.shape[1]
@@ -266,41 +268,41 @@ def prefetch_codes(u, corpus):
 
 
 class Known(NamedTuple):
-    """What is known of a unit before its codes are read.
+    """Bounds on a document before its codes are read.
 
     Attributes
     ----------
     precision : float
         Bound by cells.
     recall : float
-        The same, or anything where the score does not rise with both.
-    bonus : float
+        The same, or any number if the score does not rise with both.
+    offset : float
         Of the item.
     threshold : float
-        Below which the item may be dropped; minus infinity where all of it is to be read.
+        The item may be dropped below it; minus infinity to read all tokens.
     """
 
     precision: float
     recall: float
-    bonus: float
+    offset: float
     threshold: float
 
 
 @inlined
 def bound_by_codes(part, u, known, corpus, coded, work, margins):
-    """Bound precision and recall of a unit from above by its tokens' codes, some tokens after some.
+    """Bound precision and recall of a document from above by the codes of its tokens, one chunk after another.
 
-    What is left to the cells is less and less: where that suffices to drop the item, the rest is not read.
+    Cells bound the tokens not yet read. Once that is enough to drop the item, the rest is not read.
 
     Returns
     -------
     precision, recall : float
-        Minus infinity where the item is dropped.
+        Minus infinity if the item is dropped.
     least : float
-        The least bound on precision by codes and cells that was seen.
+        Minimum of the bounds on precision by codes and cells.
     """
     n_tokens = length_of(u, corpus)
-    weight = np.float64(corpus.unit_weight[u])
+    weight = np.float64(corpus.document_weight[u])
     margin = margins.code + margins.token * n_tokens
     by_codes = by_cells = 0.0
     least = np.inf
@@ -314,7 +316,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
             by_cells += work.means[0]
             mixed = known.precision + (by_codes - by_cells) / weight + 2.0 * (margin + margins.cells)
             least = min(least, mixed)
-            if bound_of(part, min(mixed, known.precision), known.recall, known.bonus) < known.threshold:
+            if bound_of(part, min(mixed, known.precision), known.recall, known.offset) < known.threshold:
                 return -np.inf, -np.inf, least
         begin += n_some
     precision = by_codes / weight + margin if weight > 0 else 0.0
@@ -323,7 +325,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
 
 @jit
 def bound_codes(u, corpus, coded, work, margins):
-    """Return precision and recall as `bound_by_codes` does, from all tokens."""
+    """Return the bounds of `bound_by_codes` from all tokens."""
     known = Known(np.inf, 0.0, 0.0, -np.inf)
     precision, recall, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins)
     return precision, recall
@@ -331,15 +333,15 @@ def bound_codes(u, corpus, coded, work, margins):
 
 @jit
 def bound_codes_below(u, corpus, coded, work, margins):
-    """Return lower bounds on precision and recall of a unit: the same terms taken away.
+    """Return lower bounds on precision and recall of a document: the same terms subtracted.
 
-    The loop adds |B'e|, which is small: it is taken away twice afterwards, from each token for precision, the greatest
-    one for recall.
+    The loop adds |B'e|, which is small. It is subtracted twice afterwards: from each token for precision, and the
+    greatest one for recall.
     """
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)
     _run_codes(u, 0, n_tokens, corpus, coded, coded.lanes_below, -coded.scalars[1], work)
-    weight = np.float64(corpus.unit_weight[u])
+    weight = np.float64(corpus.document_weight[u])
     most = 0.0
     total = np.float64(work.row[0])
     for t in range(n_tokens):

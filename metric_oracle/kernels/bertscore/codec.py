@@ -1,11 +1,11 @@
-"""Cells and codes of token states: what bounds cosines with them.
+"""Cells and codes of token states, from which cosines are bounded.
 
 For a token's unit vector c, the centre m of its cell and a basis B of nearly orthonormal columns,
 c = v m + s B b + e with v = max(c . m, 0) and bytes b, so that for any unit vector q and p = B'q
 q . c = v (q . m) + s p . b + (q - B p) . (e - B B'e) + (p + (I - B'B) p) . B'e.
-`terms` of a token holds v / UNIT, s, |e - B B'e|, |B'e| (with the basis's loss of orthonormality) and |s b|: what the
-kernel needs to bound the last two products and the rounding of p to bytes. All of it is computed in float64 from the
-numbers that are stored, and rounded up. The README of this folder has the proof.
+`terms` of a token holds v / UNIT, s, |e - B B'e|, |B'e| (with the loss of orthonormality of the basis) and |s b|, from
+which the kernel bounds the last two products and the rounding of p to bytes. All are computed in float64 from the
+stored numbers and rounded up. The README of this folder has the proof.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.kernels.bertscore.query import up
 
 CODE = 64  # bytes of a token's code: one cache line
-SAMPLE = 1 << 17  # tokens that centres and basis are made from
+SAMPLE = 1 << 17  # tokens from which centres and basis are made
 TOKENS_A_CELL = 512
 MOST_CELLS = 1 << 14
 ROUNDS = 4  # of k-means
@@ -26,7 +26,7 @@ BLOCK = 1 << 14  # tokens at once
 
 
 def n_cells(n_tokens: int) -> int:
-    """Return how many cells a corpus of so many tokens gets."""
+    """Return the number of cells for a corpus of so many tokens."""
     return int(np.clip(1 << int(np.log2(max(n_tokens // TOKENS_A_CELL, 1))), 1, MOST_CELLS))
 
 
@@ -44,7 +44,7 @@ def screen(
         Tokens of a block.
     seed : int
     release : function
-        Called after each block: the states are read once, in order.
+        Called after each block, because the states are read once, in order.
 
     Returns
     -------
@@ -82,12 +82,12 @@ def screen(
 
 
 def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.ndarray]) -> None:
-    """Write cell, radius, code and terms of some tokens, unit vectors float64[n, d]."""
+    """Write cell, radius, code and terms of a block of tokens, unit vectors float64[n, d]."""
     width = c.shape[1]
     basis = out["basis"].astype(np.float64)
     m = out["centers"][nearest].astype(np.float64)
     cosine = np.einsum("td,td->t", c, m)
-    # Of the angle, the centre's length is divided out; what float64 does to a cosine is taken off.
+    # The centre need not have length 1; the margin is the error of the cosine in float64.
     lengths = np.maximum(np.linalg.norm(m, axis=1), 1e-300)
     angle = np.arccos(np.clip(cosine / lengths - gamma(2 * width + 8, FLOAT64), -1, 1))
     along = (np.clip(cosine, 0, 1) / UNIT).astype(np.float32)
@@ -100,7 +100,7 @@ def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.
     tail = rest - coded @ basis.T
     tail_inside = tail @ basis
     skew = float(np.linalg.norm(np.eye(basis.shape[1]) - basis.T @ basis))
-    lost = gamma(4 * width, FLOAT64)  # of vectors no longer than 4, in every step above
+    lost = gamma(4 * width, FLOAT64)  # for vectors of length 4 at most, in every step above
     out["cell"][block] = nearest
     out["radius"][block] = np.minimum(np.ceil(angle / STEP), STEPS)
     out["codes"][block, : basis.shape[1]] = code + 128
@@ -138,7 +138,7 @@ def _centers(
 
 
 def _means(states: np.ndarray, ptr: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part of each unit's mean state along a direction, and the length of what is left: float32[D] each."""
+    """Return each document's mean state along a direction, and the length of the remainder: float32[D] each."""
     along = np.empty(len(ptr) - 1, np.float32)
     off = np.empty(len(ptr) - 1, np.float32)
     wide = direction.astype(np.float64)

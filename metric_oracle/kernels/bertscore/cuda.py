@@ -1,4 +1,4 @@
-"""BERTScore search on a GPU: projections bound every unit there, the host scores the best bounds until they suffice.
+"""BERTScore search on a GPU: projections bound every document on the device; the host scores the best.
 
 The README of this folder proves the bound. PyTorch and one Triton kernel (`segment_maxima.py`); Triton's interpreter
 runs this very code on a CPU in the tests.
@@ -21,7 +21,7 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.bertscore.bounds import TINY, margins_of, part_of
 from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
-from metric_oracle.kernels.bertscore.cpu import final_scores, least_of, line_of, room, taken
+from metric_oracle.kernels.bertscore.cpu import collect_scores, final_scores, least_of, new_scratch, scratch_of
 from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.projections import (
     REACH,
@@ -38,26 +38,26 @@ from metric_oracle.kernels.topk.reference import select
 
 LIBRARY = "triton"
 DEVICE = "cuda"
-WIDTH, LEAST_WIDTH = 128, 16  # of a code: coordinates of a projection, and the length of what it leaves out
-SAMPLE = 1 << 17  # tokens that the basis is made from
+WIDTH, LEAST_WIDTH = 128, 16  # of a code: coordinates of a projection, and the length of the remainder
+SAMPLE = 1 << 17  # tokens from which the basis is made
 BLOCK = 1 << 16  # tokens of an upload
 CELLS = 1 << 26  # bounds at once, 512 MB; halved where the device has no room
-COLUMNS = 32  # query tokens of a product; a query's codes are filled up to a multiple of it
-AHEAD = 256  # queries of a search that a device bounds together, for all threads that finish them
-ENTRIES = 1 << 22  # of their lists at most, 50 MB: fewer queries where many answers are asked for
-LISTED = 256  # items of a query that the host gets at first
-MORE = 16  # times as many where they were too few
+COLUMNS = 32  # query tokens of a product; the codes of a query are padded to a multiple of it
+AHEAD = 256  # queries of a search that a device bounds together, for all threads
+ENTRIES = 1 << 22  # limit of their lists, 50 MB: fewer queries for a large k
+LISTED = 256  # items of a query that the host gets first
+MORE = 16  # factor by which the list grows if it was too short
 STAGES = ("projection", "float32")
 
-_IDLE: dict[str, queue.SimpleQueue] = {}  # devices that no thread uses
+_IDLE: dict[str, queue.SimpleQueue] = {}  # idle devices
 _LOCK = threading.Lock()
 
 
 class Lists:
-    """Lists of the best bounds of a search's queries, which threads take as they come to them.
+    """Lists of the best bounds of the queries of a search, for all its threads.
 
-    The first thread that takes a list of a block of queries has those of the whole block made, the others wait for it:
-    the device gets large blocks, and while it is at the next one, all threads score what the last one listed.
+    The first thread that takes a list of a block of queries makes the lists of the whole block, and the others wait.
+    The device gets large blocks, and all threads score the items of one block while the device works on the next.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Lists:
         self._blocks: dict[int, tuple[Future, set[int]]] = {}
 
     def take(self, q, n, listed, make):
-        """Return the list of query `q` of `n`, of `listed` items, once; `make` returns those of consecutive queries."""
+        """Return the list of query `q` of `n`, once; `make` makes those of successive queries, `listed` each."""
         size = min(max(ENTRIES // listed, 1), AHEAD)
         first = q // size * size
         places = range(first, min(first + size, n))
@@ -75,52 +75,52 @@ class Lists:
         if is_first:
             try:
                 lists.set_result(make(places))
-            except BaseException as error:  # of whatever kind, no thread must wait for ever
+            except BaseException as error:  # after any error, no thread may wait for ever
                 lists.set_exception(error)
-        found = lists.result()[q - first]
+        results = lists.result()[q - first]
         with self._lock:
             left.discard(q)
             if not left:
                 self._blocks.pop(first, None)
-        return found
+        return results
 
 
 def find(corpus, batch, places, k, items, work, part, scored, lists=None):
-    """Return for each distinct query the items that may be among its k best rows, and their exact precision and recall.
+    """Return the items that may be among the k best rows of each query, and their exact precision and recall.
 
     Parameters
     ----------
     places : sequence of int
     items : list of Items
-        For each query: the same units and rows, and what is added to their scores.
+        For each query: the same documents and rows, and their offsets.
     lists : list of (int32[n], float64[n]), or None
-        For each query what `_listed` returns of it; by default it is called.
+        The result of `_listed` for each query; by default it is called.
 
     Returns
     -------
     list of (int64[n], float64[n], float64[n])
     """
     n_items, n_sampled = len(items[0].unit), sample_size(len(batch.ptr) - 1)
-    stacked, (answers,) = room(work, corpus, n_items, len(corpus.centers), batch.longest, k)
-    scratch = line_of(stacked, 0)
+    stacked, (answers,) = new_scratch(work, corpus, n_items, len(corpus.centers), batch.longest, k)
+    scratch = scratch_of(stacked, 0)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     done: dict[int, Any] = {}
     listed = n_listed(k)
     while len(done) < len(places):
         left = [i for i in range(len(places)) if i not in done]
         if lists is None:
-            asked = [(places[i], items[i]) for i in left]
-            lists = _listed(corpus, batch, asked, min(listed, n_items), part)
+            requests = [(places[i], items[i]) for i in left]
+            lists = _listed(corpus, batch, requests, min(listed, n_items), part)
         for i, (item, bound) in zip(left, lists, strict=True):
-            bound += TINY * (np.abs(bound) + np.abs(items[i].bonus[item]))
+            bound += TINY * (np.abs(bound) + np.abs(items[i].offset[item]))
             scratch.kept[: len(item)], scratch.kept_bound[: len(item)] = item, bound
-            # Without the codes of the cascade, which take 40 % of the time and are not read here.
+            # Without the codes of the cascade, which would take 40 % of the time and are not used here.
             states, weights = batch.states_of(places[i]), batch.weights_of(places[i])
             query, _ = pack_query(states, weights, corpus.basis[:, :0], corpus.direction)
             if _finish(len(item), n_items, part, k, items[i], corpus, query, margins, scratch, answers):
                 drawn = np.random.default_rng(places[i]).integers(n_items, size=n_sampled)
                 _check(np.append(drawn, answers.state[4]), part, items[i], corpus, query, scratch, answers)
-                done[i] = taken(scored, places[i], items[i], answers)
+                done[i] = collect_scores(scored, places[i], items[i], answers)
         lists = None
         listed *= MORE
     check_bounds(dict(zip(STAGES, _closest(work).tolist(), strict=True)), int(work["counts"][4]))
@@ -128,52 +128,52 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
 
 
 def n_listed(k):
-    """Return how many items of a query the host gets at first."""
+    """Return how many items of a query the host gets first."""
     return max(LISTED, 4 * k)
 
 
 @jit
-def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, found):
-    """Score the listed items; tell whether those that are not listed cannot be among the best."""
-    reset(found, items.least)
-    n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, found)
+def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, scores):
+    """Score the listed items; return whether no other item can be among the best."""
+    reset(scores, items.least)
+    n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, scores)
     if n_seen == n_listed and n_listed < n_items:
         return False
-    found.counts[0] += n_items - n_seen
-    found.counts[2] += n_seen - n_scored
-    found.counts[3] += n_scored
+    scores.counts[0] += n_items - n_seen
+    scores.counts[2] += n_seen - n_scored
+    scores.counts[3] += n_scored
     return True
 
 
 @jit
-def _check(sample, part, items, corpus, query, work, found):
-    """Compare each score with the bound that listed its item; score some items more, which must lie below the k-th.
+def _check(sample, part, items, corpus, query, work, scores):
+    """Compare each score with the bound of its item; score a sample, which must be below the k-th best score.
 
     Parameters
     ----------
     sample : int64[n]
-        Items, or -1; those that were scored are passed by.
+        Items, or -1; those that were scored are skipped.
 
     Writes
     ------
-    found.closest[0], found.counts[4]
+    scores.closest[0], scores.counts[4]
     """
     j = 0
-    for n in range(found.state[0]):
-        i = found.item[n]
-        while work.kept[j] != i:  # items are scored in the order of the list
+    for n in range(scores.state[0]):
+        i = scores.item[n]
+        while work.kept[j] != i:  # items were scored in the order of the list
             j += 1
-        score = part_of(part, found.precision[n], found.recall[n]) + items.bonus[i] - items.error
-        found.closest[0] = min(found.closest[0], work.kept_bound[j] - score)
+        score = part_of(part, scores.precision[n], scores.recall[n]) + items.offset[i] - items.error
+        scores.closest[0] = min(scores.closest[0], work.kept_bound[j] - score)
     for i in sample:
-        if i >= 0 and not found.is_scored[i]:
+        if i >= 0 and not scores.is_scored[i]:
             precision, recall = exact_pair(items.unit[i], corpus, query, work)
-            if part_of(part, precision, recall) + items.bonus[i] - items.error >= found.threshold[0]:
-                found.counts[4] += 1
+            if part_of(part, precision, recall) + items.offset[i] - items.error >= scores.threshold[0]:
+                scores.counts[4] += 1
 
 
 def stages(works):
-    """Return the share of pairs that each stage dropped, that scored in float64, and the closest call of each bound."""
+    """Return the share of pairs that each stage dropped or that were scored, and the closest call of each bound."""
     counts = sum((work["counts"] for work in works if work), np.zeros(5, np.int64))
     total = max(int(counts.sum()), 1)
     shares = {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
@@ -183,7 +183,7 @@ def stages(works):
 
 
 def _closest(work):
-    """Return the least distance of the bounds of each of `STAGES` from a score that became known."""
+    """Return the minimum of bound - score for each of `STAGES`."""
     return work["closest"][[0, 2]]
 
 
@@ -192,7 +192,7 @@ def _closest(work):
 
 @contextmanager
 def _one_device():
-    """Give a GPU to this thread alone, as the current one, and turn its errors into one line."""
+    """Reserve a GPU for this thread, make it the current one, and convert its errors into one line."""
     with _LOCK:
         if DEVICE not in _IDLE:
             _IDLE[DEVICE] = queue.SimpleQueue()
@@ -206,9 +206,9 @@ def _one_device():
         _IDLE[DEVICE].put((number, context))
 
 
-def _listed(corpus, batch, asked, listed, part):
-    """Return for each query and its items the greatest bounds, greatest first: int32[listed], float64[listed]."""
-    n_items = len(asked[0][1].unit)
+def _listed(corpus, batch, requests, listed, part):
+    """Return the items of each query with the greatest bounds, in descending order: int32[listed], float64[listed]."""
+    n_items = len(requests[0][1].unit)
     lists: list[Any] = []
     with _one_device() as number:
         try:
@@ -216,15 +216,15 @@ def _listed(corpus, batch, asked, listed, part):
                 resident = _device.resident(
                     corpus.row_ptr, f"token codes on {DEVICE} {number}", lambda: _upload(corpus)
                 )
-            while len(lists) < len(asked):
-                some = asked[len(lists) :][: max(resident.cells // n_items, 1)]
+            while len(lists) < len(requests):
+                chunk = requests[len(lists) :][: max(resident.cells // n_items, 1)]
                 try:
                     with _device.in_one_line():
-                        lists.extend(_best_bounds(resident, corpus, batch, some, listed, part))
+                        lists.extend(_best_bounds(resident, corpus, batch, chunk, listed, part))
                 except _device.NoRoomError:
-                    if len(some) == 1:
+                    if len(chunk) == 1:
                         raise
-                    resident.cells = len(some) // 2 * n_items
+                    resident.cells = len(chunk) // 2 * n_items
         except _device.NoRoomError as error:
             msg = (
                 "retrieve: the GPU must have room for some of the corpus's token codes and one query; got too little. "
@@ -235,7 +235,7 @@ def _listed(corpus, batch, asked, listed, part):
 
 
 def _upload(corpus):
-    """Project the corpus on the device; what has no room there waits on the host."""
+    """Project the corpus on the device; pieces that do not fit stay on the host."""
     import torch
 
     states = corpus.states.view(np.float16) if corpus.states.dtype == np.uint16 else corpus.states
@@ -243,17 +243,17 @@ def _upload(corpus):
     basis = _basis(states)
     width = basis.shape[1] + 1
     token_bytes = 2 * width + corpus.ids.itemsize + 8 + 4
-    room = _room_bytes()
-    fits = len(states) * token_bytes <= room
-    edges = [0, len(lengths)] if fits else _edges(corpus.ptr, room / 2 / token_bytes)
+    new_scratch = _room_bytes()
+    fits = len(states) * token_bytes <= new_scratch
+    edges = [0, len(lengths)] if fits else _edges(corpus.ptr, new_scratch / 2 / token_bytes)
     pieces, error = [], 0.0
     for first, last in pairwise(edges):
         a, b = int(corpus.ptr[first]), int(corpus.ptr[last])
         home = DEVICE if fits else "cpu"
         codes = torch.empty((b - a, width), dtype=torch.float16, device=home)
         for t in range(a, b, BLOCK):
-            some = torch.from_numpy(np.array(states[t : min(t + BLOCK, b)])).to(DEVICE)
-            codes[t - a : t - a + len(some)], off = _codes(some, basis)
+            chunk = torch.from_numpy(np.array(states[t : min(t + BLOCK, b)])).to(DEVICE)
+            codes[t - a : t - a + len(chunk)], off = _codes(chunk, basis)
             error = max(error, off)
         unit = np.repeat(np.arange(last - first), lengths[first:last])
         arrays = (np.array(corpus.ids[a:b]), unit, corpus.ptr[first : last + 1] - a)
@@ -262,14 +262,14 @@ def _upload(corpus):
 
 
 def _room_bytes():
-    """Return how many bytes of a corpus the current device takes, besides what one block of queries needs."""
+    """Return the memory of the current device for a corpus, in bytes, without that of a block of queries."""
     import torch
 
     return _device.SHARE_OF_MEMORY * torch.cuda.mem_get_info()[0] / 2 if DEVICE == "cuda" else np.inf
 
 
 def _edges(ptr, most):
-    """Cut units into runs of no more than `most` tokens, or of one unit."""
+    """Divide documents into runs of at most `most` tokens, or of one document."""
     edges = [0]
     while edges[-1] < len(ptr) - 1:
         edges.append(max(int(np.searchsorted(ptr, ptr[edges[-1]] + most, side="right")) - 1, edges[-1] + 1))
@@ -277,11 +277,11 @@ def _edges(ptr, most):
 
 
 def _basis(states):
-    """Return the leading eigenvectors of a sample of the states, zeros where there are no more: float64[d, K - 1]."""
+    """Return the leading eigenvectors of a sample of the states, padded with zeros: float64[d, K - 1]."""
     import torch
 
-    some = np.linspace(0, len(states) - 1, min(SAMPLE, len(states))).astype(np.int64)
-    unit = _directions(torch.from_numpy(states[some]).to(DEVICE))
+    chunk = np.linspace(0, len(states) - 1, min(SAMPLE, len(states))).astype(np.int64)
+    unit = _directions(torch.from_numpy(states[chunk]).to(DEVICE))
     _, vectors = torch.linalg.eigh(unit.T @ unit)
     d = len(vectors)
     width = min(WIDTH, max(LEAST_WIDTH, 1 << d.bit_length()))
@@ -298,9 +298,9 @@ def _directions(states):
 
 
 def _codes(states, basis):
-    """Return codes of states, float16[n, K], and how far their coordinates are from the projection at most.
+    """Return codes of states, float16[n, K], and the maximum error of their coordinates.
 
-    The basis is no more orthonormal than its square shows: what that adds to the bound is part of the distance.
+    The error includes the deviation of the basis from orthonormality.
     """
     import torch
 
@@ -310,50 +310,50 @@ def _codes(states, basis):
     kept = coordinates.double()
     square = basis.T @ basis
     askew = (square - square.round()).norm().item()
-    own = math.sqrt(basis.shape[1]) * product_error(len(basis), REACH, FLOAT64)
-    error = (inside - kept).norm(dim=1).max().item() + 2 * askew + own
+    computed = math.sqrt(basis.shape[1]) * product_error(len(basis), REACH, FLOAT64)
+    error = (inside - kept).norm(dim=1).max().item() + 2 * askew + computed
     rest = (unit - kept @ basis.T).norm(dim=1)
     upwards = rest * (1 + 2.0**-10) + 2.0**-24  # twice what rounding to float16 takes away, and float64 before it
     return torch.cat([coordinates, upwards.half()[:, None]], dim=1), error
 
 
-def _best_bounds(resident, corpus, batch, asked, listed, part):
-    """Yield for each query and its items the greatest bounds, greatest first."""
+def _best_bounds(resident, corpus, batch, requests, listed, part):
+    """Yield the greatest bounds of each query and its items, in descending order."""
     import torch
 
-    places = [q for q, _ in asked]
-    items = asked[0][1]
+    places = [q for q, _ in requests]
+    items = requests[0][1]
     block = _block(resident, [batch.states_of(q) for q in places], [batch.weights_of(q) for q in places])
-    bonus = None if items.alone else torch.from_numpy(np.stack([x.bonus for _, x in asked])).to(DEVICE)
-    item = torch.empty((len(asked), 0), dtype=torch.int64, device=DEVICE)
-    bound = torch.empty((len(asked), 0), dtype=torch.float64, device=DEVICE)
+    offset = None if items.alone else torch.from_numpy(np.stack([x.offset for _, x in requests])).to(DEVICE)
+    item = torch.empty((len(requests), 0), dtype=torch.int64, device=DEVICE)
+    bound = torch.empty((len(requests), 0), dtype=torch.float64, device=DEVICE)
     for waiting, of_waiting in zip(resident.pieces, _weighed(resident, corpus.weight_of_id), strict=True):
         piece, weighed = waiting.to(DEVICE), of_waiting.to(DEVICE)
         first, last = np.searchsorted(items.unit, [piece.first, piece.first + len(piece.lengths)]).tolist()
         if first == last:
             continue
         upper = _upper_bounds(piece, weighed, block, resident.error, part)
-        if bonus is not None:
+        if offset is not None:
             unit = torch.from_numpy(items.unit[first:last].astype(np.int64) - piece.first).to(DEVICE)
-            upper = upper[:, unit] + bonus[:, first:last]
+            upper = upper[:, unit] + offset[:, first:last]
         best = upper.topk(min(listed, last - first), dim=1)
         item, bound = torch.cat([item, best.indices + first], dim=1), torch.cat([bound, best.values], dim=1)
         if bound.shape[1] > listed:
             best = bound.topk(listed, dim=1)
             item, bound = item.gather(1, best.indices), best.values
-    # Of several pieces that all have room in the list.
+    # Several pieces may all fit into the list.
     order = bound.argsort(dim=1, descending=True)
     yield from zip(*(x.gather(1, order).cpu().numpy() for x in (item.int(), bound)), strict=True)
 
 
 def _block(resident, states, weights):
-    """Lay a block of queries out for the kernel."""
+    """Lay out a block of queries for the kernel."""
     import torch
 
     lengths = np.array([len(x) for x in states])
     n_tiles = -(-lengths // COLUMNS)
     ends = np.cumsum(lengths)
-    # The last token of a query fills its last tile up.
+    # The last token of a query pads its last tile.
     token = np.concatenate(
         [np.minimum(np.arange(m * COLUMNS), n - 1) + end - n for m, n, end in zip(n_tiles, lengths, ends, strict=True)]
     )
@@ -380,7 +380,7 @@ def _block(resident, states, weights):
 
 
 def _weighed(resident, weight_of_id):
-    """Return what the weights of tokens make of each piece; it is kept until other weights are asked for."""
+    """Return the weighted values of each piece, which are stored until the weights change."""
     import torch
 
     if resident.weight_of_id is None or not np.array_equal(resident.weight_of_id, weight_of_id):
@@ -392,7 +392,7 @@ def _weighed(resident, weight_of_id):
 
 
 def _weigh(piece, weight_of_id):
-    """Return what the weights of tokens make of a piece that is on the device."""
+    """Return the weighted values of a piece on the device."""
     import torch
 
     weights = weight_of_id[piece.ids.long()]
@@ -405,7 +405,7 @@ def _weigh(piece, weight_of_id):
 
 
 def _upper_bounds(piece, weighed, block, error, part):
-    """Return bounds from above on the score of every query with every unit of a piece: float64[B, D]."""
+    """Return bounds from above on the score of every query with every document of a piece: float64[B, D]."""
     import torch
 
     from metric_oracle.kernels.bertscore.segment_maxima import MOST_ROWS, n_beyond, segment_maxima
@@ -451,11 +451,11 @@ class Backend(_device.ByLibrary, cpu.Backend):
             return _listed(corpus, batch, [(q, items) for q in block], listed, self.part)
 
         lists = [self.lists.take(q, len(batch.ptr) - 1, listed, make) for q in places]
-        found = find(corpus, batch, places, k, every, workspace, self.part, self.scored, lists)
-        for q, (item, precision, recall) in zip(places, found, strict=True):
+        results = find(corpus, batch, places, k, every, workspace, self.part, self.scored, lists)
+        for q, (item, precision, recall) in zip(places, results, strict=True):
             scores = final_scores(precision, recall, batch.baseline)[self.part]
             answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped, that scored in float64, and the closest calls."""
+        """Return the share of pairs that each stage dropped or that were scored, and the closest calls."""
         return stages(workspaces)

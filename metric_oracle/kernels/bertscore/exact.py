@@ -1,4 +1,4 @@
-"""Products of all dimensions: float32 ones within a proven error, float64 ones in the order of the reference."""
+"""Products in all dimensions: in float32 within a proven error, in float64 in the order of the reference."""
 
 import numpy as np
 
@@ -8,20 +8,20 @@ from metric_oracle.kernels._simd import widen as widen_halves
 from metric_oracle.kernels.bertscore.query import lanes_of
 from metric_oracle.kernels.cosine.score import cosine
 
-# Passes of up to 32 and of up to LANES query tokens. Two more forms, for 16 and 48, would save a fifth of the products
-# of a middling query and double the time to compile.
+# Passes of up to 32 and of up to LANES query tokens. Versions for 16 and 48 would save a fifth of the products of an
+# average query and double the time to compile.
 _dots2, _dots4 = make_dots(2), make_dots(4)
 
 
 @jit
 def length_of(u, corpus):
-    """Return the number of a unit's tokens."""
+    """Return the number of a document's tokens."""
     return corpus.ptr[u + 1] - corpus.ptr[u]
 
 
 @jit
 def widen(u, corpus, work):
-    """Copy the states of a unit as float32."""
+    """Copy the states of a document as float32."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     width = corpus.states.shape[1]
@@ -40,7 +40,7 @@ def mean_of_maxima(weights, column):
     """Return the weighted mean of the query tokens' maxima, float32[passes, LANES]."""
     total = other = weight = rest = 0.0
     n = len(weights)
-    for i in range(0, n - 1, 2):  # two sums each, which do not wait for one another
+    for i in range(0, n - 1, 2):  # two independent sums, which run in parallel
         total += weights[i] * column[i // LANES, i % LANES]
         other += weights[i + 1] * column[(i + 1) // LANES, (i + 1) % LANES]
         weight += weights[i]
@@ -53,7 +53,7 @@ def mean_of_maxima(weights, column):
 
 @jit
 def approximate(u, corpus, query, work):
-    """Return precision and recall of a unit from float32 products; its states are widened."""
+    """Return precision and recall of a document from float32 products. Its states must be widened."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     n = len(query.weights)
@@ -81,7 +81,7 @@ def approximate(u, corpus, query, work):
 
 @jit
 def exact(u, corpus, query, work):
-    """Return precision and recall of a unit in float64, in the order of the reference; its states are widened."""
+    """Return precision and recall of a document in float64, as the reference. Its states must be widened."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     n = len(query.weights)
@@ -126,6 +126,6 @@ def exact(u, corpus, query, work):
 
 @jit
 def exact_pair(u, corpus, query, work):
-    """Return precision and recall of a unit whose states are not widened yet."""
+    """Widen the states of a document and return its precision and recall."""
     widen(u, corpus, work)
     return exact(u, corpus, query, work)

@@ -47,7 +47,7 @@ class Piece:
 
 @dataclass
 class Weighed:
-    """What the weights of tokens make of a piece, and no query changes; on the device of the piece.
+    """Values of a piece that depend on the weights of tokens but not on queries, on its device.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Weighed:
 
 @dataclass
 class Resident:
-    """A corpus as one device sees it.
+    """The data of a corpus for one device.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Resident:
         Columns of length 1 or 0.
     pieces : list of Piece
     error : float
-        Greatest distance of coordinates as float16 from the projection.
+        Maximum error of the coordinates in float16.
     cells : int
         Bounds at once.
     weight_of_id : float64[ids] on the host, or None
@@ -100,9 +100,9 @@ class Block:
     Attributes
     ----------
     codes : float16[N COLUMNS, K]
-        The last token of a query fills its last tile up.
+        The last token of a query pads its last tile.
     weights : float32[N COLUMNS]
-        They add up to 1 in a query; 0 for what fills up.
+        They add up to 1 in a query; 0 for padding.
     tiles : int32[3, N]
         Query of a tile; whether it is the query's first one; whether it is the last one.
     lengths : int64[B]
@@ -123,7 +123,7 @@ class Block:
 
 
 def code_error(corpus_error, query_error, width, n_tokens):
-    """Bound how far a mean of products of codes, less the products of the rests, may be off; see the README.
+    """Bound the error of a mean of products of codes, without the products of the remainders; see the README.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def code_error(corpus_error, query_error, width, n_tokens):
 def upper_bounds(precision, recall, slack, spread, part):
     """Return bounds on scores from means of the greatest products of codes.
 
-    F1 rises with precision and recall wherever their sum surely keeps its sign; elsewhere nothing is known.
+    F1 rises with precision and recall if their sum certainly has one sign; otherwise the bound is infinite.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the inner loops read: the corpus as it lies in its files, and one query laid out in lanes."""
+"""Arrays for the inner loops: the corpus as in its files, and a query laid out in lanes."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from metric_oracle.kernels._simd import LANES
 
 
 class Corpus(NamedTuple):
-    """Token states of the corpus and what bounds them; T tokens, D units, M cells, width d, codes of K bytes.
+    """Token states of the corpus with their cells and codes; T tokens, D documents, M cells, width d, codes of K bytes.
 
     Attributes
     ----------
     states : float32[T, d], or float16 seen as uint16
     ptr : int64[D + 1]
-    weights : float32[T + 16], weight of each token, and room that is read and not used
-    unit_weight : float64[D], sums of a unit's weights
+    weights : float32[T + 16], weight of each token, and padding that is read but not used
+    document_weight : float64[D], sums of a document's weights
     weight_of_id : float64[ids], for the exact score
     ids : int32[T]
     cell : uint16[T]
@@ -26,17 +26,17 @@ class Corpus(NamedTuple):
     codes : uint8[T, K]
     terms : float32[T, 5], see `codec.py`
     mean_along, mean_off : float32[D]
-        Of the unweighted mean of a unit's states: part along `direction`, length of the rest.
-    norm_error : float64, how far the length of a stored state is from 1 at most
+        Of the unweighted mean of a document's states: component along `direction`, and length of the remainder.
+    norm_error : float64, maximum of |length - 1| over the stored states
     row_ptr, row_id : int64[D + 1], int64[...]
     centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
-        What queries are coded with.
+        Used to encode queries.
     """
 
     states: np.ndarray
     ptr: np.ndarray
     weights: np.ndarray
-    unit_weight: np.ndarray
+    document_weight: np.ndarray
     weight_of_id: np.ndarray
     ids: np.ndarray
     cell: np.ndarray
@@ -84,7 +84,7 @@ class TokenBatch(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """The codes of one query, or with one more axis in front those of several; n tokens in passes of LANES.
+    """The codes of one query, or of several with one more leading axis; n tokens in passes of LANES.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Coded(NamedTuple):
     lanes, lanes_below : float32[passes, 2 LANES]
         Integers and floats, see `_simd.make_bounds`; for bounds from above and from below.
     scalars : float32[4]
-        Unit of the codes, slack of the codes, mean of the states along `direction`, length of its rest.
+        Step of the codes, slack of the codes, mean of the states along `direction`, length of its remainder.
     """
 
     weights: np.ndarray
@@ -128,12 +128,12 @@ class Query(NamedTuple):
 
 @scalar
 def lanes_of(n, p):
-    """Return how many lanes pass `p` of `n` query tokens takes."""
+    """Return the number of lanes in pass `p` of `n` query tokens."""
     return 32 if n - p * LANES <= 32 else LANES
 
 
 def up(x):
-    """Round what float64 has computed to float32, and not below it: its own error is far below a step of float32."""
+    """Round a float64 result up to float32. Its own error is far below a step of float32."""
     return (x * (1.0 + 4.0 * FLOAT32) + 1e-30).astype(np.float32)
 
 
@@ -149,8 +149,8 @@ def pack_codes(code):
     -------
     codes : int8[passes, K / 4 * LANES * 4]
     lanes : int32[passes, 2 LANES]
-        What a sum begins with: minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
-        bytes; far below any sum where there is no token. Room for as many numbers more.
+        Start of each sum: minus 128 times the sum of a lane's codes, or 0 if the path multiplies signed bytes; a large
+        negative number for unused lanes. The second half is free for other numbers.
     """
     path = _target.path()
     n, width = code.shape
@@ -159,12 +159,12 @@ def pack_codes(code):
     codes = np.zeros((passes, width * LANES), np.int8)
     lanes = np.zeros((passes, 2 * LANES), np.int32)
     for p in range(passes):
-        some = code[p * LANES : (p + 1) * LANES]
-        m = len(some)
+        block = code[p * LANES : (p + 1) * LANES]
+        m = len(block)
         used = lanes_of(n, p)
-        codes[p, : width * used].reshape(steps, used, 4)[:, :m] = some.reshape(m, steps, 4).swapaxes(0, 1)
+        codes[p, : width * used].reshape(steps, used, 4)[:, :m] = block.reshape(m, steps, 4).swapaxes(0, 1)
         lanes[p, :used] = -(1 << 29)
-        lanes[p, :m] = 0 if path.is_signed else -128 * some.sum(axis=1)
+        lanes[p, :m] = 0 if path.is_signed else -128 * block.sum(axis=1)
     return codes, lanes
 
 
@@ -176,7 +176,7 @@ def pack_query(states, weights, basis, direction):
     states : float16 or float32[n, d]
     weights : float64[n]
     basis : float32[d, K]
-        K may be 0: then there are no codes.
+        Without codes, K is 0.
     direction : float32[d]
 
     Returns
@@ -192,7 +192,7 @@ def pack_query(states, weights, basis, direction):
     unit = wide / np.sqrt(squares)[:, None]
     wide_basis = basis.astype(np.float64)
     inside = unit @ wide_basis
-    # The codes stand for what the rounded step makes of them.
+    # The codes represent multiples of the rounded step.
     step = float(np.float32(max(float(np.abs(inside).max(initial=0.0)) / path.query_range, 1e-12)))
     code = np.clip(np.rint(inside / step), -path.query_range, path.query_range)
     slack = np.linalg.norm(inside - step * code, axis=1).max()
@@ -203,14 +203,16 @@ def pack_query(states, weights, basis, direction):
     pads = np.full((passes, LANES), -1e30, np.float32)
     lanes = np.stack([head, head])
     for p in range(passes):
-        some = slice(p * LANES, min((p + 1) * LANES, n))
-        m = some.stop - some.start
+        block = slice(p * LANES, min((p + 1) * LANES, n))
+        m = block.stop - block.start
         used = lanes_of(n, p)
-        packed[p, : width * used].reshape(width, used)[:, :m] = unit[some].T
+        packed[p, : width * used].reshape(width, used)[:, :m] = unit[block].T
         pads[p, :m] = 0
-        lanes[0, p, used : used + m] = rest[some].view(np.int32)
-        lanes[1, p, used : used + m] = (-rest[some]).view(np.int32)
-        lanes[:, p, used + m : 2 * used] = np.float32(-1e30).view(np.int32)  # where codes are tiny, sums weigh nothing
+        lanes[0, p, used : used + m] = rest[block].view(np.int32)
+        lanes[1, p, used : used + m] = (-rest[block]).view(np.int32)
+        lanes[:, p, used + m : 2 * used] = np.float32(-1e30).view(
+            np.int32
+        )  # unused lanes never win, even if all codes are tiny
     total = weights.sum()
     mean = weights @ unit / total if total else np.zeros(width)
     along = float(mean @ direction.astype(np.float64))

@@ -12,7 +12,7 @@ def score(candidate, reference, part=F1):
     Parameters
     ----------
     candidate, reference : TokenItem
-        States and weights of one report's tokens; the baseline of the reference counts.
+        States and weights of the tokens of a report; the baseline is that of the reference.
     part : {PRECISION, RECALL, F1}
 
     Returns
@@ -28,7 +28,7 @@ def score(candidate, reference, part=F1):
 
 
 def precision_recall(candidate, candidate_weights, reference, reference_weights):
-    """Return precision and recall; both 0 where a side has but the two special tokens, as in bert_score.
+    """Return precision and recall; both are 0 if a side has only the two special tokens, as in bert_score.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def precision_recall(candidate, candidate_weights, reference, reference_weights)
 
 
 def sum_in_order(values):
-    """Return the sum of values, first to last: NumPy's own order depends on the length."""
+    """Return the sum of the values in order. The order of NumPy's sum depends on the length."""
     total = 0.0
     for value in values.tolist():
         total += value

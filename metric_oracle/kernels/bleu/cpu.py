@@ -15,7 +15,7 @@ from metric_oracle.kernels.topk.cpu import reset, threshold
 
 
 class Bleu(NamedTuple):
-    """The policy: BLEU against one query, by bigrams (family 2), or by unigrams (family 1).
+    """The scorer: BLEU against one query, by bigrams (family 2), or by unigrams (family 1).
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Bleu(NamedTuple):
         1 or 2: the order of the n-grams that are counted. 1 with `order` above 1 looks for documents without a common
         bigram alone.
     unigrams : int
-        Of the query, those that the corpus has.
+        Number of unigrams of the query that the corpus has.
     reference_length : int
     penalty : float64[reference_length + 1]
         Brevity penalty of each length; longer candidates have none.
@@ -38,7 +38,7 @@ class Bleu(NamedTuple):
     mark : uint8[V]
         Query bitmap.
     with_bigram : uint8[D]
-        Not 0 for documents that share a bigram with the query (family 1 with `order` above 1).
+        Nonzero for documents that share a bigram with the query (family 1 with `order` above 1).
     """
 
     order: int
@@ -68,11 +68,11 @@ def _bound(m1, m2, length, penalty, order, coco):
 
 
 @compiled_for(bound, Bleu)
-def _(policy, j, a, b):
-    length = policy.buckets[j, 2]
-    if policy.family == 2:
-        return _bound(policy.unigrams, a, length, policy.penalty, policy.order, policy.coco)
-    return _bound(a, 0, length, policy.penalty, policy.order, policy.coco)  # without a bigram, or of order 1
+def _(scorer, j, a, b):
+    length = scorer.buckets[j, 2]
+    if scorer.family == 2:
+        return _bound(scorer.unigrams, a, length, scorer.penalty, scorer.order, scorer.coco)
+    return _bound(a, 0, length, scorer.penalty, scorer.order, scorer.coco)  # without a bigram, or of order 1
 
 
 @inner
@@ -96,24 +96,24 @@ def _score(d, j, order, coco, reference_length, index, buckets, mark):
 
 
 @compiled_for(driver.score, Bleu)
-def _(policy, d, j):
+def _(scorer, d, j):
     return _score(
-        d, j, policy.order, policy.coco, policy.reference_length, policy.index, policy.buckets, policy.mark
+        d, j, scorer.order, scorer.coco, scorer.reference_length, scorer.index, scorer.buckets, scorer.mark
     )  # fmt: skip
 
 
 @compiled_for(driver.is_excluded, Bleu)
-def _(policy, d):
-    if policy.family == 2 or policy.order == 1:
+def _(scorer, d):
+    if scorer.family == 2 or scorer.order == 1:
         return False
-    return policy.with_bigram[d] != 0
+    return scorer.with_bigram[d] != 0
 
 
 @inner
-def _is_reachable(policy, theta):
+def _is_reachable(scorer, theta):
     """Return whether a document that matches unigrams but no bigram can reach the threshold."""
-    for j in range(len(policy.buckets)):
-        most = _bound(policy.unigrams, 0, policy.buckets[j, 2], policy.penalty, policy.order, policy.coco)
+    for j in range(len(scorer.buckets)):
+        most = _bound(scorer.unigrams, 0, scorer.buckets[j, 2], scorer.penalty, scorer.order, scorer.coco)
         if most > 0.0 and most >= theta * SLACK:
             return True
     return False
@@ -167,13 +167,13 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
             order, coco, most, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
         )
         for family in range(most, 0, -1):
-            policy = Bleu(
+            scorer = Bleu(
                 order, coco, family, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
             )  # fmt: skip
-            if family == 1 and order > 1 and not _is_reachable(policy, max(threshold(work.best, k), 0.0)):
+            if family == 1 and order > 1 and not _is_reachable(scorer, max(threshold(work.best, k), 0.0)):
                 break
             ids = features_of(queries, q, family - 1, family)
-            driver.find_by_family(policy, family - 1, ids, reference_length, visits, index, buckets, k, work)
+            driver.find_by_family(scorer, family - 1, ids, reference_length, visits, index, buckets, k, work)
             if family == 1:
                 work.counts[0] = 0
         driver.finish(by_most, q, n_sampled, marked, (of_most, of_most[:0]), index, buckets, k, work, answers)
@@ -193,7 +193,7 @@ def _score_counts(order, coco, reference_length, buckets, matched, out):
             m2 = np.int64(matched[1, d]) if order > 1 else 0
             m3 = np.int64(matched[2, d]) if order > 2 else 0
             m4 = np.int64(matched[3, d]) if order > 3 else 0
-            # `bleu` with the penalty, an exponential, taken out of the loop: the same operations on the same numbers.
+            # As `bleu`, with the penalty, an exponential, outside of the loop: the same operations on the same numbers.
             # Computed without a test first: LLVM vectorises this form, roots and divisions too.
             value = penalty * geometric_mean(m1, m2, m3, m4, length, order, coco)
             out[d] = value if m1 > 0 else 0.0
@@ -221,32 +221,32 @@ class Backend(driver.DrivenKernel):
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_bleu`."""
         search_bleu(
-            self.order, self.coco, batch.queries, first, last, corpus.features, corpus.cells, k, workspace, answers
+            self.order, self.coco, batch.queries, first, last, corpus.features, corpus.buckets, k, workspace, answers
         )
         driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield BLEU of every document against each of some distinct queries: float64[D], overwritten by the next."""
+        """Yield BLEU of every document with each of the chosen queries: float64[D], overwritten by the next."""
         out = np.empty(len(corpus.features.fwd_ptr) - 1)
         for q in chosen:
             matched = count_all(batch.queries, q, 0, self.order, corpus.features)
-            _score_all(self.order, self.coco, int(batch.queries.sizes[q, 0]), corpus.cells, matched, out)
+            _score_all(self.order, self.coco, int(batch.queries.sizes[q, 0]), corpus.buckets, matched, out)
             yield out
 
-    def score_pairs(self, corpus, batch, query, unit):
+    def score_pairs(self, corpus, batch, query, document):
         """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-        counts = matches(corpus, batch, query, unit)
-        lengths = zip(corpus.features.sizes[0, unit].tolist(), batch.queries.sizes[query, 0].tolist(), strict=True)
+        counts = matches(corpus, batch, query, document)
+        lengths = zip(corpus.features.sizes[0, document].tolist(), batch.queries.sizes[query, 0].tolist(), strict=True)
         pairs = zip(counts.T.tolist(), lengths, strict=True)
         scores = np.array([bleu(*matched, *both, self.order, self.coco) for matched, both in pairs])
-        return scores, self._components(corpus, batch, query, unit, counts)
+        return scores, self._components(corpus, batch, query, document, counts)
 
-    def components(self, corpus, batch, query, unit, scores):
+    def components(self, corpus, batch, query, document, scores):
         """Return the precisions and the brevity penalty of pairs of a distinct query and a document."""
-        return self._components(corpus, batch, query, unit, matches(corpus, batch, query, unit))
+        return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
 
-    def _components(self, corpus, batch, query, unit, matched):
-        length = corpus.features.sizes[0, unit].astype(np.int64)
+    def _components(self, corpus, batch, query, document, matched):
+        length = corpus.features.sizes[0, document].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         parts = {}
         for n in range(1, self.order + 1):

@@ -1,4 +1,4 @@
-"""Cosine of CheXbert's 14 labels: products with every distinct vector, of which there are few, by blocks of queries."""
+"""Cosine of CheXbert's 14 labels: products with all distinct vectors, of which there are few."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -26,7 +26,7 @@ class LabelBatch(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Work space of one thread.
+    """Workspace of one thread.
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class Workspace(NamedTuple):
     labels : int8[L, D]
         The vectors, label by label.
     length : int64[D]
-        Place of each vector's squared length in `squares`.
+        Index in `squares` of the squared length of each vector.
     squares : int64[S]
-        The squared lengths that there are, ascending.
+        Distinct squared lengths, ascending.
     dot : int32[D]
     score : float64[S, 2 M + 1]
         Cosine of a query with a vector of each squared length, for each product from -M, the largest squared length.
@@ -81,9 +81,9 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
                 column = work.labels[label]
                 for d in range(np.uint64(len(work.dot))):  # vectorised
                     work.dot[d] += x * column[d]
-        for place in range(len(work.squares)):
+        for row in range(len(work.squares)):
             for product in range(-most, most + 1):
-                work.score[place, product + most] = integer_cosine(np.int64(product), work.squares[place], square)
+                work.score[row, product + most] = integer_cosine(np.int64(product), work.squares[row], square)
         theta = threshold(work.best, k)
         for d in range(np.uint64(len(work.dot))):
             value = work.score[work.length[d], work.dot[d] + most]
@@ -107,7 +107,7 @@ def cosines(dot, squares, square):
     square : float
         The query's.
     """
-    root = np.sqrt(dot * dot / np.maximum(squares * square, 1))  # where a length is 0 the product is
+    root = np.sqrt(dot * dot / np.maximum(squares * square, 1))  # the product is 0 if a length is
     return np.where(dot < 0, -root, root)
 
 
@@ -137,8 +137,8 @@ class Backend(Kernel):
         vectors, queries = corpus.vectors.astype(np.float32), batch.vectors[list(chosen)].astype(np.float32)
         squares = np.einsum("dl,dl->d", vectors, vectors).astype(np.float64)
         for first in range(0, len(queries), self.capabilities.queries_at_once):
-            some = queries[first : first + self.capabilities.queries_at_once]
-            for query, dot in zip(some, some @ vectors.T, strict=True):
+            block = queries[first : first + self.capabilities.queries_at_once]
+            for query, dot in zip(block, block @ vectors.T, strict=True):
                 yield cosines(dot.astype(np.float64), squares, float(query @ query))
 
     def score_pairs(self, corpus, batch, query, document):

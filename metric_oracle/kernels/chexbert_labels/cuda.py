@@ -1,4 +1,4 @@
-"""Cosine of CheXbert's 14 labels on a GPU: torch keeps what may be among the k best, the host scores it again."""
+"""Cosine of CheXbert's 14 labels on a GPU: torch selects the candidates, the host scores them again."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,28 +16,28 @@ from metric_oracle.kernels.topk.reference import select
 LIBRARY = "torch"
 DEVICE = "cuda"
 CELLS = 1 << 28  # float64 scores at once, 2 GB; halved where the device has no room
-ERROR = gamma(6, FLOAT64)  # of a score: a division, a root and products of theirs; cosines are at most 1
+ERROR = gamma(6, FLOAT64)  # of a score: a division, a root and products; cosines are at most 1
 
 
 def _candidates(corpus, queries, first, last, k):
-    """Yield each query with the units whose score may reach that of the k-th best row, and the device's scores."""
+    """Yield each query with the documents whose score may reach that of the k-th best row, and the device's scores."""
     import torch
 
-    n_units = len(corpus.vectors)
+    n_documents = len(corpus.vectors)
     cells = CELLS
     while first < last:
-        end = min(first + max(cells // n_units, 1), last)
+        end = min(first + max(cells // n_documents, 1), last)
         try:
             with _device.in_one_line(), torch.inference_mode():
                 vectors = torch.from_numpy(np.array(corpus.vectors)).to(DEVICE).double()
-                some = torch.from_numpy(np.array(queries[first:end])).to(DEVICE).double()
-                norms = torch.sqrt((some * some).sum(1)[:, None] * (vectors * vectors).sum(1))
-                scores = (some @ vectors.T / norms).where(norms > 0, 0.0)
-                # k units stand for k rows or more.
-                least = scores.topk(min(k, n_units), dim=1).values[:, -1:] - 2 * ERROR
+                block = torch.from_numpy(np.array(queries[first:end])).to(DEVICE).double()
+                norms = torch.sqrt((block * block).sum(1)[:, None] * (vectors * vectors).sum(1))
+                scores = (block @ vectors.T / norms).where(norms > 0, 0.0)
+                # k documents stand for k rows or more.
+                least = scores.topk(min(k, n_documents), dim=1).values[:, -1:] - 2 * ERROR
                 kept = (scores >= least).nonzero()
                 screened = scores[kept[:, 0], kept[:, 1]].cpu().numpy()
-                query, unit = kept.cpu().numpy().T
+                query, document = kept.cpu().numpy().T
         except _device.NoRoomError as error:
             if end - first == 1:
                 msg = (
@@ -45,11 +45,11 @@ def _candidates(corpus, queries, first, last, k):
                     'Free its memory, or use backend "cpu".'
                 )
                 raise _device.NoRoomError(msg) from error
-            cells = (end - first) // 2 * n_units
+            cells = (end - first) // 2 * n_documents
             continue
         edges = np.searchsorted(query, np.arange(end - first + 1))
         for q, (a, b) in zip(range(first, end), pairwise(edges), strict=True):
-            yield q, unit[a:b], screened[a:b]
+            yield q, document[a:b], screened[a:b]
         first = end
 
 
@@ -68,22 +68,22 @@ class Backend(_device.ByLibrary, cpu.Backend):
         DeviceError
             If a device has no room.
         ExactnessError
-            If a device's score is further from the exact one than it may be.
+            If the error of a device's score exceeds its bound.
         """
         vectors = corpus.vectors.astype(np.float64)
         squares = np.sum(vectors * vectors, axis=1)
 
         def work_on(device, begin, end):
-            for q, units, screened in _candidates(corpus, batch.vectors, first + begin, first + end, k):
+            for q, documents, screened in _candidates(corpus, batch.vectors, first + begin, first + end, k):
                 query = batch.vectors[q].astype(np.float64)
 
-                def score(some, query=query):
-                    return cosines(vectors[some] @ query, squares[some], query @ query)
+                def score(documents, query=query):
+                    return cosines(vectors[documents] @ query, squares[documents], query @ query)
 
-                scores = score(units)
+                scores = score(documents)
                 check_bounds({"float64": float((ERROR - np.abs(screened - scores)).min())})
-                best = select(units, scores, corpus.row_ptr, corpus.row_id, k)
-                check_dropped(q, len(batch.vectors), len(vectors), units, best[1][-1], score)
+                best = select(documents, scores, corpus.row_ptr, corpus.row_id, k)
+                check_dropped(q, len(batch.vectors), len(vectors), documents, best[1][-1], score)
                 answers.put(q, best)
 
         _device.share(LIBRARY, last - first, work_on)

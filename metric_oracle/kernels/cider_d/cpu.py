@@ -1,12 +1,12 @@
-"""CIDEr-D search with Numba: lists of rare n-grams first, the rest bounded by its length (Cauchy and Schwarz).
+"""CIDEr-D search with Numba: lists of rare n-grams are read first, the others bounded by Cauchy and Schwarz.
 
 For one order let x be the weights of the query's n-grams and y those of a document. When the lists of some n-grams were
 read, a document's sum over them is known, and the sum over the others is at most |x over the others| |y|. Divided by
 |x| |y| this is a number of the query alone: the *remainder*. A document that was in no list read so far scores at most
 the remainder, times its factor for length; one that was met scores at most its sum so far and the remainder.
 
-The sums so far are float32, of positive terms: `slack` covers what n terms and their factors lose. The factor for
-length falls below every normal number where texts differ by 226 words; `LOST` covers what products with it lose there.
+The sums so far are float32, of positive terms: `slack` covers the rounding of n terms and their factors. The factor for
+length falls below every normal number where texts differ by 226 words; `LOST` covers the underflow of products with it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ LOST = underflow(5, FLOAT64)  # two products of a score, three of a bound
 
 
 class WeightedCorpus(NamedTuple):
-    """What a search under CIDEr-D reads of a corpus.
+    """Arrays of a corpus for a search under CIDEr-D.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class WeightedCorpus(NamedTuple):
     """
 
     features: Features
-    cells: np.ndarray
+    buckets: np.ndarray
     squares: np.ndarray
     inverse: np.ndarray
 
@@ -54,12 +54,12 @@ class WeightedCorpus(NamedTuple):
 
 
 class WeightedBatch(NamedTuple):
-    """What it reads of distinct queries.
+    """Arrays of distinct queries.
 
     Attributes
     ----------
     ptr : int64[Q + 1]
-        Offsets of the n-grams of each query that the corpus has and that weigh anything.
+        Offsets of the n-grams of each query that the corpus has and whose weight is not 0.
     gram_ptr : int64[G + 1]
         Offsets of their features, the occurrences of an n-gram.
     id : int32[...]
@@ -74,7 +74,7 @@ class WeightedBatch(NamedTuple):
     lengths : int64[Q]
         Words.
     slack : float64[Q]
-        By what a bound is enlarged, 1 and a little more.
+        Factor of each bound, slightly above 1.
     """
 
     ptr: np.ndarray
@@ -89,12 +89,12 @@ class WeightedBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """What a thread needs beside; the counts of its workspace are not used.
+    """Further scratch of one thread; the counts of its workspace are not used.
 
     Attributes
     ----------
     total : float32[D]
-        What was found so far of the similarities of a document, summed; -inf for those that were scored.
+        Sum of the similarities of a document so far; -inf for documents that were scored.
     weight : float64[V]
         Weights of the features that are marked.
     """
@@ -104,7 +104,7 @@ class Space(NamedTuple):
 
 
 class CiderD(NamedTuple):
-    """The policy: CIDEr-D against one query.
+    """The scorer: CIDEr-D against one query.
 
     Attributes
     ----------
@@ -149,22 +149,22 @@ def _similarities(index, squares, reference_squares, mark, weight, d):
 
 
 @jit
-def _score(policy, d, j):
+def _score(scorer, d, j):
     s1, s2, s3, s4 = _similarities(
-        policy.index, policy.squares, policy.reference_squares, policy.mark, policy.weight, d
+        scorer.index, scorer.squares, scorer.reference_squares, scorer.mark, scorer.weight, d
     )  # fmt: skip
-    return cider_d(s1, s2, s3, s4, policy.penalty[j])
+    return cider_d(s1, s2, s3, s4, scorer.penalty[j])
 
 
 @jit
 def _limit(penalty, similarities, slack):
-    """Return the most that a document can score whose similarities add up to no more than this, before `slack`."""
+    """Return the maximum score of a document whose similarities add up to at most `total`, before `slack`."""
     return 2.5 * penalty * min(4.0, similarities) * slack + LOST
 
 
 @jit
 def _least(theta, penalty, remainder, slack):
-    """Return the total, rounded down, with which `_limit` reaches the threshold: above 0, as without a match."""
+    """Return the total, rounded down, with which `_limit` reaches the threshold; always above 0."""
     if penalty <= 0.0:
         return np.float32(np.inf)
     least = np.float32(((theta - LOST) / (2.5 * penalty) / slack - remainder) * (1.0 - 2.0**-23))
@@ -172,11 +172,11 @@ def _least(theta, penalty, remainder, slack):
 
 
 @jit_borrowing
-def _score_start(policy, buckets, lo, hi, remainder, slack, k, total, work):
+def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
     """Score the document with the best total so far."""
     bucket, value = np.int64(-1), 0.0
     for j in range(lo, hi):
-        v = policy.penalty[j] * largest(total, buckets[j, 0], buckets[j, 1])
+        v = scorer.penalty[j] * largest(total, buckets[j, 0], buckets[j, 1])
         if v > value:
             bucket, value = np.int64(j), v
     if bucket < 0:
@@ -185,17 +185,17 @@ def _score_start(policy, buckets, lo, hi, remainder, slack, k, total, work):
     d = buckets[bucket, 0]
     while total[d] != top:
         d += 1
-    _insert(policy, d, bucket, remainder, slack, k, driver.WARM_START, total, work)
+    _insert(scorer, d, bucket, remainder, slack, k, driver.WARM_START, total, work)
 
 
 @jit_borrowing
-def _insert(policy, d, j, remainder, slack, k, stage, total, work):
-    value = _score(policy, d, j)
-    limit = _limit(policy.penalty[j], np.float64(total[d]) + remainder, slack)
+def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
+    value = _score(scorer, d, j)
+    limit = _limit(scorer.penalty[j], np.float64(total[d]) + remainder, slack)
     driver.note_bound(limit, value, stage, work.closest)
     work.n_pairs[0] += 1
     if value > 0.0:
-        insert(d, value, policy.index.row_ptr, k, work.best)
+        insert(d, value, scorer.index.row_ptr, k, work.best)
     total[d] = -np.inf
 
 
@@ -205,11 +205,11 @@ class Reading(NamedTuple):
     Attributes
     ----------
     gram : int64[n]
-        Places in the batch.
+        Indices in the batch.
     factor : float32[n]
         Weight over the length of the query's weights of that order.
     remainder : float64[n + 1]
-        What the n-grams from each on can add to the sum of the similarities of a document.
+        Maximum that the n-grams from each on add to the sum of the similarities of a document.
     """
 
     gram: np.ndarray
@@ -219,7 +219,7 @@ class Reading(NamedTuple):
 
 @inner
 def order_grams(batch, q, index):
-    """Order the n-grams of a query by what they may add for each posting that has to be read: `Reading`."""
+    """Sort the n-grams of a query by their maximum contribution for each posting to read: `Reading`."""
     first = batch.ptr[q]
     n = batch.ptr[q + 1] - first
     gain, left = np.empty(n), np.zeros(ORDERS)
@@ -247,29 +247,29 @@ def _read(factor, of_order, index, begin, end, total):
 
 
 @jit_borrowing
-def _is_settled(policy, buckets, lo, hi, remainder, slack, theta, to_read, total):
-    """Return whether unmet documents are out of reach, and scoring the others is cheaper than reading on."""
+def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total):
+    """Return whether documents without a match are out of reach, and scoring the others is cheaper than reading on."""
     n_passing = np.int64(0)
     for j in range(lo, hi):
-        if _limit(policy.penalty[j], remainder, slack) >= theta:
+        if _limit(scorer.penalty[j], remainder, slack) >= theta:
             return False
-        least = _least(theta, policy.penalty[j], remainder, slack)
+        least = _least(theta, scorer.penalty[j], remainder, slack)
         n_passing += count_at_least(total, buckets[j, 0], buckets[j, 1], least)
     return n_passing * SCORE_COST <= to_read
 
 
 @jit_borrowing
-def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
+def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
     """Insert every document that may be listed and shares an n-gram with the query.
 
     Parameters
     ----------
-    policy : CiderD
+    scorer : CiderD
     batch : WeightedBatch
     reading : Reading
     slack, buckets, inverse, k : see `WeightedBatch`, `WeightedCorpus`
     total : float32[D]
-        Room; what was found of the documents afterwards.
+        Scratch; the sums of the documents afterwards.
     work : Workspace
 
     Returns
@@ -283,7 +283,7 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
     document that was met is inserted unless its total and the remainder are too little; reading goes on until the
     remainder alone is, or nothing is left.
     """
-    index = policy.index
+    index = scorer.index
     n = len(reading.gram)
     lo, hi = 0, len(buckets)
     for d in range(len(total)):
@@ -299,32 +299,32 @@ def find_best(policy, batch, reading, slack, buckets, inverse, k, total, work):
                 _read(reading.factor[i], inverse[batch.order[g]], index, begin, end, total)
                 n_read += end - begin
             i += 1
-        _score_start(policy, buckets, lo, hi, reading.remainder[i], slack, k, total, work)
+        _score_start(scorer, buckets, lo, hi, reading.remainder[i], slack, k, total, work)
         theta = max(threshold(work.best, k), 0.0)
-        while lo < hi and _limit(policy.penalty[lo], 4.0, slack) < theta:
+        while lo < hi and _limit(scorer.penalty[lo], 4.0, slack) < theta:
             lo += 1
-        while lo < hi and _limit(policy.penalty[hi - 1], 4.0, slack) < theta:
+        while lo < hi and _limit(scorer.penalty[hi - 1], 4.0, slack) < theta:
             hi -= 1
         if i == n or lo == hi:
             break
         next_stop = max(next_stop, n_read) * START_GROWTH
-        if _is_settled(policy, buckets, lo, hi, reading.remainder[i], slack, theta, next_stop - n_read, total):
+        if _is_settled(scorer, buckets, lo, hi, reading.remainder[i], slack, theta, next_stop - n_read, total):
             break
     for j in range(lo, hi):
-        least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
+        least = _least(theta, scorer.penalty[j], reading.remainder[i], slack)
         if count_at_least(total, buckets[j, 0], buckets[j, 1], least) == 0:
             continue
         for d in range(buckets[j, 0], buckets[j, 1]):
             if total[d] >= least:
-                _insert(policy, d, j, reading.remainder[i], slack, k, driver.FILTER, total, work)
+                _insert(scorer, d, j, reading.remainder[i], slack, k, driver.FILTER, total, work)
                 if threshold(work.best, k) > theta:
                     theta = threshold(work.best, k)
-                    least = _least(theta, policy.penalty[j], reading.remainder[i], slack)
+                    least = _least(theta, scorer.penalty[j], reading.remainder[i], slack)
     return reading.remainder[i], lo, hi
 
 
 @jit_borrowing
-def check_dropped(policy, q, n, ids, reached, slack, buckets, k, total, work):
+def check_dropped(scorer, q, n, ids, reached, slack, buckets, k, total, work):
     """Score documents that share an n-gram with query q and were not scored; compare each with its bound too.
 
     Parameters
@@ -332,7 +332,7 @@ def check_dropped(policy, q, n, ids, reached, slack, buckets, k, total, work):
     q, n, ids : see `kernels._overlap_search.check_dropped`
     reached : (float64, int64, int64)
         What `find_best` returned.
-    policy, slack, buckets, k, total, work : as for `find_best`
+    scorer, slack, buckets, k, total, work : as for `find_best`
 
     Writes
     ------
@@ -342,20 +342,20 @@ def check_dropped(policy, q, n, ids, reached, slack, buckets, k, total, work):
     work.n_pairs[1] += len(total)
     n_checked = i = 0
     while len(ids) > 0 and n_checked < n and i < driver.DRAWS * n:
-        d = driver.draw(q, i, ids, policy.index)
+        d = driver.draw(q, i, ids, scorer.index)
         i += 1
         if total[d] < 0.0:
             continue
         j = lower_bound(buckets[:, 0], 0, len(buckets), d + 1) - 1
-        value = _score(policy, d, j)
+        value = _score(scorer, d, j)
         n_checked += driver.is_outside(d, value, k, work)
         similarities = np.float64(total[d]) + remainder if lo <= j < hi else 4.0
-        driver.note_bound(_limit(policy.penalty[j], similarities, slack), value, driver.FILTER, work.closest)
+        driver.note_bound(_limit(scorer.penalty[j], similarities, slack), value, driver.FILTER, work.closest)
 
 
 @inner
 def _mark_query(batch, q, mark, weight, value):
-    """Mark the features of a query, or unmark them, and note their weights."""
+    """Mark or unmark the features of a query and write their weights."""
     for g in range(batch.ptr[q], batch.ptr[q + 1]):
         for p in range(batch.gram_ptr[g], batch.gram_ptr[g + 1]):
             mark[batch.id[p]] = value
@@ -383,35 +383,35 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
 
     Exactness
     ---------
-    Bounds as at the head of the module; what is left gets its score in float64, in the order of the document.
+    Bounds as in the docstring of the module; finalists are scored in float64, in the order of the document.
 
     Source
     ------
     Vedantam et al., CVPR 2015, as computed by pycocoevalcap.
     """
-    index, buckets, space = corpus.features, corpus.cells, work.own
+    index, buckets, space = corpus.features, corpus.buckets, work.extra
     n_sampled = sample_size(len(batch.lengths))
     for q in range(first, last):
         reset(work.best, answers.limit[q])
         _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
-        policy = CiderD(
+        scorer = CiderD(
             index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), work.mark, space.weight
         )
         reading = order_grams(batch, q, index)
         slack, total = batch.slack[q], space.total
-        reached = find_best(policy, batch, reading, slack, buckets, corpus.inverse, k, total, work)
+        reached = find_best(scorer, batch, reading, slack, buckets, corpus.inverse, k, total, work)
         ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
-        check_dropped(policy, q, n_sampled, ids, reached, slack, buckets, k, total, work)
+        check_dropped(scorer, q, n_sampled, ids, reached, slack, buckets, k, total, work)
         expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
         _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
 
 
 @jit
-def _score_pairs(batch, corpus, query, unit, mark, weight, out):
+def _score_pairs(batch, corpus, query, document, mark, weight, out):
     """Write the four similarities and the factor for length of pairs, and the score: float64[6, n]."""
     index = corpus.features
     for i in range(len(query)):
-        q, d = query[i], unit[i]
+        q, d = query[i], document[i]
         if i == 0 or query[i - 1] != q:
             _mark_query(batch, q, mark, weight, np.uint8(1))
         s1, s2, s3, s4 = _similarities(index, corpus.squares, batch.squares[q], mark, weight, d)
@@ -434,33 +434,33 @@ class Backend(driver.DrivenKernel):
 
     def score_all(self, corpus, batch, chosen):
         """Yield CIDEr-D of every document against each of some distinct queries: float64[D]."""
-        units = np.arange(len(corpus.features.fwd_ptr) - 1)
+        documents = np.arange(len(corpus.features.fwd_ptr) - 1)
         for q in chosen:
-            yield self._pairs(corpus, batch, np.full(len(units), q, np.int64), units)[5]
+            yield self._pairs(corpus, batch, np.full(len(documents), q, np.int64), documents)[5]
 
-    def score_pairs(self, corpus, batch, query, unit):
+    def score_pairs(self, corpus, batch, query, document):
         """Return CIDEr-D of pairs of a distinct query and a document, float64[n], and their components."""
-        found = self._pairs(corpus, batch, query, unit)
-        return found[5], _components(found)
+        parts = self._pairs(corpus, batch, query, document)
+        return parts[5], _components(parts)
 
-    def components(self, corpus, batch, query, unit, scores):
+    def components(self, corpus, batch, query, document, scores):
         """Return the similarities and the factor for length of pairs: float64[n] each."""
-        return _components(self._pairs(corpus, batch, query, unit))
+        return _components(self._pairs(corpus, batch, query, document))
 
-    def _pairs(self, corpus, batch, query, unit):
+    def _pairs(self, corpus, batch, query, document):
         out = np.empty((ORDERS + 2, len(query)))
         n_features = len(corpus.features.post_ptr) - 1
-        _score_pairs(batch, corpus, query, unit, np.zeros(n_features, np.uint8), np.zeros(n_features), out)
+        _score_pairs(batch, corpus, query, document, np.zeros(n_features, np.uint8), np.zeros(n_features), out)
         return out
 
     def new_workspace(self, corpus):
-        """Allocate the work space of one thread."""
+        """Allocate the workspace of one thread."""
         n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
         return driver.new_workspace(corpus.features, Space(np.empty(n_documents, np.float32), np.zeros(n_features)))
 
 
-def _components(found):
-    return {**{f"similarity_{n + 1}": found[n] for n in range(ORDERS)}, "length_penalty": found[ORDERS]}
+def _components(parts):
+    return {**{f"similarity_{n + 1}": parts[n] for n in range(ORDERS)}, "length_penalty": parts[ORDERS]}
 
 
 @jit

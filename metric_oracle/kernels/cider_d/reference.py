@@ -17,7 +17,7 @@ def score(candidate, reference):
     """
     words, weights_of = reference
     weight = {**weights_of(words), **weights_of(candidate)}
-    found = []
+    similarities = []
     for n in range(1, ORDERS + 1):
         ours, theirs = _grams(candidate, n), _grams(words, n)
         counts, wanted, seen = Counter(ours), Counter(theirs), dict.fromkeys(ours, 0)
@@ -26,10 +26,10 @@ def score(candidate, reference):
             if seen[gram] < wanted[gram]:
                 shared += wanted[gram] * (weight[gram] * weight[gram])
             seen[gram] += 1
-        found.append(similarity(shared, _square(ours, counts, weight), _square(theirs, wanted, weight)))
+        similarities.append(similarity(shared, _square(ours, counts, weight), _square(theirs, wanted, weight)))
     penalty = length_penalty(len(candidate), len(words))
-    parts = {f"similarity_{n}": value for n, value in enumerate(found, 1)}
-    return cider_d(*found, penalty), {**parts, "length_penalty": penalty}
+    parts = {f"similarity_{n}": value for n, value in enumerate(similarities, 1)}
+    return cider_d(*similarities, penalty), {**parts, "length_penalty": penalty}
 
 
 def _grams(tokens, n):

@@ -1,8 +1,8 @@
-"""Short codes of unit vectors, whose products bound cosines; README.md proves it.
+"""Short codes of unit vectors, whose products bound cosines. README.md has the proof.
 
-A code is the vector's coordinates along the corpus's principal directions, and the length of its residual, what they
-leave out. What the directions lack to be orthonormal is measured in float64 when the codes are made, and so is what the
-roundings cost; the errors of these measurements come from `_errors`.
+A code consists of the coordinates of a vector along the principal directions of the corpus and the length of the
+residual. The deviation of the directions from orthonormality and the rounding errors are measured in float64 when the
+codes are made; the errors of these measurements come from `_errors`.
 """
 
 import math
@@ -13,21 +13,21 @@ import numpy as np
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, length_error, product_error, rounding
 from metric_oracle.kernels._simd import LANES
 
-BLOCK = LANES  # documents whose codes lie together, each coordinate side by side
+BLOCK = LANES  # documents whose codes are stored together, by coordinate
 WIDTH = 64  # numbers of a code
-SAMPLE = 1 << 14  # vectors that the directions are made from
-FEW, WIDE = 1 << 11, 1 << 11  # of wide vectors fewer, because their Gram matrix is the smaller problem
+SAMPLE = 1 << 14  # vectors from which the directions are made
+FEW, WIDE = 1 << 11, 1 << 11  # fewer of wide vectors, because their Gram matrix is smaller
 CHUNK = 1 << 14  # vectors that are widened at once: 96 MiB at 768 dimensions; whole blocks
-WIDEST = 1 << 16  # numbers of a vector: the float32 bound is 0.004 there, and of no more use far beyond
+WIDEST = 1 << 16  # numbers of a vector: the float32 bound is 0.004 there, and useless far beyond
 
 
 class Measured(NamedTuple):
-    """What codes were found to be, from above.
+    """Upper bounds on properties of codes.
 
     Attributes
     ----------
     leak : float
-        Length of a residual's own coordinates along the directions, which exact arithmetic would make 0.
+        Length of the coordinates of a residual along the directions, 0 in exact arithmetic.
     length : float
         Length of a code.
     """
@@ -40,11 +40,11 @@ def unit_vectors(values: np.ndarray) -> np.ndarray:
     """Return the directions of the rows in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes."""
     out = np.empty(values.shape, np.float32)
     for first in range(0, len(values), CHUNK):
-        some = slice(first, first + CHUNK)
-        wide = values[some].astype(np.float64)
+        block = slice(first, first + CHUNK)
+        wide = values[block].astype(np.float64)
         wide /= np.linalg.norm(wide, axis=1, keepdims=True)
-        out[some] = wide
-        out[some] += np.float32(0)
+        out[block] = wide
+        out[block] += np.float32(0)
     return out
 
 
@@ -57,7 +57,7 @@ def off_unit(width: int) -> float:
 def principal_directions(vectors: np.ndarray) -> np.ndarray:
     """Return the leading eigenvectors of the second moments of unit vectors: float32[d, m], nearly orthonormal.
 
-    Any directions give right answers; these leave the shortest residuals.
+    Any directions give correct answers; these leave the shortest residuals.
     """
     n, width = vectors.shape
     sample = vectors[np.linspace(0, n - 1, min(SAMPLE if width <= WIDE else FEW, n)).astype(np.int64)]
@@ -85,8 +85,8 @@ def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
     codes = np.empty((len(vectors), basis.shape[1] + 1), np.float32)
     measured = [Measured(0.0, 0.0)]
     for first in range(0, len(vectors), CHUNK):
-        codes[first : first + CHUNK], found = _codes_of(vectors[first : first + CHUNK], basis)
-        measured.append(found)
+        codes[first : first + CHUNK], measurement = _codes_of(vectors[first : first + CHUNK], basis)
+        measured.append(measurement)
     return codes, Measured(*map(max, zip(*measured, strict=True)))
 
 
@@ -95,8 +95,8 @@ def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
     packed = np.zeros((-(-len(vectors) // BLOCK), basis.shape[1] + 1, BLOCK), np.float32)
     measured = [Measured(0.0, 0.0)]
     for first in range(0, len(vectors), CHUNK):
-        codes, found = _codes_of(vectors[first : first + CHUNK], basis)
-        measured.append(found)
+        codes, measurement = _codes_of(vectors[first : first + CHUNK], basis)
+        measured.append(measurement)
         n_whole = len(codes) // BLOCK * BLOCK
         block = first // BLOCK
         packed[block : block + n_whole // BLOCK] = codes[:n_whole].reshape(-1, BLOCK, codes.shape[1]).transpose(0, 2, 1)
@@ -131,7 +131,7 @@ def skew_of(basis: np.ndarray) -> float:
 
 
 def code_error(skew: float, corpus: Measured, queries: Measured) -> float:
-    """Bound how far the exact product of two codes may lie below the product of their vectors.
+    """Bound the product of two vectors minus the exact product of their codes.
 
     It is p'(B'B - I)c + p'B's + c'B'r with codes (p, |r|) and (c, |s|); see README.md.
     """

@@ -1,4 +1,4 @@
-"""Cosine search: products of short codes bound every cosine, what is left is scored in float64 in index order.
+"""Cosine search: products of short codes bound every cosine; the remaining documents are scored in float64.
 
 The memory of a thread is that of one tile of documents for a block of queries, whatever the size of the corpus; only
 documents that are listed take more.
@@ -17,12 +17,12 @@ from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_erro
 from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
 
-QUERIES = 32  # that share one pass over the codes
+QUERIES = 32  # of a group, which share one pass over the codes
 TILE = 64  # blocks of codes, and of their products, that stay in the cache
 WAITING = 1 << 10  # candidates of a query that are scored at once, greatest bounds first
-AT_ONCE = 16  # documents that are asked of memory together
+AT_ONCE = 16  # documents that are prefetched together
 STAGES = ("codes", "float32", "scored")
-PAIRS = 1 << 18  # pairs of a query and a document for each of which one more document is scored as a check
+PAIRS = 1 << 18  # one more document is scored as a check for so many pairs of a query and a document
 CELLS = 1 << 23  # float64 scores that `score_all` makes at once: 64 MiB
 LEAST_AT_ONCE, MOST_AT_ONCE = 8, 128  # queries that share the widening of all vectors
 
@@ -107,18 +107,18 @@ class Workspace(NamedTuple):
     least : float64[QUERIES]
         The score of the k-th best row so far.
     document : int64[QUERIES, W + BLOCK]
-        Candidates that wait to be scored.
+        Candidates still to be scored.
     bound : float32[QUERIES, W + BLOCK]
         Their products of codes.
     n_waiting : int64[QUERIES]
     dropped : int64[QUERIES, 2]
-        How many candidates float32 products dropped, and one of them.
+        Number of candidates that float32 products dropped, and one of them.
     counts : int64[3]
         Pairs in all, those that were multiplied in float32, and those that were scored.
     closest : float64[2]
-        The least distance of a bound, by codes and in float32, from a score that became known; below 0 it is broken.
+        Minimum of bound - score, for bounds by codes and by float32 products; negative if a bound is broken.
     missed : int64[1]
-        Documents that were dropped and would have been listed.
+        Dropped documents that belong in the list.
     """
 
     bounds: np.ndarray
@@ -159,7 +159,7 @@ def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) ->
 
 @jit
 def exact_cosine(document, query, vectors):
-    """Return the cosine of a document, by its place in float32[D, d], and a query, float32[d]: the reference's."""
+    """Return the cosine of a document, by its row in float32[D, d], and a query, float32[d], as the reference."""
     total = 0.0
     square_a = 0.0
     square_b = 0.0
@@ -217,8 +217,8 @@ def multiply_codes(codes, queries, bounds, greatest):
 def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, limit, out):
     """Find the k best rows for some queries.
 
-    Nothing is lost: a document is left unscored only while k rows are known to score higher than its bound, and the
-    k-th best score never falls.
+    No document of the list is lost: one is dropped only if k rows score higher than its bound, and the k-th best score
+    never falls.
 
     Parameters
     ----------
@@ -277,10 +277,10 @@ def _greatest_of_all(greatest, most):
 
 @jit
 def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
-    """Let the documents of a tile wait whose bounds reach the k-th best row."""
+    """Queue the documents of a tile whose bounds reach the k-th best score."""
     greatest, least = workspace.greatest[:n_blocks, i], workspace.least
     first = -1
-    if workspace.most[i] > workspace.top[i]:  # the block raises the threshold, which leaves most others out
+    if workspace.most[i] > workspace.top[i]:  # the block raises the threshold, which excludes most others
         workspace.top[i] = workspace.most[i]
         first = int(np.argmax(greatest))
         _let_wait(i, first, begin, corpus, error, workspace)
@@ -294,7 +294,7 @@ def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
 
 @jit
 def _let_wait(i, c, begin, corpus, error, workspace):
-    """Let the documents of a block wait whose bounds reach the k-th best row."""
+    """Queue the documents of a block whose bounds reach the k-th best score."""
     bounds, document, bound = workspace.bounds[i, c], workspace.document[i], workspace.bound[i]
     n = workspace.n_waiting[i]
     first = (begin + c) * BLOCK
@@ -309,7 +309,7 @@ def _let_wait(i, c, begin, corpus, error, workspace):
 
 @jit
 def _score_waiting(i, corpus, query, error, k, workspace, best):
-    """Score the waiting documents whose bounds reach the k-th best row, the greatest bound first."""
+    """Score the queued documents whose bounds reach the k-th best score, by descending bound."""
     n = workspace.n_waiting[i]
     workspace.n_waiting[i] = 0
     if n == 0:
@@ -322,7 +322,7 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
     document[first], bound[first] = document[0], bound[0]
     p = 1
     while p < n:
-        # Those that are asked of memory move to the front: what was there is done.
+        # Prefetched documents move to the front, where the earlier ones are done.
         n_left = 0
         while p < n and n_left < AT_ONCE:
             if bound[p] + error[0] >= least[i]:
@@ -336,7 +336,7 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
 
 @jit
 def _score(i, document, bound, corpus, query, error, k, workspace, best):
-    """Score a document by a float32 product, and in float64 where that may be among the best."""
+    """Score a document by a float32 product, and in float64 if it may be among the best."""
     workspace.counts[1] += 1
     product = dot(corpus.vectors.ctypes.data + 4 * len(query) * document, query.ctypes.data, len(query))
     if product + error[1] < workspace.least[i]:
@@ -353,9 +353,9 @@ def _score(i, document, bound, corpus, query, error, k, workspace, best):
 
 @jit
 def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best):
-    """Score a sample of the documents: those that were dropped must not reach the k-th best row.
+    """Score a sample of the documents: the dropped ones must be below the k-th best score.
 
-    They are drawn from the number of the query; with them one that a float32 product dropped.
+    The number of the query is the seed. One document that a float32 product dropped is added.
     """
     n_documents = len(corpus.vectors)
     n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + n_sampled
@@ -374,7 +374,7 @@ def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best)
 
 @jit
 def _compare(bound, product, exact, error, closest):
-    """Keep the least distance of both bounds from a score."""
+    """Update the minimum of bound - score for both bounds."""
     closest[0] = min(closest[0], bound + error[0] - exact)
     closest[1] = min(closest[1], product + error[1] - exact)
 
@@ -390,7 +390,7 @@ def _multiply_code(codes, document, code):
 
 @jit
 def _random(seed):
-    """Return a number from 0 to 2**63 - 1 that looks drawn."""
+    """Return a pseudo-random number from 0 to 2**63 - 1."""
     x = (np.uint64(seed) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return np.int64((x ^ (x >> np.uint64(32))) >> np.uint64(1))
@@ -399,7 +399,7 @@ def _random(seed):
 @jit
 def _is_kept(document, best):
     """Return whether a document is among the best."""
-    return np.any(best.unit[: best.state[0]] == document)
+    return np.any(best.document[: best.state[0]] == document)
 
 
 @dataclass(frozen=True)
@@ -414,20 +414,20 @@ class Backend(Kernel):
         Raises
         ------
         ExactnessError
-            If a bound lies below a score that became known.
+            If a bound is below an exact score.
         """
         error, n_sampled = screen_errors(corpus, batch), sample_size(len(batch.vectors))
         for begin in range(first, last, QUERIES):
-            some = slice(begin, min(begin + QUERIES, last))
-            out = answers.rows[some], answers.scores[some], answers.ties[some]
+            block = slice(begin, min(begin + QUERIES, last))
+            out = answers.rows[block], answers.scores[block], answers.ties[block]
             search_cosine(
-                corpus, batch.vectors[some], batch.codes[some], error, (begin, n_sampled), k, *workspace,
-                answers.limit[some], out,
+                corpus, batch.vectors[block], batch.codes[block], error, (begin, n_sampled), k, *workspace,
+                answers.limit[block], out,
             )  # fmt: skip
         check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped, that of scored ones, and each bound's closest call."""
+        """Return the share of pairs that each stage dropped or that were scored, and the closest call of each bound."""
         counts = sum((workspace.counts for workspace, _ in workspaces), np.zeros(3, np.int64))
         total, multiplied, scored = counts.tolist()
         shares = zip(STAGES, (total - multiplied, multiplied - scored, scored), strict=True)
@@ -442,12 +442,12 @@ class Backend(Kernel):
             wide /= np.linalg.norm(wide, axis=1, keepdims=True)
             out = np.empty((len(wide), len(vectors)))
             for first in range(0, len(vectors), CHUNK):
-                some = vectors[first : first + CHUNK].astype(np.float64)
-                np.divide(wide @ some.T, np.linalg.norm(some, axis=1), out=out[:, first : first + CHUNK])
+                block = vectors[first : first + CHUNK].astype(np.float64)
+                np.divide(wide @ block.T, np.linalg.norm(block, axis=1), out=out[:, first : first + CHUNK])
             yield from out
 
     def score_error(self, corpus, batch):
-        """Bound how far what `score_all` yields is from the reference's scores.
+        """Bound the error of `score_all`.
 
         Two lengths of d + 1 roundings, two divisions and a product of d terms in float64; 2 d + 4 roundings of the
         reference.
@@ -465,6 +465,6 @@ class Backend(Kernel):
 
 
 def _closest(workspaces):
-    """Return the least distance of the bound of each stage from a score that became known."""
+    """Return the minimum of bound - score for each stage."""
     least = np.min(np.reshape([workspace.closest for workspace, _ in workspaces], (-1, 2)), axis=0, initial=np.inf)
     return {name: float(x) for name, x in zip(STAGES, least, strict=False) if x < np.inf}

@@ -1,4 +1,4 @@
-"""Cosine search on a GPU: float32 products screen, by torch or by FAISS; what may be listed is scored on the host."""
+"""Cosine search on a GPU: float32 products of torch or FAISS are the screen; the host scores the finalists."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -61,7 +61,7 @@ def products(corpus, queries):
 
 
 def _multiply(corpus, queries, keep):
-    """Let the GPUs multiply queries and documents by torch and call `keep(first, last, products)` for batches."""
+    """Multiply queries and documents on the GPUs by torch; call `keep(first, last, products)` for each batch."""
 
     def work(device, first, last):
         _multiply_on(device, corpus.vectors, queries, first, last, keep)
@@ -70,7 +70,7 @@ def _multiply(corpus, queries, keep):
 
 
 def _multiply_on(device, corpus, queries, first, end, keep):
-    """Do it on torch's current device for some queries, as many at a time as it has room for."""
+    """Multiply on torch's current device, as many queries at a time as fit into its memory."""
     cells = CELLS
     while first < end:
         last = min(first + max(cells // len(corpus), 1), end)
@@ -91,7 +91,7 @@ def _multiply_on(device, corpus, queries, first, end, keep):
 
 
 def _put(array):
-    """Copy an array to torch's device; copied on the host first, because the corpus is mapped and read-only."""
+    """Copy an array to torch's device, by way of the host, because the corpus is mapped and read-only."""
     import torch
 
     return torch.from_numpy(np.array(array)).to(DEVICE)
@@ -106,15 +106,15 @@ class Backend(cpu.Backend):
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1.
 
-        A document that `nearest` does not return has a float32 product of at most the last one returned; where that and
-        the error bound do not stay below the k-th exact score, more are asked for.
+        The float32 product of a document that `nearest` does not return is at most the last one returned. If that plus
+        the error bound reaches the k-th exact score, more documents are requested.
 
         Raises
         ------
         DeviceError
             If a device has no room.
         ExactnessError
-            If a product lies further below a score than it may.
+            If a product is below a score by more than its error bound.
         """
         n_documents = len(corpus.vectors)
         error = cpu.screen_error(corpus.vectors.shape[1])
@@ -124,14 +124,14 @@ class Backend(cpu.Backend):
             screened, candidates = nearest(corpus, batch.vectors[pending], n)
             again = []
             for i, q in enumerate(pending):
-                # The k-th best score is no lower than the k-th product less the error: k documents are k rows or more.
+                # The k-th best score is at least the k-th product minus the error: k documents are k rows or more.
                 product = screened[i].astype(np.float64)
                 kept = product >= product[min(k, n) - 1] - 2 * error
                 documents = candidates[i][kept]
 
-                def score(some, q=q):
-                    exact = np.empty(len(some))
-                    cpu.score_documents(some, batch.vectors[q], corpus.vectors, exact)
+                def score(documents, q=q):
+                    exact = np.empty(len(documents))
+                    cpu.score_documents(documents, batch.vectors[q], corpus.vectors, exact)
                     return exact
 
                 exact = score(documents)
@@ -147,9 +147,9 @@ class Backend(cpu.Backend):
             n = min(4 * n, n_documents)
 
     def stages(self, workspaces):
-        """Return nothing: a GPU multiplies all pairs."""
+        """Return an empty dict: a GPU multiplies all pairs."""
         return {}
 
     def lacking(self):
-        """Say what keeps a GPU from being used: it takes torch or FAISS."""
+        """Return why no GPU can be used, by torch or FAISS; an empty string if one can."""
         return "" if _device.faiss_on_gpu() is not None else _device.lacking(LIBRARY)

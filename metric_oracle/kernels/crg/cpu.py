@@ -1,4 +1,4 @@
-"""CRG search: integer counts for every distinct set of positive labels, of which there are few."""
+"""CRG search: integer counts for all distinct sets of positive labels, of which there are few."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -35,17 +35,17 @@ class Backend(ScoredWhole):
     """Contributions to CRG on CPUs."""
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the contribution of every unit against each of some distinct queries: float64[D]."""
+        """Yield the contribution of every document with each of the chosen queries: float64[D]."""
         for q in chosen:
             _, missed, invented = _count(batch.positive[q], corpus.positive)
             yield contribution(missed, invented, **batch.prevalence)
 
-    def score_pairs(self, corpus, batch, query, unit):
-        """Return the contribution of pairs of a distinct query and a unit, float64[n], and their components."""
-        counts = self.components(corpus, batch, query, unit, None)
+    def score_pairs(self, corpus, batch, query, document):
+        """Return the contribution of pairs of a distinct query and a document, float64[n], and their components."""
+        counts = self.components(corpus, batch, query, document, None)
         return contribution(counts["fn"], counts["fp"], **batch.prevalence), counts
 
-    def components(self, corpus, batch, query, unit, scores):
-        """Return the counts of pairs of a distinct query and a unit: int64[n] each."""
-        counts = _count(batch.positive[query], corpus.positive[unit])
+    def components(self, corpus, batch, query, document, scores):
+        """Return the counts of pairs of a distinct query and a document: int64[n] each."""
+        counts = _count(batch.positive[query], corpus.positive[document])
         return dict(zip(("tp", "fn", "fp"), counts, strict=True))

@@ -1,4 +1,4 @@
-"""METEOR search with Numba: bounds by shared stems for the shared driver, nltk's alignment for what is left."""
+"""METEOR search with Numba: bounds by shared stems for the shared driver; nltk's alignment for the finalists."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Texts(NamedTuple):
 
 
 class StemCorpus(NamedTuple):
-    """What a search under METEOR reads of a corpus.
+    """Arrays of a corpus for a search under METEOR.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class StemCorpus(NamedTuple):
     """
 
     features: Features
-    cells: np.ndarray
+    buckets: np.ndarray
     texts: Texts
     n_stems: int
 
@@ -53,7 +53,7 @@ class StemCorpus(NamedTuple):
 
 
 class StemBatch(NamedTuple):
-    """What it reads of distinct queries.
+    """Arrays of distinct queries.
 
     Attributes
     ----------
@@ -63,8 +63,8 @@ class StemBatch(NamedTuple):
     words, words_ptr : int64[...], int64[Q + 1]
         Word ids in order, -1 for words that the corpus lacks.
     reach, reach_at, reach_ptr : int64[...], int64[...], int64[Q + 1]
-        Stems that match a place of the query, -1 for stems that the corpus lacks, and the place: first the stem of
-        each place itself, then those of which it is a synonym, places ascending.
+        Stems that match a position of the query, -1 for stems that the corpus lacks, and the position: first the stem
+        of each position, then the stems of its synonyms, by ascending position.
     """
 
     queries: Queries
@@ -76,7 +76,7 @@ class StemBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """What a thread needs beside.
+    """Further scratch of one thread.
 
     Attributes
     ----------
@@ -91,24 +91,24 @@ class Space(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where a query can be matched; the last place of a slot first, each linked to the one before it, -1 at the end.
+    """Positions of a query by word and by stem, as linked lists: the last position first, -1 at the end.
 
     Attributes
     ----------
     word_slot, stem_slot : int32[W], int32[S]
         Slot of each word and stem, from 1; 0 for those that match nothing.
     word_last, word_before : int64[n]
-        By slot the last place of a word; by place the one before it with that word.
+        By slot the last position of a word; by position the previous one with that word.
     left : int64[n]
-        Room for `word_last` while a document is matched.
+        Copy of `word_last` while a document is matched.
     own_last, near_last : int64[e]
-        By slot the last entry of a stem itself and as a synonym.
+        By slot the last entry of a stem, and of the stems of its synonyms.
     before, at : int64[e]
-        By entry the one before it, and its place.
+        By entry the previous one, and its position.
     used : bool[n]
-        Room for the places that are matched.
+        Scratch: matched positions.
     match : int64[longest document]
-        Room for the place that each word of a document matches.
+        Scratch: the position that each word of a document matches.
     """
 
     word_slot: np.ndarray
@@ -134,7 +134,7 @@ def _entries(batch, q):
 
 @inner
 def find_places(batch, q, space):
-    """Link the places of a query."""
+    """Build the linked lists of a query."""
     words, reach, reach_at = _entries(batch, q)
     word_slot, stem_slot = space.word_slot, space.stem_slot
     n, n_entries = len(words), len(reach)
@@ -166,7 +166,7 @@ def find_places(batch, q, space):
 
 @inner
 def forget_places(batch, q, space):
-    """Set the slots of a query back to zero."""
+    """Reset the slots of a query to zero."""
     words, reach, _ = _entries(batch, q)
     for t in range(len(words)):
         if words[t] >= 0:
@@ -178,7 +178,7 @@ def forget_places(batch, q, space):
 
 @inner
 def _take_last(entry, places):
-    """Return the last entry of a chain whose place is free, -1 without any."""
+    """Return the last entry of a list whose position is free, -1 if there is none."""
     while entry >= 0 and places.used[places.at[entry]]:
         entry = places.before[entry]
     return entry
@@ -186,7 +186,7 @@ def _take_last(entry, places):
 
 @inner
 def _match_stems(texts, begin, n, last, places):
-    """Match the words that are left by chains of stems, ``own_last`` or ``near_last``; return the new matches."""
+    """Match the remaining words by lists of stems, ``own_last`` or ``near_last``; return the number of new matches."""
     matched = 0
     for i in range(n - 1, -1, -1):
         if places.match[i] < 0:
@@ -203,13 +203,13 @@ def _match_stems(texts, begin, n, last, places):
 def align(texts, begin, end, places):
     """Match the words ``texts.word[begin:end]`` with a query as nltk does; return matches and chunks.
 
-    Three rounds: equal words, equal stems, synonyms; each from the end of the document, with the last free place.
+    Three rounds: equal words, equal stems, synonyms; each from the end of the document, to the last free position.
     """
     n = end - begin
     matched = 0
-    for place in range(len(places.used)):
-        places.used[place] = False
-        places.left[place] = places.word_last[place]
+    for position in range(len(places.used)):
+        places.used[position] = False
+        places.left[position] = places.word_last[position]
     for i in range(n - 1, -1, -1):
         slot = places.word_slot[texts.word[begin + i]]
         t = places.left[slot - 1] if slot > 0 else np.int64(-1)
@@ -234,7 +234,7 @@ def align(texts, begin, end, places):
 
 
 class Meteor(NamedTuple):
-    """The policy: METEOR against one query.
+    """The scorer: METEOR against one query.
 
     Attributes
     ----------
@@ -252,21 +252,21 @@ class Meteor(NamedTuple):
 
 
 @compiled_for(bound, Meteor)
-def _(policy, j, a, b):
+def _(scorer, j, a, b):
     # All matches in one chunk; rises with the matches.
-    most = min(a, min(policy.buckets[j, 2], policy.reference_length))
-    return meteor(most, 1, policy.buckets[j, 2], policy.reference_length)
+    most = min(a, min(scorer.buckets[j, 2], scorer.reference_length))
+    return meteor(most, 1, scorer.buckets[j, 2], scorer.reference_length)
 
 
 @compiled_for(driver.score, Meteor)
-def _(policy, d, j):
-    begin, end = policy.texts.ptr[d], policy.texts.ptr[d + 1]
-    matched, chunks = align(policy.texts, begin, end, policy.places)
-    return meteor(matched, chunks, end - begin, policy.reference_length)
+def _(scorer, d, j):
+    begin, end = scorer.texts.ptr[d], scorer.texts.ptr[d + 1]
+    matched, chunks = align(scorer.texts, begin, end, scorer.places)
+    return meteor(matched, chunks, end - begin, scorer.reference_length)
 
 
 @compiled_for(driver.is_excluded, Meteor)
-def _(policy, d):
+def _(scorer, d):
     return False
 
 
@@ -283,34 +283,34 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
 
     Exactness
     ---------
-    Matches are bounded by the features shared, chunks by one; what is left is aligned.
+    Shared features bound the matches from above, and 1 bounds the chunks from below; finalists are aligned.
 
     Source
     ------
     Lavie and Agarwal, WMT 2007, as computed by nltk.
     """
-    index, buckets = corpus.features, corpus.cells
+    index, buckets = corpus.features, corpus.buckets
     visits = driver.new_visits(buckets[:, 2].copy())
     n_sampled = sample_size(len(batch.queries.sizes))
     for q in range(first, last):
         reset(work.best, answers.limit[q])
         reference_length = np.int64(batch.queries.sizes[q, 0])
         ids = features_of(batch.queries, q, 0, 1)
-        policy = Meteor(reference_length, corpus.texts, buckets, find_places(batch, q, work.own))
-        driver.find_by_family(policy, 0, ids, reference_length, visits, index, buckets, k, work)
-        driver.finish(policy, q, n_sampled, ids, (ids, ids[:0]), index, buckets, k, work, answers)
+        scorer = Meteor(reference_length, corpus.texts, buckets, find_places(batch, q, work.extra))
+        driver.find_by_family(scorer, 0, ids, reference_length, visits, index, buckets, k, work)
+        driver.finish(scorer, q, n_sampled, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0
-        forget_places(batch, q, work.own)
+        forget_places(batch, q, work.extra)
 
 
 @jit
-def _count_pairs(batch, query, unit, texts, space, out):
+def _count_pairs(batch, query, document, texts, space, out):
     """Write the matches and chunks of pairs: int64[2, n]."""
     for i in range(len(query)):
         q = query[i]
         if i == 0 or query[i - 1] != q:
             places = find_places(batch, q, space)
-        out[0, i], out[1, i] = align(texts, texts.ptr[unit[i]], texts.ptr[unit[i] + 1], places)
+        out[0, i], out[1, i] = align(texts, texts.ptr[document[i]], texts.ptr[document[i] + 1], places)
         if i == len(query) - 1 or query[i + 1] != q:
             forget_places(batch, q, space)
 
@@ -331,34 +331,34 @@ class Backend(driver.DrivenKernel):
         driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield METEOR of every document for each of some distinct queries: float64[D], overwritten by the next."""
+        """Yield METEOR of every document with each of the chosen queries: float64[D], overwritten by the next."""
         n = len(corpus.features.fwd_ptr) - 1
         space, counts, out = _new_space(corpus), np.empty((2, n), np.int64), np.empty(n)
-        units = np.arange(n)
+        documents = np.arange(n)
         for q in chosen:
             query = np.full(n, q, np.int64)
-            _count_pairs(batch, query, units, corpus.texts, space, counts)
-            _score_counts(counts, *_lengths(corpus, batch, query, units), out)
+            _count_pairs(batch, query, documents, corpus.texts, space, counts)
+            _score_counts(counts, *_lengths(corpus, batch, query, documents), out)
             yield out
 
-    def score_pairs(self, corpus, batch, query, unit):
+    def score_pairs(self, corpus, batch, query, document):
         """Return METEOR of pairs of a distinct query and a document, float64[n], and their components."""
-        counts, length, reference_length = self._counts(corpus, batch, query, unit)
+        counts, length, reference_length = self._counts(corpus, batch, query, document)
         scores = np.empty(len(query))
         _score_counts(counts, length, reference_length, scores)
         return scores, _components(counts, length, reference_length)
 
-    def components(self, corpus, batch, query, unit, scores):
+    def components(self, corpus, batch, query, document, scores):
         """Return precision and recall, float64[n], and chunks, int64[n], of pairs."""
-        return _components(*self._counts(corpus, batch, query, unit))
+        return _components(*self._counts(corpus, batch, query, document))
 
-    def _counts(self, corpus, batch, query, unit):
+    def _counts(self, corpus, batch, query, document):
         counts = np.empty((2, len(query)), np.int64)
-        _count_pairs(batch, query, unit, corpus.texts, _new_space(corpus), counts)
-        return counts, *_lengths(corpus, batch, query, unit)
+        _count_pairs(batch, query, document, corpus.texts, _new_space(corpus), counts)
+        return counts, *_lengths(corpus, batch, query, document)
 
     def new_workspace(self, corpus):
-        """Allocate the work space of one thread."""
+        """Allocate the workspace of one thread."""
         return driver.new_workspace(corpus.features, _new_space(corpus))
 
 
@@ -368,9 +368,9 @@ def _new_space(corpus):
     return Space(np.zeros(n_words, np.int32), np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64))
 
 
-def _lengths(corpus, batch, query, unit):
+def _lengths(corpus, batch, query, document):
     """Return the words of the candidates and of the references: int64[n] each."""
-    return corpus.features.sizes[0, unit].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
+    return corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
 
 
 def _components(counts, length, reference_length):

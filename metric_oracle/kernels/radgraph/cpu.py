@@ -24,7 +24,7 @@ from metric_oracle.kernels.topk.cpu import reset
 
 
 class GraphF1(NamedTuple):
-    """The policy of a metric of one family: its F1 against one query.
+    """The scorer of a metric of one family: its F1 against one query.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class GraphF1(NamedTuple):
 
 
 class MeanGraphF1(NamedTuple):
-    """The policy of a metric of two families: the mean of their F1 against one query.
+    """The scorer of a metric of two families: the mean of their F1 against one query.
 
     Attributes
     ----------
@@ -68,21 +68,21 @@ class MeanGraphF1(NamedTuple):
 
 @inner
 def _bound_f1(matched, least, greatest, n):
-    """Bound the F1 of a set of `least` to `greatest` features that matches at most `matched` of the query's n."""
+    """Bound the F1 of a set of `least` to `greatest` features with at most `matched` of the query's n features."""
     size = min(max(matched, least), greatest)
     return f1(min(matched, size), size, n)
 
 
 @compiled_for(bound, GraphF1)
-def _(policy, j, a, b):
-    return _bound_f1(a, policy.buckets[j, 2], policy.buckets[j, 3], policy.size)
+def _(scorer, j, a, b):
+    return _bound_f1(a, scorer.buckets[j, 2], scorer.buckets[j, 3], scorer.size)
 
 
 @compiled_for(bound, MeanGraphF1)
-def _(policy, j, a, b):
-    buckets = policy.buckets
-    f1_a = _bound_f1(a, buckets[j, 2], buckets[j, 3], policy.size_a)
-    return 0.5 * (f1_a + _bound_f1(b, buckets[j, 4], buckets[j, 5], policy.size_b))
+def _(scorer, j, a, b):
+    buckets = scorer.buckets
+    f1_a = _bound_f1(a, buckets[j, 2], buckets[j, 3], scorer.size_a)
+    return 0.5 * (f1_a + _bound_f1(b, buckets[j, 4], buckets[j, 5], scorer.size_b))
 
 
 @inner
@@ -96,25 +96,25 @@ def _count_family(d, family, index, mark):
 
 
 @compiled_for(driver.score, GraphF1)
-def _(policy, d, j):
-    matched, size = _count_family(d, policy.family, policy.index, policy.mark)
-    return f1(matched, size, policy.size)
+def _(scorer, d, j):
+    matched, size = _count_family(d, scorer.family, scorer.index, scorer.mark)
+    return f1(matched, size, scorer.size)
 
 
 @compiled_for(driver.score, MeanGraphF1)
-def _(policy, d, j):
-    match_a, size_a = _count_family(d, policy.family_a, policy.index, policy.mark)
-    match_b, size_b = _count_family(d, policy.family_b, policy.index, policy.mark)
-    return mean_f1(match_a, size_a + policy.size_a, match_b, size_b + policy.size_b)
+def _(scorer, d, j):
+    match_a, size_a = _count_family(d, scorer.family_a, scorer.index, scorer.mark)
+    match_b, size_b = _count_family(d, scorer.family_b, scorer.index, scorer.mark)
+    return mean_f1(match_a, size_a + scorer.size_a, match_b, size_b + scorer.size_b)
 
 
 @compiled_for(driver.is_excluded, GraphF1)
-def _(policy, d):
+def _(scorer, d):
     return False
 
 
 @compiled_for(driver.is_excluded, MeanGraphF1)
-def _(policy, d):
+def _(scorer, d):
     return False
 
 
@@ -168,7 +168,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
 
 
 @jit
-def _two_families(ids, ids_a, ids_b, policy, count):
+def _two_families(ids, ids_a, ids_b, scorer, count):
     """Return the counts for a query of two families whose lists are read in the order of `ids`."""
     second = np.int64(ids_b.min()) if len(ids_b) > 0 else np.int64(2**31)
     unread = np.zeros((2, len(ids) + 1), np.int64)
@@ -176,10 +176,10 @@ def _two_families(ids, ids_a, ids_b, policy, count):
         unread[:, i] = unread[:, i + 1]
         unread[1 if ids[i] >= second else 0, i] += 1
     hidden = np.array([max(len(ids_a) - FULL, 0), max(len(ids_b) - FULL, 0)])
-    weight = np.empty((2, len(policy.buckets)), np.int32)
-    for j in range(len(policy.buckets)):  # of the smallest document, rounded up
-        weight[0, j] = ONE / max(policy.buckets[j, 2] + policy.size_a, 1) + 1.0
-        weight[1, j] = ONE / max(policy.buckets[j, 4] + policy.size_b, 1) + 1.0
+    weight = np.empty((2, len(scorer.buckets)), np.int32)
+    for j in range(len(scorer.buckets)):  # of the smallest document, rounded up
+        weight[0, j] = ONE / max(scorer.buckets[j, 2] + scorer.size_a, 1) + 1.0
+        weight[1, j] = ONE / max(scorer.buckets[j, 4] + scorer.size_b, 1) + 1.0
     return TwoFamilies(count, second, unread, hidden, weight)
 
 
@@ -207,38 +207,41 @@ class Backend(driver.DrivenKernel):
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for queries first .. last - 1; see `search_radgraph`."""
         search_radgraph(
-            self.family_a, self.family_b, batch.queries, first, last, corpus.features, corpus.cells, k, workspace,
+            self.family_a, self.family_b, batch.queries, first, last, corpus.features, corpus.buckets, k, workspace,
             answers,
         )  # fmt: skip
         driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the F1 of every document against each of some distinct queries: float64[D], overwritten by the next."""
+        """Yield the F1 of every document with each of the chosen queries: float64[D], overwritten by the next."""
         out = np.empty(len(corpus.features.fwd_ptr) - 1)
         for q in chosen:
             matched = count_all(batch.queries, q, self.family_a, 1 + (self.family_b >= 0), corpus.features)
             _score_all(batch.queries, q, self.family_a, self.family_b, corpus.features, matched, out)
             yield out
 
-    def score_pairs(self, corpus, batch, query, unit):
+    def score_pairs(self, corpus, batch, query, document):
         """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-        matched = matches(corpus, batch, query, unit)
-        parts = self._components(corpus, batch, query, unit, matched)
+        matched = matches(corpus, batch, query, document)
+        parts = self._components(corpus, batch, query, document, matched)
         if self.family_b < 0:
             return parts[NAMES[self.family_a]], parts
         columns = []
         for f in (self.family_a, self.family_b):
-            columns += [matched[f].tolist(), (corpus.features.sizes[f, unit] + batch.queries.sizes[query, f]).tolist()]
+            columns += [
+                matched[f].tolist(),
+                (corpus.features.sizes[f, document] + batch.queries.sizes[query, f]).tolist(),
+            ]
         return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
 
-    def components(self, corpus, batch, query, unit, scores):
+    def components(self, corpus, batch, query, document, scores):
         """Return the F1 of each family for pairs of a distinct query and a document."""
-        return self._components(corpus, batch, query, unit, matches(corpus, batch, query, unit))
+        return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
 
-    def _components(self, corpus, batch, query, unit, matched):
+    def _components(self, corpus, batch, query, document, matched):
         parts = {}
         for f in (self.family_a, self.family_b):
             if f >= 0:
-                total = corpus.features.sizes[f, unit].astype(np.int64) + batch.queries.sizes[query, f]
+                total = corpus.features.sizes[f, document].astype(np.int64) + batch.queries.sizes[query, f]
                 parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
         return parts

@@ -1,4 +1,4 @@
-"""RadGraph F1 from counts. Plain scalar Python; the fast kernels compile these very functions."""
+"""RadGraph F1 from counts. Plain scalar Python, which the fast kernels compile."""
 
 from metric_oracle.kernels._jit import scalar
 

@@ -1,4 +1,4 @@
-"""RaTEScore of every list of a corpus with NumPy: distinct vectors are compared once a query, nothing is dropped."""
+"""RaTEScore of every list of a corpus with NumPy. Distinct vectors are compared once a query; nothing is dropped."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Backend(ScoredWhole):
     matrix: str
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
-        """Yield the score of every list with each of some distinct queries: float64[D]."""
+        """Yield the score of every list with each of the chosen queries: float64[D]."""
         squares, squares_too = norms(corpus.vectors), norms(batch.vectors)
         for q in chosen:
             yield self._score(corpus, squares, batch, squares_too, q)[0]
@@ -26,14 +26,14 @@ class Backend(ScoredWhole):
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the scores of pairs of a distinct query and a list, float64[n], and their components."""
-        found = np.empty((3, len(query)))
+        values = np.empty((3, len(query)))
         for q in np.unique(query).tolist():
             places = np.flatnonzero(query == q)
             lists, which = np.unique(document[places], return_inverse=True)
-            some = _some(corpus, lists)
-            scored = self._score(some, norms(some.vectors), batch, norms(batch.vectors), q)
-            found[:, places] = np.stack(scored)[:, which.reshape(-1)]
-        return found[0], {"precision": found[1], "recall": found[2]}
+            subset = _subset(corpus, lists)
+            scored = self._score(subset, norms(subset.vectors), batch, norms(batch.vectors), q)
+            values[:, places] = np.stack(scored)[:, which.reshape(-1)]
+        return values[0], {"precision": values[1], "recall": values[2]}
 
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
@@ -48,13 +48,13 @@ class Backend(ScoredWhole):
         weights, factors = WEIGHTS[self.matrix], FACTORS[self.matrix]
         n_lists = len(corpus.ptr) - 1
         nothing = np.full(n_lists, NOTHING)
-        some = slice(batch.ptr[q], batch.ptr[q + 1])
-        kinds, own = batch.kinds[some], batch.entity[some]
+        span = slice(batch.ptr[q], batch.ptr[q + 1])
+        kinds, entities = batch.kinds[span], batch.entity[span]
         lengths = np.diff(corpus.ptr)
         full = np.flatnonzero(lengths)
         if not len(kinds) or not len(full):
             return nothing, nothing, nothing
-        table = cosines(batch.vectors[own], corpus.vectors, squares_too[own], squares)
+        table = cosines(batch.vectors[entities], corpus.vectors, squares_too[entities], squares)
         begin = corpus.ptr[full]
         # From the query's side, entity by entity: the first of the nearest in each list.
         total, weight = np.zeros(len(full)), np.zeros(len(full))
@@ -64,20 +64,20 @@ class Backend(ScoredWhole):
             best = np.maximum.reduceat(values, begin)
             is_best = values == np.repeat(best, lengths[full])
             first = np.minimum.reduceat(np.where(is_best, places, len(places)), begin)
-            of = weights[kind, corpus.kinds[first]]
-            total += best * of * factors[kind, corpus.kinds[first]]
-            weight += of
+            weights_used = weights[kind, corpus.kinds[first]]
+            total += best * weights_used * factors[kind, corpus.kinds[first]]
+            weight += weights_used
         precision = total / weight
         # From the lists' side: the first of the query's nearest for each vector, then list by list in their order.
         nearest = table.argmax(axis=0)
         value, other = table[nearest, np.arange(table.shape[1])][corpus.entity], kinds[nearest][corpus.entity]
-        of = weights[corpus.kinds, other]
-        terms = value * of * factors[corpus.kinds, other]
+        weights_used = weights[corpus.kinds, other]
+        terms = value * weights_used * factors[corpus.kinds, other]
         total, weight = np.zeros(len(full)), np.zeros(len(full))
-        for place in range(int(lengths.max())):  # one after the other, as the plain scorer adds
-            longer = np.flatnonzero(lengths[full] > place)
-            total[longer] += terms[begin[longer] + place]
-            weight[longer] += of[begin[longer] + place]
+        for position in range(int(lengths.max())):  # one after the other, as the plain scorer adds
+            longer = np.flatnonzero(lengths[full] > position)
+            total[longer] += terms[begin[longer] + position]
+            weight[longer] += weights_used[begin[longer] + position]
         sides = nothing.copy(), nothing.copy()
         sides[0][full], sides[1][full] = precision, total / weight
         scores = nothing.copy()
@@ -85,8 +85,8 @@ class Backend(ScoredWhole):
         return scores, *sides
 
 
-def _some(corpus: Any, lists: np.ndarray) -> Any:
-    """Return some lists of a corpus, with the vectors that they have."""
+def _subset(corpus: Any, lists: np.ndarray) -> Any:
+    """Return the chosen lists of a corpus, with their vectors only."""
     lengths = np.diff(corpus.ptr)[lists]
     ptr = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(ptr[-1]) + np.repeat(corpus.ptr[:-1][lists] - ptr[:-1], lengths)

@@ -35,27 +35,27 @@ FACTORS = {
 
 
 def norms(vectors: np.ndarray) -> np.ndarray:
-    """Return the squared lengths of vectors float32[n, d], float64[n]; each one's bits are its own."""
-    found = np.empty(len(vectors))
+    """Return the squared lengths of vectors float32[n, d], float64[n]. The bits of each depend on its vector alone."""
+    out = np.empty(len(vectors))
     n = max(CHUNK // max(vectors.shape[1], 1), 1)
     for i in range(0, len(vectors), n):
         wide = vectors[i : i + n].astype(np.float64)
-        np.sum(wide * wide, axis=1, out=found[i : i + n])
-    return found
+        np.sum(wide * wide, axis=1, out=out[i : i + n])
+    return out
 
 
-def cosines(one: np.ndarray, other: np.ndarray, squares: np.ndarray, squares_too: np.ndarray) -> np.ndarray:
+def cosines(a: np.ndarray, b: np.ndarray, squares_a: np.ndarray, squares_b: np.ndarray) -> np.ndarray:
     """Return the cosines of vectors float32[n, d] with others float32[m, d], float64[n, m].
 
-    Each one's bits are its own, whatever the others: NumPy adds the products of each pair in the same order, and the
-    order of the two does not count.
+    The bits of each depend on its two vectors alone: NumPy adds the products of each pair in the same order, and the
+    two may be swapped.
     """
-    found = np.empty((len(one), len(other)))
-    wide = one.astype(np.float64)[:, None, :]
-    n = max(CHUNK // max(one.size, 1), 1)
-    for i in range(0, len(other), n):
-        np.sum(wide * other[None, i : i + n], axis=2, out=found[:, i : i + n])
-    return found / np.sqrt(squares[:, None] * squares_too)
+    out = np.empty((len(a), len(b)))
+    wide = a.astype(np.float64)[:, None, :]
+    n = max(CHUNK // max(a.size, 1), 1)
+    for i in range(0, len(b), n):
+        np.sum(wide * b[None, i : i + n], axis=2, out=out[:, i : i + n])
+    return out / np.sqrt(squares_a[:, None] * squares_b)
 
 
 def join(precision: np.ndarray, recall: np.ndarray) -> np.ndarray:

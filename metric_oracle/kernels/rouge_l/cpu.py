@@ -27,7 +27,7 @@ def _zeros(x):
 
 
 class Positions(NamedTuple):
-    """Where the words of a query stand, 64 positions a block.
+    """Positions of the words of a query, in blocks of 64.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Positions(NamedTuple):
 
 @jit
 def find_positions(words, slot):
-    """Give each distinct known word of a query a slot and note its positions.
+    """Assign a slot to each distinct known word of a query and store its positions.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def count_lcs(sequence, begin, end, slot, positions, state):
         Slot of each word id, 0 for words that the query lacks.
     positions : Positions
     state : uint64[B]
-        Work space, a bit for each word of the query.
+        Workspace, a bit for each word of the query.
 
     Cost
     ----
@@ -147,7 +147,7 @@ def count_lcs(sequence, begin, end, slot, positions, state):
 
 @scalar
 def ripple(state, carry, j, end):
-    """Add a carry to the blocks from j on until it is used up or `end` is reached; return what is left of it."""
+    """Add a carry to the blocks from j on until it is absorbed or `end` is reached; return the remaining carry."""
     while carry > 0 and j < end:
         total = state[j] + carry
         carry = np.uint64(total == 0)
@@ -157,7 +157,7 @@ def ripple(state, carry, j, end):
 
 
 class Sequences(NamedTuple):
-    """Token sequences, one behind another.
+    """Concatenated token sequences.
 
     Attributes
     ----------
@@ -171,13 +171,13 @@ class Sequences(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """What a thread needs beside: int32[V], all zero between queries."""
+    """Further scratch of one thread: int32[V], all zero between queries."""
 
     slot: np.ndarray
 
 
 class RougeL(NamedTuple):
-    """The policy: ROUGE-L against one query.
+    """The scorer: ROUGE-L against one query.
 
     Attributes
     ----------
@@ -202,21 +202,21 @@ class RougeL(NamedTuple):
 
 
 @compiled_for(bound, RougeL)
-def _(policy, j, a, b):
-    length = policy.buckets[j, 2]
-    return rouge_l(min(a, length), length, policy.reference_length, policy.coco)
+def _(scorer, j, a, b):
+    length = scorer.buckets[j, 2]
+    return rouge_l(min(a, length), length, scorer.reference_length, scorer.coco)
 
 
 @compiled_for(driver.score, RougeL)
-def _(policy, d, j):
-    length = policy.buckets[j, 2]  # all documents of a bucket are equally long
-    begin = policy.sequences.ptr[policy.buckets[j, 0]] + (d - policy.buckets[j, 0]) * length
-    lcs = count_lcs(policy.sequences.word, begin, begin + length, policy.slot, policy.positions, policy.state)
-    return rouge_l(lcs, length, policy.reference_length, policy.coco)
+def _(scorer, d, j):
+    length = scorer.buckets[j, 2]  # all documents of a bucket are equally long
+    begin = scorer.sequences.ptr[scorer.buckets[j, 0]] + (d - scorer.buckets[j, 0]) * length
+    lcs = count_lcs(scorer.sequences.word, begin, begin + length, scorer.slot, scorer.positions, scorer.state)
+    return rouge_l(lcs, length, scorer.reference_length, scorer.coco)
 
 
 @compiled_for(driver.is_excluded, RougeL)
-def _(policy, d):
+def _(scorer, d):
     return False
 
 
@@ -236,13 +236,13 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
 
     Exactness
     ---------
-    The common subsequence is bounded by the clipped word matches; what is left gets the true length.
+    The clipped word matches bound the common subsequence; finalists get their exact length.
 
     Source
     ------
     Lin, ROUGE (2004), as computed by the rouge-score package or by pycocoevalcap.
     """
-    index, buckets, slot = corpus.features, corpus.cells, work.own.slot
+    index, buckets, slot = corpus.features, corpus.buckets, work.extra.slot
     sequences = Sequences(corpus.sequence, corpus.sequence_ptr)
     visits = driver.new_visits(buckets[:, 2].copy())
     n_sampled = sample_size(len(batch.queries.sizes))
@@ -253,9 +253,9 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
         text = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
         positions = find_positions(text, slot)
         state = np.empty((len(text) + 63) // 64, np.uint64)
-        policy = RougeL(coco, reference_length, sequences, buckets, slot, positions, state)
-        driver.find_by_family(policy, 0, ids, reference_length, visits, index, buckets, k, work)
-        driver.finish(policy, q, n_sampled, ids, (ids, ids[:0]), index, buckets, k, work, answers)
+        scorer = RougeL(coco, reference_length, sequences, buckets, slot, positions, state)
+        driver.find_by_family(scorer, 0, ids, reference_length, visits, index, buckets, k, work)
+        driver.finish(scorer, q, n_sampled, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0
         for i in range(len(text)):
             if text[i] >= 0:
@@ -264,7 +264,7 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
 
 @jit
 def _count_short(words, sequence, buckets, mask, out):
-    """Write the common subsequence of every document with a query of at most 64 words, in the manner of `count_lcs`.
+    """Write the common subsequence of every document with a query of at most 64 words, as `count_lcs` computes it.
 
     Parameters
     ----------
@@ -341,12 +341,12 @@ def _score_all(coco, words, documents, buckets, slot, mask, out):
 
 
 @jit
-def _score_pairs(coco, query, unit, texts, documents, slot, out):
+def _score_pairs(coco, query, document, texts, documents, slot, out):
     for i in range(len(query)):
         text = texts.word[texts.ptr[query[i]] : texts.ptr[query[i] + 1]]
         positions = find_positions(text, slot)
         state = np.empty((len(text) + 63) // 64, np.uint64)
-        begin, end = documents.ptr[unit[i]], documents.ptr[unit[i] + 1]
+        begin, end = documents.ptr[document[i]], documents.ptr[document[i] + 1]
         lcs = count_lcs(documents.word, begin, end, slot, positions, state)
         out[i] = rouge_l(lcs, np.int64(end - begin), np.int64(len(text)), coco)
         for w in text:
@@ -366,31 +366,31 @@ class Backend(driver.DrivenKernel):
         driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield ROUGE-L of every document for each of some distinct queries: float64[D], overwritten by the next."""
+        """Yield ROUGE-L of every document with each of the chosen queries: float64[D], overwritten by the next."""
         out = np.empty(len(corpus.features.fwd_ptr) - 1)
         slot, mask = np.zeros(corpus.n_words, np.int32), np.zeros(corpus.n_words, np.uint64)
         documents = Sequences(corpus.sequence, corpus.sequence_ptr)
-        buckets = corpus.cells.copy()
+        buckets = corpus.buckets.copy()
         buckets[:, 3] = corpus.sequence_ptr[buckets[:, 0]]
         for q in chosen:
             words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
             _score_all(self.coco, words, documents, buckets, slot, mask, out)
             yield out
 
-    def score_pairs(self, corpus, batch, query, unit):
+    def score_pairs(self, corpus, batch, query, document):
         """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
         scores = np.empty(len(query))
         texts, documents = Sequences(batch.words, batch.words_ptr), Sequences(corpus.sequence, corpus.sequence_ptr)
-        _score_pairs(self.coco, query, unit, texts, documents, np.zeros(corpus.n_words, np.int32), scores)
-        return scores, self.components(corpus, batch, query, unit, scores)
+        _score_pairs(self.coco, query, document, texts, documents, np.zeros(corpus.n_words, np.int32), scores)
+        return scores, self.components(corpus, batch, query, document, scores)
 
-    def components(self, corpus, batch, query, unit, scores):
+    def components(self, corpus, batch, query, document, scores):
         """Return precision and recall of pairs of a query and a document, from the subsequence of the score."""
-        length = corpus.features.sizes[0, unit].astype(np.int64)
+        length = corpus.features.sizes[0, document].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         lcs = np.rint(common(scores, length, reference_length, self.coco))
         return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
 
     def new_workspace(self, corpus):
-        """Allocate the work space of one thread."""
+        """Allocate the workspace of one thread."""
         return driver.new_workspace(corpus.features, Slots(np.zeros(corpus.n_words, np.int32)))

@@ -1,7 +1,7 @@
 """ROUGE-L search on a GPU: the longest common subsequence with every document, bit-parallel, a thread a document.
 
 Words that the corpus lacks match nothing and are left out of a query; its length still counts them. The query's words
-stand in a hash table with the bits of their positions: in shared memory for up to 64 words, else in device memory.
+are in a hash table with the bits of their positions: in shared memory for up to 64 words, else in device memory.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Corpus(NamedTuple):
     ----------
     word : int32[...]
         Word i of document d is ``word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]``; shorter documents of a group
-        leave places of -1 that nobody reads.
+        leave entries of -1, which are not read.
     group_ptr : int64[ceil(D / GROUP)]
     length : int32[D]
     rows : int32[D]
@@ -59,7 +59,7 @@ class Texts(NamedTuple):
     table_ptr : int64[B + 1]
         Hash tables, open addressing from ``word & (size - 1)``; sizes are powers of two.
     key : int32[H]
-        Word id, -1 for a free place.
+        Word id, -1 for a free entry.
     first, last : int32[H]
         Entries of the word: ``block[first:last]``, ``bits[first:last]``.
     block : int32[E]
@@ -67,7 +67,7 @@ class Texts(NamedTuple):
     bits : uint64[E]
         Bit i of an entry is set where known word ``BITS * block + i`` is that word.
     state : uint64[W, T]
-        Work space of each thread of a launch, for the blocks of the longest query.
+        Workspace of each thread of a launch, for the blocks of the longest query.
     """
 
     length: Any
@@ -83,11 +83,11 @@ class Texts(NamedTuple):
 
 @device_function
 def _find(word, key, base, size):
-    """Return the place of a word in a hash table, or of a free place."""
-    place = word & (size - 1)
-    while key[base + place] != word and key[base + place] >= 0:
-        place = (place + 1) & (size - 1)
-    return base + place
+    """Return the entry of a word in a hash table, or a free entry."""
+    probe = word & (size - 1)
+    while key[base + probe] != word and key[base + probe] >= 0:
+        probe = (probe + 1) & (size - 1)
+    return base + probe
 
 
 @device_function
@@ -96,9 +96,9 @@ def _count_short(words, start, length, key, bits, size):
     v = ONES
     for i in range(length):
         word = words[start + i * GROUP]
-        place = _find(word, key, 0, size)
-        if key[place] == word:
-            u = v & bits[place]
+        probe = _find(word, key, 0, size)
+        if key[probe] == word:
+            u = v & bits[probe]
             v = (v + u) | (v - u)
     return np.int64(cuda.popc(~v))
 
@@ -111,11 +111,11 @@ def _count_long(words, start, length, queries, base, size, state):
         state[j] = ONES
     for i in range(length):
         word = words[start + i * GROUP]
-        place = _find(word, queries.key, base, size)
-        if queries.key[place] == word:
+        probe = _find(word, queries.key, base, size)
+        if queries.key[probe] == word:
             carry = ZERO
             done = 0  # blocks before this one are up to date
-            for e in range(queries.first[place], queries.last[place]):
+            for e in range(queries.first[probe], queries.last[probe]):
                 j = queries.block[e]
                 carry = ripple(state, carry, done, j)
                 v = state[j]
@@ -138,7 +138,7 @@ def _count_long(words, start, length, queries, base, size, state):
 def _count(corpus, queries, q, coco, tile, first, last, counts):
     """Count the longest common subsequence of query q with each of the documents first .. last - 1.
 
-    These come by ascending length, so that the threads of a warp end together.
+    Documents are sorted by length, so that the threads of a warp end together.
     """
     key = cuda.shared.array(TABLE, int32)
     bits = cuda.shared.array(TABLE, uint64)
@@ -208,13 +208,13 @@ class SequenceScan(Scan):
         return self.corpus.sequence.nbytes / (len(self.corpus.row_ptr) - 1) + 16
 
     def query_bytes(self):
-        """Return the memory of the longest query: its table, and a block's work space where it needs one."""
+        """Return the memory of the longest query: its table, and a block's workspace where it needs one."""
         n = int(self.n_known.max(initial=0))
         n_threads = _device.LANES * _device.WARPS
         return 12.0 * (2 * SPARE + 1) * n + (8.0 * n / BITS * n_threads if n > BITS else 0)
 
     def put_documents(self, first, last):
-        """Bring the documents first .. last - 1 to the device."""
+        """Copy the documents first .. last - 1 to the device."""
         corpus = self.corpus
         word, group_ptr = _interleave(corpus.sequence, corpus.sequence_ptr, first, last)
         length = np.diff(corpus.sequence_ptr[first : last + 1]).astype(np.int32)
@@ -222,7 +222,7 @@ class SequenceScan(Scan):
         return Corpus(*map(_device.upload, (word, group_ptr, length, rows)))
 
     def put_queries(self, queries, n_slices):
-        """Bring queries to the device: all of up to `BITS` known words, or all of more."""
+        """Copy queries to the device, either all of up to `BITS` known words or all longer ones."""
         batch = self.batch
         n_known = self.n_known[queries]
         known_ptr = np.r_[0, np.cumsum(n_known)]
@@ -246,7 +246,7 @@ class SequenceScan(Scan):
 
 @jit
 def _interleave(sequence, sequence_ptr, first, last):
-    """Lay out the words of documents as `Corpus` has them."""
+    """Return the words of documents in the layout of `Corpus`."""
     n_groups = (last - first + GROUP - 1) // GROUP
     group_ptr = np.zeros(n_groups + 1, np.int64)
     for g in range(n_groups):
@@ -283,13 +283,13 @@ def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
         for word in text:
             s = slot[word]
             if s > 0:
-                place = word & (size - 1)
-                while key[table_ptr[i] + place] >= 0:
-                    place = (place + 1) & (size - 1)
-                place += table_ptr[i]
-                key[place] = word
-                first[place] = n_entries + positions.ptr[s]
-                last[place] = n_entries + positions.ptr[s + 1]
+                probe = word & (size - 1)
+                while key[table_ptr[i] + probe] >= 0:
+                    probe = (probe + 1) & (size - 1)
+                probe += table_ptr[i]
+                key[probe] = word
+                first[probe] = n_entries + positions.ptr[s]
+                last[probe] = n_entries + positions.ptr[s + 1]
                 n_new = max(n_new, positions.ptr[s + 1])
                 slot[word] = 0
         for e in range(n_new):

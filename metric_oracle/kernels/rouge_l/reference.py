@@ -24,8 +24,8 @@ def score(candidate, reference, *, coco=False):
 def _lcs(a, b):
     """Return the length of the longest common subsequence.
 
-    One row of the textbook table after the other, each held in the bits of one integer: a zero bit is a step up (Hyyrö
-    2004). The table itself would take hours for two reports of 100,000 words.
+    The rows of the textbook table, each as the bits of one integer: a zero bit is a step up (Hyyrö 2004). The table
+    itself would take hours for two reports of 100,000 words.
     """
     positions: dict[str, int] = {}
     for i, word in enumerate(b):

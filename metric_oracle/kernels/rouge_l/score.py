@@ -13,10 +13,10 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def rouge_l(lcs, length, reference_length, coco=False):
-    """Return the F-measure; 0 where nothing is common.
+    """Return the F-measure; 0 if the subsequence is empty.
 
-    One division of integers, so equal fractions are equal floats. Both tools go through precision and recall, which
-    moves the last bits.
+    One division of integers, so equal fractions are equal floats. Both tools compute precision and recall first, which
+    changes the last bits.
     """
     if lcs == 0:
         return 0.0

@@ -36,7 +36,7 @@ def count_bits(x):
 
 @jit
 def search_masks(corpus, queries, first, last, k, best, answers):
-    """Insert the score of every distinct set, for the queries first .. last - 1: exact, two operations a set."""
+    """Insert the score of every distinct set, for the queries first .. last - 1. Exact; two operations a set."""
     for q in range(first, last):
         reset(best, answers.limit[q])
         n_reference = count_bits(queries[q])
@@ -57,7 +57,7 @@ class Backend(Kernel):
         search_masks(corpus, batch.masks, first, last, k, workspace, answers)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the F1 of every document with each of some distinct queries: float64[D]."""
+        """Yield the F1 of every document with each of the chosen queries: float64[D]."""
         sizes = np.bitwise_count(corpus.masks).astype(np.int64)
         for q in chosen:
             yield _f1(np.bitwise_count(corpus.masks & batch.masks[q]), sizes, np.bitwise_count(batch.masks[q]))

@@ -1,4 +1,4 @@
-"""Keep the best documents of one query and turn them into corpus rows; the only home of the tie rule.
+"""The best documents of one query, and the corpus rows that they stand for. The tie rule is here and nowhere else.
 
 Order: best score first, then row ascending. Equal scores are never dropped before the rows are known, because any of
 the tied documents may hold the lowest row.
@@ -17,7 +17,7 @@ class Best(NamedTuple):
 
     Attributes
     ----------
-    unit : int32[D]
+    document : int32[D]
         Documents.
     score : float64[D]
         ``score[0]`` is the least; ``score[i]`` is at most those of its children 2 i + 1 and 2 i + 2.
@@ -27,37 +27,39 @@ class Best(NamedTuple):
         Documents below it are not kept.
     """
 
-    unit: np.ndarray
+    document: np.ndarray
     score: np.ndarray
     state: np.ndarray
     floor: np.ndarray
 
 
-def new_best(n_units: int) -> Best:
+def new_best(n_documents: int) -> Best:
     """Allocate room for every document (all of a corpus may tie)."""
-    return Best(np.empty(n_units, np.int32), np.empty(n_units, np.float64), np.zeros(3, np.int64), np.full(1, -np.inf))
+    return Best(
+        np.empty(n_documents, np.int32), np.empty(n_documents, np.float64), np.zeros(3, np.int64), np.full(1, -np.inf)
+    )
 
 
 @jit
 def reset(best, floor):
-    """Forget all documents; from now on none below `floor` is kept."""
+    """Remove all documents; from now on none below `floor` is kept."""
     best.state[:] = 0
     best.floor[0] = floor
 
 
 @jit
 def threshold(best, k):
-    """Return the score that a document must reach for a place: the k-th best row's, before there are k the floor."""
+    """Return the score that a document must reach: that of the k-th best row, or the floor before there are k rows."""
     return best.score[0] if best.state[1] >= k else best.floor[0]
 
 
 @jit
-def insert(unit, score, row_ptr, k, best):
+def insert(document, score, row_ptr, k, best):
     """Keep a document unless k rows are better.
 
     Parameters
     ----------
-    unit : int
+    document : int
     score : float64
     row_ptr : int64[D + 1]
         Offsets of the corpus rows of each document.
@@ -71,7 +73,7 @@ def insert(unit, score, row_ptr, k, best):
     """
     if score < threshold(best, k):
         return
-    n_rows = row_ptr[unit + 1] - row_ptr[unit]
+    n_rows = row_ptr[document + 1] - row_ptr[document]
     n = best.state[0]
     if n == 0 or score < best.score[0]:
         best.state[2] = n_rows
@@ -79,7 +81,7 @@ def insert(unit, score, row_ptr, k, best):
         best.state[2] += n_rows
     best.state[0] += 1
     best.state[1] += n_rows
-    _sift_up(unit, score, n, best)
+    _sift_up(document, score, n, best)
     # The documents with the least score leave together, once the others hold k rows.
     while best.state[1] - best.state[2] >= k:
         least = best.score[0]
@@ -87,23 +89,23 @@ def insert(unit, score, row_ptr, k, best):
         while best.score[0] == least:  # never all: k rows are left
             best.state[0] -= 1
             last = best.state[0]
-            _sift_down(best.unit[last], best.score[last], best)
+            _sift_down(best.document[last], best.score[last], best)
         best.state[2] = _rows_of_least(best, row_ptr)
 
 
 @inner
-def _sift_up(unit, score, i, best):
-    """Put a document into the free place i at the end of the heap."""
+def _sift_up(document, score, i, best):
+    """Insert a document at the free position i at the end of the heap."""
     while i > 0 and score < best.score[(i - 1) >> 1]:
         parent = (i - 1) >> 1
-        best.score[i], best.unit[i] = best.score[parent], best.unit[parent]
+        best.score[i], best.document[i] = best.score[parent], best.document[parent]
         i = parent
-    best.score[i], best.unit[i] = score, unit
+    best.score[i], best.document[i] = score, document
 
 
 @inner
-def _sift_down(unit, score, best):
-    """Put a document in the place of the first."""
+def _sift_down(document, score, best):
+    """Replace the first document."""
     n = best.state[0]
     i = 0
     while 2 * i + 1 < n:
@@ -112,19 +114,19 @@ def _sift_down(unit, score, best):
             child += 1
         if score <= best.score[child]:
             break
-        best.score[i], best.unit[i] = best.score[child], best.unit[child]
+        best.score[i], best.document[i] = best.score[child], best.document[child]
         i = child
-    best.score[i], best.unit[i] = score, unit
+    best.score[i], best.document[i] = score, document
 
 
 @inner
 def _rows_of_least(best, row_ptr):
-    """Return how many rows the documents with the least score hold: in a heap they hang together from the root."""
+    """Return the rows of the documents with the lowest score, which are connected from the root of the heap."""
     n, least, rows = best.state[0], best.score[0], 0
     i = 0
     while True:
         if i < n and best.score[i] == least:
-            rows += row_ptr[best.unit[i] + 1] - row_ptr[best.unit[i]]
+            rows += row_ptr[best.document[i] + 1] - row_ptr[best.document[i]]
             i = 2 * i + 1
             continue
         while i & 1 == 0 and i > 0:  # a right child, or beyond the end: both sides of the parent are done
@@ -136,14 +138,14 @@ def _rows_of_least(best, row_ptr):
 
 @inner
 def _sort_descending(best):
-    """Put the documents in order, best score first: the least of the heap goes to its end, again and again."""
+    """Sort the documents by descending score: a heap sort."""
     n = best.state[0]
     while best.state[0] > 1:
         best.state[0] -= 1
         last = best.state[0]
-        unit, score = best.unit[last], best.score[last]
-        best.unit[last], best.score[last] = best.unit[0], best.score[0]
-        _sift_down(unit, score, best)
+        document, score = best.document[last], best.score[last]
+        best.document[last], best.score[last] = best.document[0], best.score[0]
+        _sift_down(document, score, best)
     best.state[0] = n
 
 
@@ -154,7 +156,7 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
     Parameters
     ----------
     best : Best
-        Put in order: no heap any more.
+        Sorted afterwards, no longer a heap.
     row_ptr, row_id : int64[D + 1], int64[N]
         Rows of each document, ascending.
     k : int
@@ -163,7 +165,7 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
     ------
     out_row : int64[k], -1 where there is no further row
     out_score : float64[k]
-    out_ties : int64[k], number of corpus rows with that very score
+    out_ties : int64[k], number of corpus rows with exactly that score
 
     Cost
     ----
@@ -178,8 +180,8 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
         end = begin
         rows = n_gathered = 0
         while end < n and best.score[end] == score:
-            unit = best.unit[end]
-            n_rows = row_ptr[unit + 1] - row_ptr[unit]
+            document = best.document[end]
+            n_rows = row_ptr[document + 1] - row_ptr[document]
             rows += n_rows
             n_gathered += min(n_rows, k - filled)
             end += 1
@@ -187,8 +189,8 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
         gathered = np.empty(n_gathered, np.int64)
         n_gathered = 0
         for i in range(begin, end):
-            first = row_ptr[best.unit[i]]
-            for p in range(first, min(row_ptr[best.unit[i] + 1], first + k - filled)):
+            first = row_ptr[best.document[i]]
+            for p in range(first, min(row_ptr[best.document[i] + 1], first + k - filled)):
                 gathered[n_gathered] = row_id[p]
                 n_gathered += 1
         sort(gathered)

@@ -3,30 +3,30 @@
 import numpy as np
 
 
-def select(units, scores, row_ptr, row_id, k):
-    """Return the k best rows of scored units: best score first, equal scores by ascending row.
+def select(documents, scores, row_ptr, row_id, k):
+    """Return the k best rows of scored documents: best score first, equal scores by ascending row.
 
     Parameters
     ----------
-    units : int64[n]
-        Distinct units.
+    documents : int64[n]
+        Distinct documents.
     scores : float64[n]
     row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each unit.
+        Rows of each document.
     k : int
 
     Returns
     -------
-    rows : int64[m], m = min(k, rows of the units)
+    rows : int64[m], m = min(k, rows of the documents)
     scores : float64[m]
     ties : int64[m]
-        Rows of the given units with that very score.
+        Rows of the given documents with exactly that score.
     """
-    if len(units) > k:  # k units stand for k rows or more: nothing below the k-th best unit is listed
+    if len(documents) > k:  # k documents stand for k rows or more: nothing below the k-th best unit is listed
         kept = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
-        units, scores = units[kept], scores[kept]
-    sizes = row_ptr[units + 1] - row_ptr[units]
-    row = np.concatenate([row_id[:0], *(row_id[row_ptr[u] : row_ptr[u + 1]] for u in units)])
+        documents, scores = documents[kept], scores[kept]
+    sizes = row_ptr[documents + 1] - row_ptr[documents]
+    row = np.concatenate([row_id[:0], *(row_id[row_ptr[u] : row_ptr[u + 1]] for u in documents)])
     score = np.repeat(scores, sizes)
     order = np.lexsort((row, -score))
     row, score = row[order], score[order]

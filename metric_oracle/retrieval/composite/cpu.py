@@ -172,7 +172,7 @@ class Backend(Kernel):
             for part, t in self.terms.items():
                 if t.metric.kernel != BERTSCORE:
                     others += term(exact[part], t.mean, t.scale, t.weight)
-            above = added.items.bonus[item] - (added.least - others) / added.slope
+            above = added.items.offset[item] - (added.least - others) / added.slope
             found[BONUS] = float(min(above.min(), added.items.error - above.max()))
         check_bounds(found)
         for stage, distance in found.items():

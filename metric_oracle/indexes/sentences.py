@@ -1,0 +1,227 @@
+"""Sentence vectors -> the distinct sets of a corpus, with the cells and codes that bound their distances.
+
+The kernels are those of BERTScore, with sentences for tokens. They expect two special tokens of weight 0 in each
+report, which BERTScore's encoders add. Here each set ends with two more copies of its first vector, of weight 0: they
+change no greatest cosine and no mean. A set of these two alone is a report without sentences, and matches nothing.
+"""
+
+import mmap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
+from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
+from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
+from metric_oracle.kernels.bertscore.codec import screen
+from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
+from metric_oracle.kernels.cosine.codes import unit_vectors
+from metric_oracle.metrics import Metric
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.sentences import SentenceTable
+
+COPIES = 2  # of the first vector of a set, with weight 0
+
+
+@dataclass(frozen=True)
+class SentenceIndex(Units):
+    """Distinct sets of sentence vectors of a corpus, longest first.
+
+    Attributes
+    ----------
+    vectors : float32[T, d]
+        Unit vectors but for rounding; scores are those of the stored numbers. Within a set they are in the order of
+        their bytes, so that reports with the same sentences in another order are one set.
+    ptr : int64[D + 1]
+        Vectors of each set, the copies included.
+    row_ptr, row_id : int64[D + 1], int64[...]
+    screens : dict of str to array
+        What bounds cosines, see `kernels.bertscore.codec.screen`.
+    """
+
+    vectors: np.ndarray
+    ptr: np.ndarray
+    row_ptr: np.ndarray
+    row_id: np.ndarray
+    screens: dict[str, np.ndarray]
+    data_files: ClassVar[tuple[str, ...]] = ("sentences.arrow",)
+    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
+
+    @classmethod
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "SentenceIndex":
+        """Index the sentence vectors of a corpus.
+
+        Raises
+        ------
+        InputError
+            If vectors are wider, or a report has more of them, than the bounds of the search are proven for.
+        """
+        vectors, ptr, set_of_row = _distinct_sets(inputs.attached[kind], 1)
+        longest = int(np.diff(ptr).max(initial=0))
+        if vectors.shape[1] > WIDEST or longest > LONGEST:
+            msg = (
+                f"build_index: sentence vectors must have at most {WIDEST:,} components, and a report at most "
+                f"{LONGEST - COPIES:,} sentences; got {vectors.shape[1]:,} and {longest - COPIES:,}. Take another "
+                "encoder, or cut the report."
+            )
+            raise InputError(msg)
+        return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
+
+    def encode(self, inputs: Inputs) -> "SentenceQueries":
+        """Return the distinct sets of the queries."""
+        given = inputs.attached["sentences"]
+        width, own = given.values.vectors.shape[1], self.vectors.shape[1]
+        if width != own and len(given.values.vectors) and self.counts()["sentences"]:
+            msg = (
+                f"retrieve: sentence vectors must have the index's width {own}; got {width}. Encode queries and corpus "
+                "with one model."
+            )
+            raise InputError(msg)
+        vectors, ptr, which = _distinct_sets(given, own)
+        return SentenceQueries(which, TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None))
+
+    def corpus(self, metric: Metric, encoded: "SentenceQueries") -> Corpus:
+        """Return what the kernels take."""
+        width = encoded.batch.states.shape[1]
+        if width != self.vectors.shape[1]:  # nothing here is a sentence: the vectors stand for reports without any
+            vectors = _any_vectors(len(self.vectors), width)
+            return replace(self, vectors=vectors, screens=_screens(vectors, self.ptr))._corpus
+        return self._corpus
+
+    @cached_property
+    def _corpus(self) -> Corpus:
+        ids = _weights(self.ptr)
+        return Corpus(
+            states=self.vectors,
+            ptr=self.ptr,
+            weights=np.pad(ids.astype(np.float32), (0, 16)),
+            document_weight=np.diff(self.ptr) - float(COPIES),
+            weight_of_id=np.array([0.0, 1.0]),
+            ids=ids,
+            row_ptr=self.row_ptr,
+            row_id=self.row_id,
+            **{**self.screens, "norm_error": float(self.screens["norm_error"][0])},  # type: ignore[arg-type]
+        )
+
+    def item(self, unit: int) -> np.ndarray:
+        """Return the vectors of a set, float32[n, d]."""
+        return self.vectors[self.ptr[unit] : self.ptr[unit + 1] - COPIES]
+
+    def key(self, unit: int) -> bytes:
+        """Return bytes that identify a set in any index."""
+        return self.item(unit).tobytes()
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the manifest records: sentences of the distinct sets, and the width of their vectors."""
+        return {"sentences": len(self.vectors) - COPIES * (len(self.ptr) - 1), "width": self.vectors.shape[1]}
+
+    def save(self, folder: Path) -> None:
+        """Write the representation into a folder."""
+        arrays = {"vectors": self.vectors, "ptr": self.ptr, "row_ptr": self.row_ptr, "row_id": self.row_id}
+        write_arrays(folder / "sentences.arrow", arrays)
+        write_arrays(folder / "screen.arrow", self.screens)
+
+    @classmethod
+    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "SentenceIndex":
+        """Open a saved representation; the arrays stay in the mapped files."""
+        arrays, screens = (read_arrays(files[name]) for name in (*cls.data_files, *cls.derived_files))
+        check_offsets(arrays["ptr"], arrays["vectors"])
+        check_ids(screens["cell"], len(screens["centers"]))
+        return cls(**arrays, screens=screens)
+
+    def table(self) -> SentenceTable:
+        """Return the sets without the copies, as an input of another index."""
+        ids = [str(unit) for unit in range(len(self.ptr) - 1)]
+        ptr = self.ptr - COPIES * np.arange(len(self.ptr))
+        return SentenceTable(ids, ptr, self.vectors[_weights(self.ptr) > 0])
+
+
+@dataclass(frozen=True)
+class SentenceQueries(Encoded):
+    """Distinct sets of sentence vectors of a batch of queries."""
+
+    which: np.ndarray
+    batch: TokenBatch
+
+    def item(self, q: int) -> np.ndarray:
+        """Return the vectors of a distinct query, float32[n, d]."""
+        return self.batch.states_of(q)[:-COPIES]
+
+
+def _weights(ptr: np.ndarray) -> np.ndarray:
+    """Return 1 for the sentences of each set and 0 for the copies: int32[T]."""
+    weights = np.ones(int(ptr[-1]), np.int32)
+    for copy in range(1, COPIES + 1):
+        weights[ptr[1:] - copy] = 0
+    return weights
+
+
+def _distinct_sets(given: Attachment, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct sets of the reports, longest first.
+
+    Parameters
+    ----------
+    given : Attachment
+    width : int
+        Of the vectors of sets without sentences, where no report has one.
+
+    Returns
+    -------
+    vectors : float32[T, d]
+        Each set followed by its copies.
+    ptr : int64[D + 1]
+    set_of_row : int64[N]
+        -1 for reports that nothing was given for.
+    """
+    used, place = in_order_of_use(given.of_row)
+    table = given.values.take(used)
+    lengths = np.diff(table.ptr)
+    vectors = np.empty((0, width), np.float32)
+    rank = np.empty(0, np.int64)
+    if len(table.vectors):
+        # The vectors of an index have unit length already; dividing again could change their last bits.
+        vectors = table.vectors if given.are_unit else unit_vectors(table.vectors)
+        first, which = distinct_rows(vectors)
+        rank = np.unique(vectors[first].view(np.uint32), axis=0, return_inverse=True)[1].reshape(-1)[which]
+    order = np.lexsort((rank, np.repeat(np.arange(len(used)), lengths)))
+    rank = rank[order]
+    number: dict[bytes, int] = {}
+    set_of = [number.setdefault(rank[i:j].tobytes(), len(number)) for i, j in pairwise(table.ptr.tolist())]
+    first = np.unique(np.array(set_of, np.int64), return_index=True)[1]
+    by_length = np.argsort(-lengths[first], kind="stable")
+    chosen = first[by_length]
+    position = np.empty(len(chosen), np.int64)
+    position[by_length] = np.arange(len(chosen))
+    n = lengths[chosen]
+    begin = np.where(n > 0, table.ptr[:-1][chosen], len(vectors))
+    ptr = np.concatenate([[0], np.cumsum(n + COPIES)]).astype(np.int64)
+    inside = np.arange(ptr[-1]) - np.repeat(ptr[:-1], n + COPIES)
+    source = np.repeat(begin, n + COPIES) + np.where(inside < np.repeat(n, n + COPIES), inside, 0)
+    set_of_row = np.where(place >= 0, position[np.array(set_of, np.int64)][place], -1) if len(set_of) else place
+    # The last vector is for sets without sentences, which consist of copies of it.
+    return np.concatenate([vectors[order], _any_vectors(1, vectors.shape[1])])[source], ptr, set_of_row
+
+
+def _any_vectors(n: int, width: int) -> np.ndarray:
+    """Return unit vectors for reports without sentences, float32[n, width]."""
+    vectors = np.zeros((n, width), np.float32)
+    vectors[:, 0] = 1.0
+    return vectors
+
+
+def _screens(vectors: np.ndarray, ptr: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what bounds cosines with the vectors of sets."""
+    if len(vectors):
+        return screen(vectors, ptr)
+    # A shard may have no sets: its screens are those of one vector, cut to none.
+    screens = screen(_any_vectors(1, vectors.shape[1]), np.array([0, 1]))
+    by_vector = {name: screens[name][:0] for name in ("cell", "radius", "codes", "terms", "mean_along", "mean_off")}
+    return {**screens, **by_vector}

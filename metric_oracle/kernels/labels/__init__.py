@@ -1,0 +1,1 @@
+"""Agreement and F1 of labels that may be missing."""

@@ -1,0 +1,69 @@
+"""Agreement and F1 of labels that may be missing: counts with every distinct row of labels, as products of matrices."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from metric_oracle.kernels.contract import ScoredWhole
+
+
+def _scores(counts, measure):
+    """Return the scores of counts, float64[...]; as `score` has them, operation by operation.
+
+    Parameters
+    ----------
+    counts : dict of str to float64[...]
+        See :func:`_products`.
+    measure : {"agreement", "f1"}
+    """
+    if measure == "agreement":
+        equal, compared = counts["equal"], counts["compared"]
+        return np.sqrt(equal * equal / np.maximum(compared * compared, 1))  # where nothing is compared nothing is equal
+    matched, sizes = counts["matched"], counts["sizes"]
+    return 2.0 * matched / np.maximum(sizes, 1)  # where no label is positive none is matched
+
+
+def _products(queries, documents, measure, multiply):
+    """Return the counts that a measure needs, float64[...].
+
+    Parameters
+    ----------
+    queries, documents : int8[..., L]
+        1 positive, -1 negative, 0 missing.
+    measure : {"agreement", "f1"}
+    multiply : function
+        Sums products over the labels. Counts of labels are exact in float32.
+    """
+    positive, stated = ([a.astype(np.float32) for a in (x == 1, x != 0)] for x in (queries, documents))
+    (a_positive, a_stated), (b_positive, b_stated) = positive, stated
+    matched = multiply(a_positive, b_positive).astype(np.float64)
+    if measure == "agreement":
+        negatives = multiply(a_stated - a_positive, b_stated - b_positive)
+        return {"equal": matched + negatives, "compared": multiply(a_stated, b_stated).astype(np.float64)}
+    sizes = multiply(a_positive, b_stated) + multiply(a_stated, b_positive)
+    return {"matched": matched, "sizes": sizes.astype(np.float64)}
+
+
+@dataclass(frozen=True)
+class Backend(ScoredWhole):
+    """Agreement and F1 of labels on CPUs."""
+
+    measure: str
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield the score of every document with each of some distinct queries: float64[D]."""
+        queries = batch.vectors[list(chosen)]
+        for first in range(0, len(queries), self.capabilities.queries_at_once):
+            some = queries[first : first + self.capabilities.queries_at_once]
+            counts = _products(some, corpus.vectors, self.measure, lambda a, b: a @ b.T)
+            yield from _scores(counts, self.measure)
+
+    def score_pairs(self, corpus, batch, query, document):
+        """Return the score of pairs of a distinct query and a document, float64[n], and the labels compared."""
+        pairs = batch.vectors[query], corpus.vectors[document]
+        counts = _products(*pairs, self.measure, lambda a, b: np.sum(a * b, axis=-1))
+        return _scores(counts, self.measure), self.components(corpus, batch, query, document, None)
+
+    def components(self, corpus, batch, query, document, scores):
+        """Return how many labels of each pair were compared: int64[n]."""
+        return {"compared": np.sum((batch.vectors[query] != 0) & (corpus.vectors[document] != 0), axis=-1)}

@@ -1,0 +1,27 @@
+"""Agreement and F1 of labels from counts. Plain scalar Python."""
+
+import math
+
+from metric_oracle.kernels._jit import scalar
+
+MEASURES = ("agreement", "f1")
+
+
+@scalar
+def agreement(equal, compared):
+    """Return the share of equal labels among those that are compared; 0 where none is.
+
+    The root of the quotient of the squares, which is the cosine that `chexbert:agreement` and `srr-bert:agreement` are
+    computed as: where no label is missing, the two are the same bits.
+    """
+    if compared == 0:
+        return 0.0
+    return math.sqrt(equal * equal / (compared * compared))
+
+
+@scalar
+def f1(matched, size_candidate, size_reference):
+    """Return the F1 of two sets of positive labels; 0 where no label is positive on both sides."""
+    if matched == 0:
+        return 0.0
+    return 2.0 * matched / (size_candidate + size_reference)

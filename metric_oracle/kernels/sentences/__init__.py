@@ -1,0 +1,1 @@
+"""Distance of two sets of sentence vectors; see README.md."""

@@ -1,0 +1,59 @@
+"""Search for the least distance of sets of sentence vectors: the cascade of BERTScore, with sentences for tokens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from metric_oracle.kernels.bertscore import cpu as bertscore
+from metric_oracle.kernels.bertscore.score import MEAN
+from metric_oracle.kernels.sentences.score import distance
+from metric_oracle.kernels.topk.reference import select
+
+# Two means of cosines may differ by less than this and still round to the same distance, and so tie.
+ROUNDING = 2.0**-50
+
+
+@dataclass(frozen=True)
+class Backend(bertscore.Backend):
+    """Distances of sets of sentence vectors on CPUs.
+
+    The cascade finds the greatest means of precision and recall; the distance falls as that mean rises.
+    """
+
+    part: int = MEAN
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Write the k rows with the least distance for the distinct queries first .. last - 1."""
+        n = len(corpus.row_ptr) - 1
+        if not n:
+            return
+        items = bertscore.Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), ROUNDING, True, corpus.row_ptr)
+        for begin in range(first, last, bertscore.QUERIES):
+            places = range(begin, min(begin + bertscore.QUERIES, last))
+            every = [items._replace(least=1.0 - limit - ROUNDING) for limit in answers.limit[places].tolist()]
+            results = bertscore.find_all(
+                corpus, batch, places, k, every, workspace, MEAN, self.scored, bertscore.QUERIES
+            )
+            for q, (item, precision, recall) in zip(places, results, strict=True):
+                scores = distance(precision, recall)
+                rows, best, ties = select(item, -scores, corpus.row_ptr, corpus.row_id, k)
+                answers.put(q, (rows, -best, ties))
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield the distance of every document from each of some distinct queries, right within `score_error`."""
+        for means in super().score_all(corpus, batch, chosen):
+            yield 1.0 - means
+
+    def score_error(self, corpus, batch):
+        """Bound the error of what `score_all` yields."""
+        return super().score_error(corpus, batch) + ROUNDING
+
+    def score_pairs(self, corpus, batch, query, document):
+        """Return the distances of pairs of a distinct query and a document, float64[n], and their components."""
+        parts = self.components(corpus, batch, query, document, None)
+        return distance(parts["precision"], parts["recall"]), parts
+
+    def components(self, corpus, batch, query, document, scores):
+        """Return the mean cosines in both directions for pairs of a distinct query and a document."""
+        parts = super().components(corpus, batch, query, document, scores)
+        return {"precision": parts["precision"], "recall": parts["recall"]}

@@ -1,0 +1,30 @@
+"""How a long call reports its progress: one kind of function, for every public function and for the terminal."""
+
+from collections.abc import Callable
+
+# Called with the name of the step ("" if there is one step only), how much of it is done, and its size; both numbers
+# are None where they are not known.
+Progress = Callable[[str, int | None, int | None], object]
+# Called below with the number of items that were finished since the last call.
+Count = Callable[[int], object]
+
+
+def silent(step: str, done: int | None, total: int | None) -> None:
+    """Report nothing."""
+
+
+def counter(progress: Progress | None, step: str, total: int) -> Count:
+    """Return a function that adds up finished items and reports their number, a hundred times or a few more."""
+    if progress is None:
+        return lambda n: None
+    done = reported = 0
+    progress(step, 0, total)
+
+    def add(n: int) -> None:
+        nonlocal done, reported
+        done += n
+        if done - reported >= total / 100 or done == total:
+            reported = done
+            progress(step, done, total)
+
+    return add

@@ -1,0 +1,236 @@
+"""Graded reports: ReFiSco's severity of each line, and any table with one number for each pair and rater.
+
+Every grade becomes a number for each rater and pair that is larger where the report is worse.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, number_of
+from metric_oracle.errors import InputError
+from metric_oracle.raters.rank_correlation import RATED
+from metric_oracle.raters.ratings import Rated, labels_of, name_of, texts_of
+
+# The scale of ReFiSco's README and notebook, after the ACR's RADPEER.
+SEVERITIES = ("No error", "Not actionable", "Actionable nonurgent error", "Urgent error", "Emergent error")
+# What ReFiSco's lines make of a report: as Cho et al. (2025) count them, and ReFiSco's own MES and AES.
+LINES, MAXIMUM, AVERAGE = "lines with an error", "maximum severity", "average severity"
+# Version 0 (github.com/rajpurkarlab/ReFiSco-v0) and version 1 (header in github.com/rajpurkarlab/FineRadScore).
+REFISCO = (
+    {"study": "id", "candidate": "source", "rater": "annotator", "severity": "score", "original": "impression_original",
+     "edited": "impression_edited"},
+    {"study": "study_id", "candidate": "report_type", "rater": "annotator_id", "severity": "error_clinical_severity",
+     "original": "original_line", "edited": "corrected_line"},
+)  # fmt: skip
+WORSE, BETTER = "errors", "quality"  # columns of grades: larger is worse, larger is better
+_DIGITS = 12  # means of equal grades in another order differ by floating-point error, and ties are frequent
+_FUNCTION = "read_rated_set"
+
+
+@dataclass(frozen=True)
+class Grades(Rated):
+    """Grades of every pair.
+
+    Attributes
+    ----------
+    grades : dict of float64[R, P]
+        Kind -> what each rater says of each pair, larger is worse; the other attributes are those of `Rated`.
+    """
+
+    pairs: list[str]
+    studies: list[str]
+    candidates: list[str] | None
+    raters: list[str]
+    grades: Mapping[str, npt.NDArray[np.float64]]
+    source: str
+    study_ids: list[str] | None = None
+    references: list[str | None] | None = None
+    predictions: list[str | None] | None = None
+    groups: list[str] | None = None
+    statistics: tuple[str, ...] = RATED
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Names of the grades."""
+        return tuple(self.grades)
+
+    def by_rater(self, kind: str) -> npt.NDArray[np.float64]:
+        """Return the grades float64[R, P] of a kind."""
+        return self.grades[kind]
+
+    def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
+        groups = None if self.groups is None else [self.groups[i] for i in kept]
+        return {"grades": {kind: values[:, kept] for kind, values in self.grades.items()}, "groups": groups}
+
+
+def read_refisco(table: Table) -> Grades:
+    """Read ReFiSco, version 0 or 1. Each annotation is a pair of its own with one rater.
+
+    Its prediction consists of the lines that the rater saw, its reference of the lines as that rater corrected them.
+    """
+    names = next(names for names in REFISCO if set(names.values()) <= set(table.names))
+    cells = {role: table.column(name, _FUNCTION, name) for role, name in names.items()}
+    keys = [
+        canonical_ids(cells[role], _FUNCTION, f"column {names[role]!r} of {table.path}", mimic=role == "study")
+        for role in ("study", "candidate", "rater")
+    ]
+    rows_of: dict[tuple[str, ...], list[int]] = {}
+    for row, key in enumerate(zip(*keys, strict=True)):
+        rows_of.setdefault(key, []).append(row)
+    severity = [_severity(cell) for cell in cells["severity"]]
+    bad = [row for row, value in enumerate(severity) if value is None]
+    if bad or not severity:
+        msg = (
+            f"{_FUNCTION}: column {names['severity']!r} must hold {', '.join(SEVERITIES)}, or 0 to 4, in every row; "
+            f"got {f'something else in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}. Repair it."
+        )
+        raise InputError(msg)
+    by_pair = [np.array([severity[row] for row in rows], np.float64) for rows in rows_of.values()]
+    lines = [[_corrected(cells["original"][row], cells["edited"][row]) for row in rows] for rows in rows_of.values()]
+    studies = [study for study, *_ in rows_of]
+    return Grades(
+        ["/".join(key) for key in rows_of],
+        studies,
+        [candidate for _, candidate, _ in rows_of],
+        ["the annotator"],
+        {
+            LINES: np.array([[np.count_nonzero(values) for values in by_pair]], np.float64),
+            MAXIMUM: np.array([[values.max() for values in by_pair]]),
+            AVERAGE: np.array([[round(float(values.mean()), _DIGITS) for values in by_pair]]),
+        },
+        f"ReFiSco: {len(rows_of):,} annotated reports, {len(set(studies)):,} studies, {table.n_rows:,} lines",
+        references=[" ".join(edited for _, edited in pair if edited) for pair in lines],
+        predictions=[" ".join(original for original, _ in pair if original) for pair in lines],
+    )
+
+
+def _severity(cell: object) -> int | None:
+    text = str(cell).strip().lower()
+    known = {name.lower(): value for value, name in enumerate(SEVERITIES)}
+    known |= {text: value for value in range(len(SEVERITIES)) for text in (str(value), f"{value}.0")}
+    return known.get(text)
+
+
+def _corrected(original: object, edited: object) -> tuple[str, str]:
+    """Return a line before and after its correction; "" is no line. An unchanged line has "[no edit]" or a blank."""
+    before = "" if is_missing(original) else str(original).strip()
+    after = "" if is_missing(edited) else str(edited).strip()
+    if "[delete]" in after:
+        return before, ""
+    return before, before if after in ("", "[no edit]") else after
+
+
+def read_grades(table: Table) -> Grades:
+    """Read one number for each pair and rater, in the column ``errors`` or ``quality``."""
+    columns = [name for name in (WORSE, BETTER) if name in table.names]
+    if len(columns) > 1:
+        msg = f"{_FUNCTION}: {table.path} must have errors or quality; got both columns. Keep or rename one."
+        raise InputError(msg)
+    labels = labels_by_role(table, "pair", "study", "candidate", "rater")
+    if "pair" not in labels:
+        if "study" not in labels:
+            msg = (
+                f"{_FUNCTION}: {table.path} must say the pair of each row by a column pair_id, or by study_id and "
+                f"candidate_type; got columns {table.header}. Add or rename one."
+            )
+            raise InputError(msg)
+        sides = [labels[role] for role in ("study", "candidate") if role in labels]
+        labels["pair"] = ["/".join(key) for key in zip(*sides, strict=True)]
+    numbers = numbers_of(table, columns[0])
+    values = [-number for number in numbers] if columns[0] == BETTER else numbers
+    return assemble(table, columns[0], labels, values, texts_by_role(table))
+
+
+def labels_by_role(table: Table, *roles: str) -> dict[str, list[str]]:
+    """Return the labels of the columns that play these roles; roles without a column are left out."""
+    names = {role: name_of(table, role, _FUNCTION) for role in roles}
+    return {
+        role: labels_of(table, name, _FUNCTION, mimic=role == "study")
+        for role, name in names.items()
+        if name is not None
+    }
+
+
+def texts_by_role(table: Table) -> dict[str, list[str | None]]:
+    """Return the columns ``reference`` and ``prediction``, where the table has them."""
+    return {name: texts_of(table, name) for name in ("reference", "prediction") if name in table.names}
+
+
+def numbers_of(table: Table, column: str) -> list[float]:
+    """Return a column of finite numbers, or raise."""
+    numbers = [number_of(cell) for cell in table.column(column, _FUNCTION, column)]
+    for row, number in enumerate(numbers, start=1):
+        if not np.isfinite(number):
+            msg = (
+                f"{_FUNCTION}: column {column!r} of {table.path} must hold a finite number in every row; got "
+                f"something else in row {row}. Repair it."
+            )
+            raise InputError(msg)
+    return numbers
+
+
+def assemble(
+    table: Table,
+    kind: str,
+    labels: Mapping[str, Sequence[str]],
+    values: Sequence[float],
+    texts: Mapping[str, Sequence[str | None]],
+    statistics: tuple[str, ...] = RATED,
+) -> Grades:
+    """Put grades given by row into an array over raters and pairs, after a check that the design is complete.
+
+    Parameters
+    ----------
+    table : Table
+        For messages.
+    kind : str
+        Name of the grade.
+    labels : mapping
+        ``pair`` of each row; if known ``study``, ``candidate``, ``rater`` and ``group``. Without raters there is one.
+    values : sequence of float
+        Grade of each row; larger is worse.
+    texts : mapping
+        ``reference`` and ``prediction`` of each row, if known.
+    statistics : tuple of str
+        Rank statistics that the grades allow.
+    """
+    pair_of_row = labels["pair"]
+    raters = labels.get("rater") or ["all"] * len(pair_of_row)
+    first = {pair: row for row, pair in reversed([*enumerate(pair_of_row)])}
+    pairs, names = list(dict.fromkeys(pair_of_row)), sorted(set(raters))
+    check_unique(
+        [f"{pair}, rater {rater}" for pair, rater in zip(pair_of_row, raters, strict=True)],
+        _FUNCTION,
+        f"the rows of {table.path}",
+    )
+    if len(pair_of_row) != len(pairs) * len(names) or not pairs:
+        msg = (
+            f"{_FUNCTION}: {table.path} must have one row for each pair and rater ({len(pairs)} x {len(names)}); got "
+            f"{len(pair_of_row)}. Complete it: an absent grade is no grade."
+        )
+        raise InputError(msg)
+    array = np.empty((len(names), len(pairs)))
+    rater_codes, pair_codes = ({name: i for i, name in enumerate(axis)} for axis in (names, pairs))
+    for rater, pair, value in zip(raters, pair_of_row, values, strict=True):
+        array[rater_codes[rater], pair_codes[pair]] = value
+
+    def by_pair(cells: Sequence[Any] | None) -> Any:
+        return None if cells is None else [cells[first[pair]] for pair in pairs]
+
+    studies = by_pair(labels.get("study", pair_of_row))
+    return Grades(
+        pairs,
+        studies,
+        by_pair(labels.get("candidate")),
+        names,
+        {kind: array},
+        f"one number a pair: {len(pairs):,} pairs, {len(set(studies)):,} studies, {len(names)} raters",
+        references=by_pair(texts.get("reference")),
+        predictions=by_pair(texts.get("prediction")),
+        groups=by_pair(labels.get("group")),
+        statistics=statistics,
+    )

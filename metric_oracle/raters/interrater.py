@@ -1,0 +1,355 @@
+"""Agreement of radiologists with one another and with themselves, and what other radiologists would change.
+
+Figure S3 of Yu et al. (Patterns 2023) prints an intraclass correlation for each metric-oracle and does not name its
+form. Here it is that of the two-way model with random raters and absolute agreement: ICC(A,1) of a single rater and
+ICC(A,k) of the mean of all raters (McGraw and Wong, Psychological Methods 1996). Shrout and Fleiss (1979) call them
+ICC(2,1) and ICC(2,k).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.errors import InputError
+from metric_oracle.files import identify
+from metric_oracle.raters.rank_correlation import (
+    RATED,
+    STATISTICS,
+    TAU,
+    Resamples,
+    Side,
+    draw,
+    interval_record,
+    share,
+    side,
+    sum_of_raters,
+    sum_within,
+)
+from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
+from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples
+
+RESAMPLES = 1000  # as in Yu et al.
+ICC = ("ICC(A,1)", "ICC(A,k)")
+LEFT_OUT = "leave-one-rater-out "  # before the name of a statistic
+BETWEEN, ALL = "between raters", "all"
+EXACT, SHIFT = "exact agreement", "mean difference"
+RADIOLOGISTS, PERFECT = "radiologists", "perfect metric"  # in the place of a metric
+_FUNCTION = "agreement"
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("candidate", "errors", "rater", "statistic")),
+        *((name, pa.float64()) for name in ("value", "low", "high", "bca_low", "bca_high", "effective")),
+        ("degenerate", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Agreement(OneLine):
+    """Agreement of raters.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        One row for each candidate type ("all": all together), kind of errors, rater ("between raters", or the rater who
+        is compared with himself) and statistic. Columns: ``value``, the ends of its percentile and BCa intervals over
+        studies, ``effective`` (the number of studies that the interval rests on, see
+        `statistics.effective_studies`) and ``degenerate`` (resamples without a value). A value that
+        does not exist, because all counts are equal, is null.
+    signature : dict
+        What is needed to compute the same numbers again.
+    """
+
+    table: pa.Table
+    signature: dict[str, Any]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of the table."""
+        return self.table.to_pylist()
+
+    def summary(self) -> str:
+        """Return one line that says what was compared."""
+        counts = self.signature
+        again = f"; {counts['repeated_pairs']} pairs rated twice" if counts["repeated_pairs"] else ""
+        return f"{counts['pairs']:,} pairs of {counts['studies']:,} studies, {counts['raters']} raters{again}"
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the numbers with care."""
+        if self.signature["studies"] < FEW:
+            return [f"Fewer than {FEW} studies ({self.signature['studies']}): the intervals are too short."]
+        few = [record["effective"] for record in self.records() if 0 < (record["effective"] or 0) < FEW]
+        if not few:
+            return []
+        subject = "interval rests" if len(few) == 1 else "intervals rest"
+        return [
+            (
+                f"{len(few)} {subject} on fewer than {FEW} effective studies (the least on {min(few):.0f}, see the "
+                "column `effective`) and are too short: a few studies with many errors decide them."
+            )
+        ]
+
+
+def agreement(
+    ratings: str | Path | Ratings,
+    repeated: str | Path | Ratings | None = None,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Agreement:
+    """Measure how well radiologists agree with one another, and with themselves.
+
+    Parameters
+    ----------
+    ratings : path or Ratings
+        Counted errors, see [`read_ratings`][metric_oracle.read_ratings]. At least two raters, unless `repeated` is
+        given.
+    repeated : path or Ratings, optional
+        Errors that the same raters counted when pairs were shown to them again, as the export of a survey has them.
+    resamples : int, default 1000
+        Number of bootstrap resamples of the studies. The raters are fixed.
+    seed : int, default 0
+        Seed of the resamples.
+
+    Returns
+    -------
+    Agreement
+        ICC(A,1), ICC(A,k) and ``exact agreement``, the share of pairs in which two raters counted the same number of
+        errors. For a rater compared with himself also ``mean difference``, the second count minus the first.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two raters and no `repeated`, if `repeated` has other pairs or raters than `ratings`, or
+        if a file or an option breaks its rule.
+
+    Examples
+    --------
+    >>> result = mo.agreement("ratings.csv", resamples=200)
+    >>> result
+    <Agreement: 96 pairs of 24 studies, 3 raters>
+    >>> [(r["statistic"], round(r["value"], 3)) for r in result.records()[:3]]
+    [('ICC(A,1)', 0.645), ('ICC(A,k)', 0.845), ('exact agreement', 0.17)]
+    """
+    rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
+    again = repeated if isinstance(repeated, Ratings) or repeated is None else read_ratings(repeated)
+    if len(rated.raters) < 2 and again is None:
+        msg = f"{_FUNCTION}: ratings must be of 2 raters at least; got {len(rated.raters)}. Add raters, or --repeated."
+        raise InputError(msg)
+    n_resamples = checked_resamples(resamples, _FUNCTION, RESAMPLES)
+    records: list[dict[str, Any]] = []
+    candidates = [ALL, *dict.fromkeys(rated.candidates or ())]
+    for candidate in candidates if len(rated.raters) > 1 else ():
+        part = rated if candidate == ALL else rated.subset(np.array([c == candidate for c in rated.candidates or ()]))
+        for kind in KINDS:
+            keys = {"candidate": candidate, "errors": kind, "rater": BETWEEN}
+            counts = part.errors(kind).sum(axis=2).T
+            records += [{**keys, **record} for record in _records(counts, part.studies, n_resamples, seed)]
+    for rater, first, second, studies, kind in _twice(rated, again) if again is not None else ():
+        keys = {"candidate": ALL, "errors": kind, "rater": rater}
+        both = np.array([first, second])
+        records += [{**keys, **record} for record in _records(both, studies, n_resamples, seed, is_one_rater=True)]
+    signature = {
+        "command": _FUNCTION,
+        "ratings": identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
+        "repeated": identify(Path(repeated)) if isinstance(repeated, str | Path) else again and again.source,
+        "icc": "two-way random raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout, Fleiss",
+        "pairs": len(rated.pairs),
+        "studies": len(set(rated.studies)),
+        "raters": len(rated.raters),
+        "repeated_pairs": 0 if again is None else len(again.pairs),
+        "bootstrap": {"unit": "study", "resamples": n_resamples, "seed": seed, "level": LEVEL},
+        "version": version("metric-oracle"),
+    }
+    return Agreement(pa.Table.from_pylist(records, _SCHEMA), signature)
+
+
+def _records(
+    counts: npt.NDArray[np.int64], studies: list[str], resamples: int, seed: int, *, is_one_rater: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the statistics of int64[k, P]: the counts of k raters, or the first and second counts of one rater."""
+    drawn = draw(studies, resamples, seed)
+    n = np.maximum(drawn.pairs.sum(axis=1), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a single pair has no variance
+        single, mean = intraclass(counts, drawn.pairs)
+    equal = np.mean([a == b for a, b in combinations(counts, 2)], axis=0)
+    values = {ICC[0]: single, ICC[1]: mean, EXACT: drawn.pairs @ equal / n}
+    if is_one_rater:
+        del values[ICC[1]]
+        values[SHIFT] = drawn.pairs @ (counts[1] - counts[0]) / n
+    for statistic, of_resample in values.items():
+        yield interval_record(statistic, of_resample, drawn)
+
+
+def _twice(
+    rated: Ratings, again: Ratings
+) -> Iterator[tuple[str, npt.NDArray[np.int64], npt.NDArray[np.int64], list[str], str]]:
+    """Yield, for each rater and kind of errors, the first and the second counts of the repeated pairs."""
+    row_of = {pair: row for row, pair in enumerate(rated.pairs)}
+    if not set(again.pairs) <= row_of.keys() or not set(again.raters) <= set(rated.raters):
+        msg = (
+            f"{_FUNCTION}: repeated must be pairs and raters of the ratings; got others. Give both files of one export."
+        )
+        raise InputError(msg)
+    rows = [row_of[pair] for pair in again.pairs]
+    for i, rater in enumerate(again.raters):
+        column = rated.raters.index(rater)
+        for kind in KINDS:
+            first = rated.errors(kind)[rows, column].sum(axis=1)
+            second = again.errors(kind)[:, i].sum(axis=1)
+            yield rater, first, second, again.studies, kind
+
+
+def raters_among_themselves(
+    by_rater: npt.NDArray[Any], drawn: Resamples, statistics: Sequence[str] = RATED
+) -> list[dict[str, Any]]:
+    """Return a record for each statistic of the raters' agreement with one another.
+
+    The agreement of each rater with the mean of the others is a ceiling: no metric can be expected to agree with a
+    radiologist better than the mean of the other radiologists does.
+
+    Parameters
+    ----------
+    by_rater : number[R, P]
+        Errors that each of R >= 2 raters counted in each pair, or grades.
+    drawn : Resamples
+        The raters are fixed.
+    statistics : sequence of str
+        Names of rank statistics. Intraclass correlations are added where ratings can be compared between studies.
+    """
+    values: dict[str, Array] = {}
+    if TAU in statistics:
+        values.update(zip(ICC, intraclass(by_rater, drawn.pairs), strict=True))
+    sides = [(side(own, drawn), side(others, drawn)) for own, others in each_left_out(by_rater)]
+    for name in statistics:
+        values[LEFT_OUT + name] = mean_over_raters([STATISTICS[name](own, others, drawn) for own, others in sides])
+    return [interval_record(name, of_resample, drawn) for name, of_resample in values.items()]
+
+
+def accuracy_on_judgements(metrics: Mapping[str, Side], raters: Sequence[Side], drawn: Resamples) -> dict[str, Array]:
+    """Return how many single judgements agree with each metric, with another rater, and with a perfect metric.
+
+    A judgement is what one rater says of one comparison inside a group, without a tie. A tie of the metric, or of the
+    other rater, counts as half. A perfect metric takes the side of the majority in every comparison; where raters
+    disagree, no metric agrees with more judgements.
+
+    Parameters
+    ----------
+    metrics : mapping of str to Side
+    raters : sequence of Side
+        R >= 2 raters.
+    drawn : Resamples
+
+    Returns
+    -------
+    dict of float64[B + S + 1]
+        With the keys `PERFECT`, `RADIOLOGISTS` and the names of the metrics.
+    """
+    judged = np.array([rater.within for rater in raters])
+    votes, counted = judged.sum(axis=0), np.abs(judged).sum(axis=0)
+    agreeing = {
+        PERFECT: np.abs(votes),
+        RADIOLOGISTS: (votes**2 - counted) / (len(raters) - 1),
+        **{name: metric.within * votes for name, metric in metrics.items()},
+    }
+    total = sum_within(counted, drawn)
+    return {name: (1 + share(sum_within(of, drawn), total)) / 2 for name, of in agreeing.items()}
+
+
+def each_left_out(by_rater: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Yield what each rater says, number[P], and the sum of what the other raters say."""
+    for i, own in enumerate(by_rater):
+        yield own, sum_of_raters(np.delete(by_rater, i, axis=0))
+
+
+def mean_over_raters(values: Sequence[Array]) -> Array:
+    """Return the mean over raters, float64[R, B] -> float64[B]. A rater without a value in a resample is left out."""
+    array = np.array(values)
+    exists = np.isfinite(array)
+    n = exists.sum(axis=0)
+    sums = np.where(exists, array, 0).sum(axis=0)
+    return np.divide(sums, n, out=np.full(len(sums), np.nan), where=n > 0)
+
+
+def intraclass(counts: npt.NDArray[Any], times: Array) -> tuple[Array, Array]:
+    """Return ICC(A,1) of a single rater and ICC(A,k) of the mean of k raters, NaN where nothing varies.
+
+    Two-way model, random raters, absolute agreement (McGraw and Wong, Psychological Methods 1996, table 4).
+
+    Parameters
+    ----------
+    counts : number[k, P]
+    times : float64[B, P]
+        Number of times that each pair occurs in a resample.
+
+    Returns
+    -------
+    float64[B], float64[B]
+    """
+    k, x = len(counts), counts.T.astype(np.float64)
+    n = times.sum(axis=1)
+    rater_means = times @ x / n[:, None]
+    mean = rater_means.mean(axis=1)
+    sum_rows = k * (times @ (x.mean(axis=1) ** 2) - n * mean**2)
+    sum_raters = n * ((rater_means - mean[:, None]) ** 2).sum(axis=1)
+    sum_all = times @ (x**2).sum(axis=1) - n * k * mean**2
+    rows, raters = sum_rows / (n - 1), sum_raters / (k - 1)
+    rest = (sum_all - sum_rows - sum_raters) / ((n - 1) * (k - 1))
+    varies = sum_all > 1e-9 * (1 + (x**2).sum())  # below that there is only floating-point error
+
+    def ratio(denominator: Array) -> Array:
+        exists = varies & (denominator > 0)
+        return np.divide(rows - rest, denominator, out=np.full_like(rows, np.nan), where=exists)
+
+    return ratio(rows + (k - 1) * rest + k * (raters - rest) / n), ratio(rows + (raters - rest) / n)
+
+
+def draw_raters(n_raters: int, resamples: int, seed: int) -> Array:
+    """Draw the weight of each of R >= 2 raters in the deviation of a panel: float64[B, R], t with R - 1 degrees."""
+    rng = np.random.default_rng([seed, 1])  # not the stream of the studies, which the same seed would tie to the raters
+    normal = rng.standard_normal((resamples, n_raters))
+    return normal / np.sqrt(rng.chisquare(n_raters - 1, (resamples, 1)) / (n_raters - 1))
+
+
+def other_raters(values: Array, draws: Array, n_studies: int) -> Array:
+    """Return the values of a statistic on resamples of studies and of raters.
+
+    Raters are not drawn with replacement: a panel that contains a rater twice is noisier than a panel of R raters, so
+    that agreement with it is too low. The variance between panels is that of the jackknife over raters, less the part
+    that comes from single studies, which the resampled studies contain already (for a mean: the component of raters in
+    a two-way analysis of variance; Cameron, Gelbach and Miller, J Bus Econ Stat 2011, on two-way clustering).
+
+    Parameters
+    ----------
+    values : float64[B + S + 1 + R * (S + 1)]
+        The statistic on the resamples, without each study, and on all studies; then, for each rater left out, without
+        each study and on all studies.
+    draws : float64[B, R]
+        See `draw_raters`.
+    n_studies : int
+        S.
+
+    Returns
+    -------
+    float64[B + S + 1]
+        NaN in all resamples where the statistic does not exist without some rater or study.
+    """
+    n_resamples, n_raters = draws.shape
+    moved, tail = values[: n_resamples + n_studies + 1].copy(), values[n_resamples + n_studies + 1 :]
+    without = tail.reshape(n_raters, n_studies + 1)
+    deviations = without[:, -1] - without[:, -1].mean()
+    between = (n_raters - 1) / n_raters * (deviations**2).sum()
+    # What leaving out a rater and a study changes beyond the two changes taken separately.
+    both = without[:, :-1] - moved[n_resamples:-1]
+    both = both - both.mean(axis=0) - both.mean(axis=1, keepdims=True) + both.mean()
+    from_studies = (n_studies - 1) * (n_raters - 1) / (n_studies * n_raters) * (both**2).sum()
+    share = 0.0 if between == 0 else np.sqrt(np.maximum(0, 1 - from_studies / between))
+    moved[:n_resamples] += share * np.sqrt((n_raters - 1) / n_raters) * (draws @ deviations)
+    return moved

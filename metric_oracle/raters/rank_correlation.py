@@ -1,0 +1,303 @@
+"""Rank statistics of two columns of numbers, computed on many resamples of the studies at once.
+
+A resample draws studies with replacement, each with all its rated pairs, because the pairs of a study share a
+reference report. Every statistic follows from the signs of differences and from the number of times w that each pair
+was drawn. With X_ij = sign(x_i - x_j), Kendall's tau-b is sum w_i w_j X Y / sqrt(sum w_i w_j X^2 * sum w_i w_j Y^2),
+and X w is twice the centred rank of x. All resamples are therefore a few matrix products, where SciPy would rank each.
+
+The statistics within groups (the candidates for one reference, or one chain of graded candidates) use only the
+comparisons inside a group. They need memory for these comparisons, not for all P x P pairs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from metric_oracle.statistics import Array, adjusted, bca, bootstrap_p, effective_studies, percentile
+
+TAU, SPEARMAN, WITHIN, ACCURACY = "tau-b", "spearman", "tau-b within studies", "pairwise accuracy"
+TIES, WHOLE = "accuracy with ties", "groups in the right order"
+JUDGEMENTS = "accuracy on single judgements"
+RATED = (TAU, SPEARMAN, WITHIN, ACCURACY)  # of sets whose ratings can be compared between studies
+QUANTILES = np.array([0.025, 0.975])
+_DIGITS = 12  # sums of grades are rounded: ties are frequent, and floating-point error would break them
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """How often each study occurs in each resample.
+
+    The first B rows are the bootstrap resamples, the next S rows leave out one study each, and the last row has every
+    study once.
+
+    Attributes
+    ----------
+    studies : float64[B + S + 1, S]
+        Number of times that each study occurs.
+    study : int64[P]
+        Index of the study of each rated pair.
+    group : int64[P]
+        Index of the group within which a rated pair is compared with others. Each group belongs to one study.
+    is_pooled : bool
+        Whether pairs of different groups may be compared as well. If not, a `Side` has no part for all pairs.
+    """
+
+    studies: Array
+    study: npt.NDArray[np.int64]
+    group: npt.NDArray[np.int64]
+    is_pooled: bool = True
+
+    @cached_property
+    def member(self) -> Array:
+        """float64[P, S]: 1 where a pair belongs to a study."""
+        return np.eye(self.studies.shape[1])[self.study]
+
+    @cached_property
+    def pairs(self) -> Array:
+        """float64[B + S + 1, P]: number of times that each pair occurs."""
+        return np.ascontiguousarray(self.studies[:, self.study])  # the order of sums in products depends on it
+
+    @cached_property
+    def comparisons(self) -> npt.NDArray[np.int64]:
+        """int64[2, C]: the two pairs of every comparison inside a group."""
+        order = np.argsort(self.group, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(self.group[order])) + 1)
+        return np.concatenate([rows[np.array(np.triu_indices(len(rows), 1))] for rows in groups], axis=1)
+
+    @property
+    def left_out(self) -> "Resamples":
+        """The rows that leave out one study each, and the row of all studies."""
+        return Resamples(self.studies[-self.studies.shape[1] - 1 :], self.study, self.group, self.is_pooled)
+
+    def subset(self, kept: npt.NDArray[np.bool_]) -> "Resamples":
+        """Return the same resamples of the pairs where `kept`, a bool[P], is true."""
+        return Resamples(self.studies, self.study[kept], self.group[kept], self.is_pooled)
+
+
+class Side(NamedTuple):
+    """One of the two columns that are correlated, prepared for all resamples.
+
+    Attributes
+    ----------
+    signs : float64[P, P]
+        Signs of the differences of all pairs. Empty where pairs of different groups are not compared, as are `ranks`.
+    within : float64[C]
+        Signs of the differences of the comparisons inside groups.
+    untied, untied_within : float64[B + S + 1]
+        Number of ordered comparisons that are not ties: of all pairs, and inside groups.
+    ranks : float64[B + S + 1, P]
+        Twice the centred mid-ranks, with the sign reversed.
+    spread : float64[B + S + 1]
+        Sum of the squares of `ranks`, each as often as its pair occurs.
+    """
+
+    signs: Array
+    within: Array
+    untied: Array
+    untied_within: Array
+    ranks: Array
+    spread: Array
+
+    def last(self, n: int) -> "Side":
+        """Return the same side of the last `n` rows of the resamples."""
+        return Side(self.signs, self.within, *(part[-n:] for part in self[2:]))
+
+
+def sum_of_raters(by_rater: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the sum over raters, number[R, P] -> number[P]. Equal grades give equal sums in any order of raters."""
+    total = by_rater.sum(axis=0)
+    return total if total.dtype.kind in "iu" else np.round(total, _DIGITS)
+
+
+def draw(
+    studies: Sequence[str], resamples: int, seed: int, groups: Sequence[str] | None = None, *, is_pooled: bool = True
+) -> Resamples:
+    """Draw studies with replacement.
+
+    Parameters
+    ----------
+    studies : sequence of str
+        Study of each of P pairs.
+    resamples, seed : int
+    groups : sequence of str
+        Group of each pair; by default its study.
+    is_pooled : bool
+        Whether pairs of different groups may be compared.
+
+    Returns
+    -------
+    Resamples
+    """
+    codes = []
+    for labels in (studies, studies if groups is None else groups):
+        code = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+        codes.append(np.array([code[label] for label in labels], np.int64))
+    n = int(codes[0].max(initial=-1)) + 1
+    times = np.zeros((resamples, n))
+    np.add.at(times, (np.arange(resamples)[:, None], np.random.default_rng(seed).integers(0, n, (resamples, n))), 1)
+    return Resamples(np.concatenate([times, 1 - np.eye(n), np.ones((1, n))]), codes[0], codes[1], is_pooled)
+
+
+def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
+    """Prepare a column of P numbers."""
+    if drawn.is_pooled:
+        return of_signs(np.sign(values[:, None] - values).astype(np.float64), drawn)
+    first, second = drawn.comparisons
+    within = np.sign(values[first] - values[second]).astype(np.float64)
+    none = np.zeros((len(drawn.studies), 0))
+    return Side(none, within, none, sum_within(within * within, drawn), none, none)
+
+
+def of_signs(signs: Array, drawn: Resamples) -> Side:
+    """Prepare float64[P, P] signs of differences, which need not be those of one column; they have no ranks then."""
+    ranks = drawn.studies @ (drawn.member.T @ signs)
+    untied = signs * signs
+    spread = np.einsum("bp,bp->b", drawn.pairs, ranks * ranks)
+    within = signs[tuple(drawn.comparisons)]
+    return Side(signs, within, _over_pairs(untied, drawn), sum_within(within * within, drawn), ranks, spread)
+
+
+def tau_b(x: Side, y: Side, drawn: Resamples) -> Array:
+    """Return Kendall's tau-b of each resample, NaN where a side is constant."""
+    return _ratio(_over_pairs(x.signs * y.signs, drawn), x.untied, y.untied)
+
+
+def spearman(x: Side, y: Side, drawn: Resamples) -> Array:
+    """Return Spearman's rank correlation of each resample, NaN where a side is constant."""
+    return _ratio(np.einsum("bp,bp->b", drawn.pairs, x.ranks * y.ranks), x.spread, y.spread)
+
+
+def tau_within(x: Side, y: Side, drawn: Resamples) -> Array:
+    """Return Kendall's tau-b over the comparisons inside groups, NaN where a side is constant inside every group."""
+    return _ratio(sum_within(x.within * y.within, drawn), x.untied_within, y.untied_within)
+
+
+def accuracy(x: Side, y: Side, drawn: Resamples) -> Array:
+    """Return the share of comparisons without a tie in y that x orders as y does; a tie of x counts as half."""
+    return (1 + share(sum_within(x.within * y.within, drawn), y.untied_within)) / 2
+
+
+def accuracy_with_ties(x: Side, y: Side, drawn: Resamples) -> Array:
+    """Return the share of all comparisons for which x and y agree: better, worse or tied (Deutsch et al., EMNLP 2023).
+
+    It does not calibrate a threshold below which two scores count as tied.
+    """
+    equal = (x.within == y.within).astype(np.float64)
+    return share(sum_within(equal, drawn), sum_within(np.ones_like(equal), drawn))
+
+
+def whole_groups(x: Side, y: Side, drawn: Resamples) -> Array:
+    """Return the share of groups in which x orders every comparison without a tie in y as y does."""
+    group = drawn.group[drawn.comparisons[0]]
+    n = int(drawn.group.max(initial=-1)) + 1
+    counted = np.bincount(group, y.within != 0, n) > 0
+    right = counted & (np.bincount(group, (y.within != 0) & (x.within != y.within), n) == 0)
+    study = np.zeros(n, np.int64)
+    study[drawn.group] = drawn.study
+    right_of, counted_of = (drawn.studies @ np.bincount(study, g, drawn.studies.shape[1]) for g in (right, counted))
+    return share(right_of, counted_of)
+
+
+STATISTICS: dict[str, Callable[[Side, Side, Resamples], Array]] = {
+    TAU: tau_b,
+    SPEARMAN: spearman,
+    WITHIN: tau_within,
+    ACCURACY: accuracy,
+    TIES: accuracy_with_ties,
+    WHOLE: whole_groups,
+}
+
+
+def lowest(statistic: str) -> float:
+    """Return the lowest possible value of a statistic: -1 of a correlation, 0 of a share. The highest is 1."""
+    return -1.0 if statistic in (TAU, SPEARMAN, WITHIN) else 0.0
+
+
+def interval_record(statistic: str, values: Array, drawn: Resamples) -> dict[str, Any]:
+    """Return the value of a statistic with its percentile and BCa intervals.
+
+    Parameters
+    ----------
+    statistic : str
+        Its name.
+    values : float64[B + S + 1]
+        The statistic on every row of `drawn`.
+    drawn : Resamples
+
+    Returns
+    -------
+    dict
+        ``statistic``, ``value``, ``low``, ``high``, ``bca_low``, ``bca_high``, ``effective`` (number of studies that
+        the interval rests on) and ``degenerate`` (number of resamples without a value). A value or an end of an
+        interval that does not exist is None.
+    """
+    n_studies = drawn.studies.shape[1]
+    resampled, left_out, value = values[: -n_studies - 1], values[-n_studies - 1 : -1], float(values[-1])
+    exists = np.isfinite(resampled)
+    record: dict[str, Any] = dict.fromkeys(("value", "low", "high", "bca_low", "bca_high", "effective"))
+    if np.isfinite(value):
+        record["value"] = value
+        record["low"], record["high"] = percentile(resampled[exists], QUANTILES)
+        record["bca_low"], record["bca_high"] = bca(value, resampled[exists], left_out, QUANTILES)
+        # The change from leaving out a study plays the role that a study's score plays for a mean.
+        record["effective"] = effective_studies(left_out - value) if np.isfinite(left_out).all() else 0.0
+    return {"statistic": statistic, **record, "degenerate": int((~exists).sum())}
+
+
+def difference_record(values: Array, resamples: int) -> dict[str, Any] | None:
+    """Return the difference of two statistics on the same resamples with its interval and two-sided p-value.
+
+    Parameters
+    ----------
+    values : float64[B + S + 1]
+        The difference on every row of the resamples.
+    resamples : int
+        B.
+
+    Returns
+    -------
+    dict or None
+        ``value``, ``low``, ``high``, ``p_value`` and ``degenerate``; None where the difference has no value.
+    """
+    resampled = values[:resamples]
+    exists = np.isfinite(resampled)
+    if not np.isfinite(values[-1]) or not exists.any():
+        return None
+    low, high = percentile(resampled[exists], QUANTILES)
+    numbers: dict[str, Any] = {"value": float(values[-1]), "low": low, "high": high}
+    return {**numbers, "p_value": bootstrap_p(resampled[exists]), "degenerate": int((~exists).sum())}
+
+
+def add_adjusted(family: Sequence[dict[str, Any]]) -> None:
+    """Add the p-values adjusted over these records (Benjamini and Hochberg) as ``p_adjusted``."""
+    if family:
+        p_values = adjusted([record["p_value"] for record in family])
+        for record, p_adjusted in zip(family, p_values, strict=True):
+            record["p_adjusted"] = p_adjusted
+
+
+def sum_within(of_comparison: Array, drawn: Resamples) -> Array:
+    """Sum float64[C] over the ordered comparisons inside groups, for each resample."""
+    study = drawn.study[drawn.comparisons[0]]
+    # Each comparison is counted in both directions, as in the sums over all pairs.
+    return 2 * (drawn.studies @ np.bincount(study, of_comparison, drawn.studies.shape[1]))
+
+
+def _over_pairs(matrix: Array, drawn: Resamples) -> Array:
+    """Sum float64[P, P] over the ordered pairs of rated pairs, for each resample."""
+    by_study = drawn.member.T @ matrix @ drawn.member
+    return np.einsum("bs,bs->b", drawn.studies @ by_study, drawn.studies)
+
+
+def share(part: Array, whole: Array) -> Array:
+    """Return part / whole, NaN where the whole is 0."""
+    return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
+
+
+def _ratio(both: Array, first: Array, second: Array) -> Array:
+    # All sums are integers below 2^53, so that the spread of a constant side is exactly zero.
+    return share(both, np.sqrt(first) * np.sqrt(second))

@@ -1,0 +1,161 @@
+"""Sentence vectors of reports: for each report a set of vectors, as a sentence encoder returned them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table, shown_names
+from metric_oracle.corpora.vectors import read_npz
+from metric_oracle.errors import InputError
+from metric_oracle.sources.contract import Attachment, Source, name_of
+from metric_oracle.sources.entities import flat_lists
+
+
+@dataclass(frozen=True)
+class SentenceTable:
+    """Sentence vectors of reports; those of report `i` are `vectors[ptr[i]:ptr[i + 1]]`.
+
+    Attributes
+    ----------
+    ids : list of str
+    ptr : int64[n + 1]
+    vectors : float32[m, d]
+        Finite, none of them zero, of any length.
+    """
+
+    ids: list[str]
+    ptr: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.float32]
+
+    def take(self, chosen: npt.NDArray[np.int64]) -> "SentenceTable":
+        """Return the table of the chosen reports."""
+        lengths = np.diff(self.ptr)[chosen]
+        ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        source = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)
+        return SentenceTable([self.ids[i] for i in chosen.tolist()], ptr, self.vectors[source])
+
+
+def as_sentences(given: Any, function: str) -> SentenceTable:
+    """Read sentence vectors from a file or from memory.
+
+    Parameters
+    ----------
+    given : SentenceTable, path or container
+        One of:
+
+        - an ``.npz`` file with ``ids``, the report of each sentence, and an array float[m, d] of vectors;
+        - a table (Parquet, JSON, JSON Lines, or in memory) with an id and a column ``vectors`` that holds a list of
+          vectors for each report, an empty one for a report without sentences;
+        - a dict of id -> float[n, d], or a list of float[n, d] in the order of the reports.
+    function : str
+        Name for error messages.
+
+    Raises
+    ------
+    InputError
+        If the layout is another, vectors differ in width, or a vector is zero or not finite.
+    """
+    if isinstance(given, SentenceTable):
+        return given
+    if isinstance(given, str | Path):
+        path = existing_file(Path(given), function, "sentences")
+        if path.suffix.lower() == ".npz":
+            return _of_sentences(*read_npz(path), given, function)
+        return _of_table(read_table(path, function), given, function)
+    if isinstance(given, Mapping) and not any(isinstance(value, Mapping) for value in given.values()):
+        return _of_arrays(list(given), list(given.values()), given, function)
+    if isinstance(given, list | tuple) and not any(isinstance(value, Mapping) for value in given):
+        return _of_arrays(list(map(str, range(len(given)))), list(given), given, function)
+    table, _ = in_memory(given, function)
+    return _of_table(table, given, function)
+
+
+def _of_sentences(ids: list[Any] | None, vectors: Any, given: Any, function: str) -> SentenceTable:
+    """Group vectors by the report that each belongs to; reports keep the order of their first sentence."""
+    if ids is None or vectors.ndim != 2 or len(ids) != len(vectors):
+        raise _layout(given, function)
+    keys = canonical_ids(ids, function, f"the ids of {name_of(given)}")
+    place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    report = np.array([place[key] for key in keys], np.int64)
+    order = np.argsort(report, kind="stable")
+    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], given, function)
+
+
+def _of_table(table: Table | None, given: Any, function: str) -> SentenceTable:
+    """Take the lists of vectors in the column of a table."""
+    if table is None or "vectors" not in table.names:
+        raise _layout(given, function)
+    ids = [str(row) for row in range(table.n_rows)]
+    cells = table.id_cells(function)
+    if cells is not None:
+        ids = canonical_ids(cells[0], function, f"the ids of {name_of(given)}")
+    try:
+        lengths, widths, numbers = flat_lists(table, "vectors", 2)
+        if len(set(widths.tolist())) > 1:
+            raise ValueError
+        width = int(widths[0]) if len(widths) else 1
+        vectors = np.asarray(numbers, np.float64).reshape(len(widths), width)
+    except (ValueError, TypeError, pa.ArrowException):
+        raise _layout(given, function) from None
+    return _checked(ids, lengths, vectors, given, function)
+
+
+def _of_arrays(ids: list[Any], arrays: list[Any], given: Any, function: str) -> SentenceTable:
+    """Join one array of vectors for each report."""
+    try:
+        values = [np.asarray(array, np.float64) for array in arrays]
+        filled = [array for array in values if array.size]
+        vectors = np.concatenate(filled) if filled else np.empty((0, 1))
+        if vectors.ndim != 2:
+            raise ValueError
+    except (ValueError, TypeError):
+        raise _layout(given, function) from None
+    keys = canonical_ids(ids, function, f"the ids of {name_of(given)}")
+    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, given, function)
+
+
+def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any, function: str) -> SentenceTable:
+    """Return the table after the checks that all layouts share."""
+    check_unique(ids, function, f"the ids of {name_of(given)}")
+    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    with np.errstate(over="ignore"):
+        values = np.ascontiguousarray(vectors, np.float32)
+    is_bad = ~(np.isfinite(values).all(axis=1) & values.any(axis=1))
+    if is_bad.any():
+        report = int(np.searchsorted(ptr, int(is_bad.argmax()), side="right")) - 1
+        msg = (
+            f"{function}: sentence vectors must be finite and other than zero; got another one for report "
+            f"{shown_names([ids[report]])} in {name_of(given)}. Encode its sentences again, or leave the report out."
+        )
+        raise InputError(msg)
+    return SentenceTable(ids, ptr, values)
+
+
+def _layout(given: Any, function: str) -> InputError:
+    return InputError(
+        f"{function}: sentences must be an .npz file with ids and one vector for each sentence, a table with a column "
+        f"vectors that holds a list of vectors of one width for each report, or a dict of id -> array; got another "
+        f"layout in {name_of(given)}. Write one of these."
+    )
+
+
+class SentenceSource(Source):
+    """Sets of sentence vectors, from files or containers."""
+
+    def read(self, value: Any, value_ids: Any, function: str) -> SentenceTable:
+        """Read sentence vectors; see :func:`as_sentences`."""
+        return as_sentences(value, function)
+
+    def values_of(self, table: Any) -> SentenceTable:
+        """Return the table itself."""
+        return table
+
+    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
+        """Return the stored sets, whose vectors have unit length."""
+        return Attachment(part.table(), of_row, are_unit=True)
