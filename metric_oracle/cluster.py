@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from metric_oracle.choices import RUNNERS
-from metric_oracle.errors import BackendError, InputError, MetricOracleError, not_installed
+from metric_oracle.errors import BackendError, InputError, MetricOracleError, not_installed, option
 
 RETRIES = 3  # times that Ray runs a task again
 BEAT = 1.0  # seconds between two signs of life
@@ -72,13 +72,16 @@ def runner_of(
         If the runner is unknown, or Ray is not installed.
     """
     if runner not in RUNNERS:
-        msg = (
-            f"{function}: runner must be {' or '.join(RUNNERS)}; got {runner!r}. Leave it out to work in this process."
+        raise InputError(
+            argument="runner",
+            rule=f"must be {' or '.join(RUNNERS)}",
+            value=repr(runner),
+            step="Leave it out to work in this process.",
         )
-        raise InputError(msg)
     if num_gpus is not None and (isinstance(num_gpus, bool) or not 0 <= num_gpus < 1e6):
-        msg = f"{function}: num_gpus must be a number of at least 0; got {num_gpus!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="num_gpus", rule="must be a number of at least 0", value=repr(num_gpus), step="Choose one."
+        )
     if find_spec("ray") is None:
         raise not_installed(function, "runner 'ray'", "ray", "ray")
     return Runner(address, num_cpus or 1, num_gpus or 0)
@@ -151,12 +154,11 @@ def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -
         found = _versions()
         if found != asked.versions:
             package = next(package for package in COMPARED if found[package] != asked.versions[package])
-            msg = (
-                f"{asked.function}: workers must have the versions of this process, {package} "
-                f"{asked.versions[package]}; got {found[package]} on {os.uname().nodename}. Install the same on all "
-                "machines."
+            raise BackendError(
+                f"a worker on {os.uname().nodename} has {package} {found[package]}, and this process has "
+                f"{asked.versions[package]}.",
+                "Install the same versions on all machines.",
             )
-            raise BackendError(msg)
         module, _, function = asked.home.partition(":")
         with _alive(board, name) as told:
             result = getattr(import_module(module), function)(
@@ -169,11 +171,11 @@ def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -
         return pickle.dumps((False, error))
     except Exception as error:  # its text may be that of a report
         last = traceback.extract_tb(error.__traceback__)[-1]
-        msg = (
-            f"{asked.function}: {name} must be worked through; got {type(error).__name__} at "
-            f"{Path(last.filename).name}:{last.lineno} in a worker. Run it without --runner to see more."
+        failure = BackendError(
+            f"{name} failed in a worker: {type(error).__name__} at {Path(last.filename).name}:{last.lineno}.",
+            f"Run it without {option('runner')} to see more.",
         )
-        return pickle.dumps((False, BackendError(msg)))
+        return pickle.dumps((False, failure))
 
 
 _UNPACKED: dict[str, Any] = {}  # of the last run of this worker
@@ -266,11 +268,10 @@ def run_tasks(
         try:
             _run(function, runner, home, shared, tasks, take, look, board)
         except ray.exceptions.RayError as error:
-            msg = (
-                f"{function}: the Ray cluster must answer to the end; got {type(error).__name__}. Look at its machines "
-                "and run the same command again."
-            )
-            raise BackendError(msg) from None
+            raise BackendError(
+                f"the Ray cluster stopped answering ({type(error).__name__}).",
+                "Look at its machines and run the same command again.",
+            ) from None
 
 
 @contextmanager
@@ -283,15 +284,14 @@ def _connected(function: str, address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         known = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", known):
-            msg = (
-                f"{function}: address must be that of the Ray cluster which this process is connected to, {known}; "
-                f"got {address}. Leave it out, or call ray.shutdown() first."
+            raise InputError(
+                f"this process is connected to the Ray cluster at {known}, not to {address}.",
+                "Leave the address out, or call ray.shutdown() first.",
             )
-            raise InputError(msg)
         yield
         return
     if address not in (None, "auto", "local") and not _answers(address):  # Ray itself would try for minutes
-        raise BackendError(_no_answer(function, ""))
+        raise _no_answer(address)
     handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical"}
     if address in (None, "local"):
@@ -300,7 +300,7 @@ def _connected(function: str, address: str | None) -> Iterator[None]:
         try:
             ray.init(address=address or "local", **options)
         except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
-            raise BackendError(_no_answer(function, f" ({type(error).__name__})")) from error
+            raise _no_answer(f"{address or 'local'} ({type(error).__name__})") from error
         yield
     finally:
         ray.shutdown()
@@ -317,10 +317,10 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _no_answer(function: str, why: str) -> str:
-    return (
-        f"{function}: address must be local, auto or HOST:PORT of a Ray cluster that runs; got one that does not answer"
-        f"{why}. Start it with ray start, or use local."
+def _no_answer(address: str) -> BackendError:
+    return BackendError(
+        f"no Ray cluster answers at {address}.",
+        f"Start one with ray start, or pass {option('address', 'local')}, auto or HOST:PORT of a running one.",
     )
 
 
@@ -353,7 +353,7 @@ def _run(
         if not under_way and not more:
             return
         if time.monotonic() - had_room >= SILENT:
-            raise BackendError(_no_room(function, runner, under_way.values()))
+            raise _no_room(runner, under_way.values())
         ready = ray.wait(list(under_way), num_returns=1, timeout=LOOK)[0] if under_way else []
         time.sleep(0 if under_way else LOOK)
         for ref in ready:
@@ -388,12 +388,12 @@ def _slots(runner: Runner, machine: dict[str, float]) -> int:
     return int(min(n, machine.get("GPU", 0) // runner.num_gpus) if runner.num_gpus else n)
 
 
-def _no_room(function: str, runner: Runner, tasks: Iterable[Task]) -> str:
+def _no_room(runner: Runner, tasks: Iterable[Task]) -> BackendError:
     cpus, gpus = (max([0, *(machine.get(kind, 0) for machine in _machines())]) for kind in ("CPU", "GPU"))
-    return (
-        f"{function}: {min((task.name for task in tasks), default='a shard')} must have room on a machine of the Ray "
-        f"cluster; got at most {cpus:g} CPUs and {gpus:g} GPUs where it takes {runner.num_cpus:g} and "
-        f"{runner.num_gpus:g}. Use fewer threads or GPUs, or another machine."
+    return BackendError(
+        f"no machine of the Ray cluster has room for {min((task.name for task in tasks), default='a shard')}, "
+        f"which takes {runner.num_cpus:g} CPUs and {runner.num_gpus:g} GPUs: the largest has {cpus:g} and {gpus:g}.",
+        "Use fewer threads or GPUs, or another machine.",
     )
 
 
@@ -403,17 +403,15 @@ def _result(function: str, ref: Any, task: Task) -> Any:
     try:
         is_good, value = pickle.loads(ray.get(ref))  # noqa: S301 - of our own worker
     except ray.exceptions.RayTaskError as error:
-        msg = (
-            f"{function}: workers must have metric-oracle {version('metric-oracle')}, as this process; got one that "
-            f"cannot begin {task.name} ({type(error.cause).__name__}). Install the same on all machines."
-        )
-        raise BackendError(msg) from None
+        raise BackendError(
+            f"a worker cannot begin {task.name} ({type(error.cause).__name__}).",
+            f"Install metric-oracle {version('metric-oracle')}, as here, on all machines.",
+        ) from None
     except ray.exceptions.RayError as error:
-        msg = (
-            f"{function}: a worker must live to the end of a shard; got none that outlived {task.name} in "
-            f"{RETRIES + 1} attempts ({type(error).__name__}). Give it more memory, or make smaller shards."
-        )
-        raise BackendError(msg) from None
+        raise BackendError(
+            f"no worker outlived {task.name} in {RETRIES + 1} attempts ({type(error).__name__}).",
+            "Give workers more memory, or make smaller shards.",
+        ) from None
     if is_good:
         return value
     raise value

@@ -2,7 +2,7 @@
 
 Raise an error in one of two forms::
 
-    raise InputError(argument="k", rule="must be an int of at least 1", value=repr(k), step="Choose another number.")
+    raise InputError(argument="k", rule="must be an int of at least 1", value=k, step="Choose another number.")
     raise InputError(f"{path} is not a whole gzip file.", "Fetch it again.")
 
 The first form reads "k must be an int of at least 1; got 0. Choose another number." Use the second form, a plain
@@ -40,8 +40,8 @@ class MetricOracleError(Exception):
         The argument that breaks a rule.
     rule : str, optional
         What the argument must be, beginning with "must".
-    value : str, optional
-        What was given, as text. Never report text.
+    value : object, optional
+        What was given; its `str` is shown. Never report text.
 
     Attributes
     ----------
@@ -63,11 +63,11 @@ class MetricOracleError(Exception):
     keywords: Collection[str] | None = None
 
     def __init__(
-        self, sentence: str = "", step: str = "", *, argument: str = "", rule: str = "", value: str = ""
+        self, sentence: str = "", step: str = "", *, argument: str = "", rule: str = "", value: object = ""
     ) -> None:
         super().__init__(sentence, step) if step else super().__init__(sentence)
         self.sentence, self.step = sentence, step
-        self.argument, self.rule, self.value = argument, rule, value
+        self.argument, self.rule, self.value = argument, rule, str(value)
 
     @property
     def is_old(self) -> bool:
@@ -76,7 +76,7 @@ class MetricOracleError(Exception):
 
     def __str__(self) -> str:
         if self.is_old:
-            return super().__str__()
+            return _MARKED.sub(self._written, super().__str__())
         sentence = self.sentence or f"{self.argument} {self.rule}; got {self.value}."
         line = _MARKED.sub(self._written, f"{sentence} {self.step}")
         return f"{self.function}: {line}" if self.function else line

@@ -89,8 +89,7 @@ def exclusive(folder: Path, lock: str, function: str, work: str) -> Iterator[Non
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            msg = f"{function}: {folder} must not be in use; got another {work} at work there. Wait for it to end."
-            raise InUseError(msg) from error
+            raise InUseError(f"another {work} is working in {folder}.", "Wait for it to end.") from error
         yield
 
 
@@ -115,11 +114,7 @@ def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
                 file.replace(place)
             sync(path.parent)
     except OSError as error:
-        msg = (
-            f"{function}: out must be a place with room to write; got {path} ({error.strerror or error}). "
-            "Name another file."
-        )
-        raise InputError(msg) from error
+        raise InputError(f"{path} cannot be written ({error.strerror or error}).", "Name another file.") from error
     finally:
         for file in temporary:
             file.unlink(missing_ok=True)
@@ -128,14 +123,16 @@ def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
 def check_new(folder: Path, function: str, argument: str) -> None:
     """Raise unless a folder is new or empty, and can be renamed to: the current folder cannot."""
     if folder.is_dir() and folder.samefile(Path.cwd()):
-        msg = (
-            f"{function}: {argument} must be a new or empty folder; got the current folder, which cannot be replaced. "
-            "Name another folder."
+        raise InputError(
+            argument=argument,
+            rule="must be a new or empty folder",
+            value="the current folder",
+            step="Name another folder.",
         )
-        raise InputError(msg)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        msg = f"{function}: {argument} must be a new or empty folder; got {folder}. Name another folder."
-        raise InputError(msg)
+        raise InputError(
+            argument=argument, rule="must be a new or empty folder", value=folder, step="Name another folder."
+        )
 
 
 @contextmanager

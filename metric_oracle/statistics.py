@@ -80,14 +80,19 @@ def checked_values(values: Sequence[float] | np.ndarray, function: str) -> Array
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) < 2:
         got = f"{len(array)}" if array.ndim == 1 else f"an array of shape {array.shape}"
-        msg = f"{function}: values must be one number for each of at least 2 studies; got {got}. Score more studies."
-        raise InputError(msg)
-    if not np.isfinite(array).all():
-        msg = (
-            f"{function}: values must be finite; got NaN or infinity in {np.count_nonzero(~np.isfinite(array))} of "
-            f"{len(array)} studies. Leave out studies that cannot be scored."
+        raise InputError(
+            argument="values",
+            rule="must be one number for each of at least 2 studies",
+            value=got,
+            step="Score more studies.",
         )
-        raise InputError(msg)
+    if not np.isfinite(array).all():
+        raise InputError(
+            argument="values",
+            rule="must be finite",
+            value=f"NaN or infinity in {np.count_nonzero(~np.isfinite(array))} of {len(array)} studies",
+            step="Leave out studies that cannot be scored.",
+        )
     return array
 
 
@@ -96,22 +101,31 @@ def checked_resamples(resamples: int | None, function: str, default: int = RESAM
     if resamples is None:
         return default
     if isinstance(resamples, bool) or not isinstance(resamples, int | np.integer) or resamples < FEWEST:
-        msg = f"{function}: resamples must be an int of at least {FEWEST}; got {resamples!r}. The default is {default}."
-        raise InputError(msg)
+        raise InputError(
+            argument="resamples",
+            rule=f"must be an int of at least {FEWEST}",
+            value=repr(resamples),
+            step=f"The default is {default}.",
+        )
     return int(resamples)
 
 
 def check_method(method: str, resamples: int | None, function: str = "interval") -> None:
     """Raise unless there is such a method, and it takes the number of resamples."""
     if method not in INTERVALS:
-        msg = f"{function}: method must be one of {', '.join(INTERVALS)}; got {method!r}. Choose one of these."
-        raise InputError(msg)
-    if method == LEGACY and resamples is not None:
-        msg = (
-            f"{function}: resamples must be left out with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}; "
-            f"got {resamples}. Drop it."
+        raise InputError(
+            argument="method",
+            rule=f"must be one of {', '.join(INTERVALS)}",
+            value=repr(method),
+            step="Choose one of these.",
         )
-        raise InputError(msg)
+    if method == LEGACY and resamples is not None:
+        raise InputError(
+            argument="resamples",
+            rule=f"must be left out with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}",
+            value=resamples,
+            step="Drop it.",
+        )
 
 
 def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
@@ -196,8 +210,7 @@ def intervals(
     """Return the `interval` of each of m columns of the same studies, float64[m, n], from the same draws."""
     check_method(method, resamples)
     if not 0 < level < 1:
-        msg = f"interval: level must be between 0 and 1; got {level}. The usual one is 0.95."
-        raise InputError(msg)
+        raise InputError(argument="level", rule="must be between 0 and 1", value=level, step="The usual one is 0.95.")
     n_resamples = checked_resamples(resamples, "interval")
     varies = columns.min(axis=1) < columns.max(axis=1)
     if method != LEGACY:
@@ -291,8 +304,12 @@ def paired(
     """
     first, second = checked_values(a, "paired"), checked_values(b, "paired")
     if len(first) != len(second):
-        msg = f"paired: a and b must have the same studies; got {len(first)} and {len(second)}. Join them on the ids."
-        raise InputError(msg)
+        raise InputError(
+            argument="a and b",
+            rule="must have the same studies",
+            value=f"{len(first)} and {len(second)}",
+            step="Join them on the ids.",
+        )
     n_resamples = checked_resamples(resamples, "paired")
 
     difference = first - second

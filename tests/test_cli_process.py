@@ -118,6 +118,5 @@ def test_the_current_folder_is_not_replaced(tmp_path, command):
     assert done.returncode == 2
     argument = "out" if command == "synth" else "folder"
     assert done.stderr == (
-        f"error: {command}: {argument} must be a new or empty folder; got the current folder, which cannot be "
-        "replaced. Name another folder.\n"
+        f"error: {command}: {argument} must be a new or empty folder; got the current folder. Name another folder.\n"
     )

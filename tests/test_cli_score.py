@@ -345,8 +345,8 @@ def test_where_scores_may_go(fails, pair, tmp_path):
 
 
 def test_files_that_lack(fails, pair, tmp_path):
-    fails("score", tmp_path / "no.csv", pair[1], match=r"read_reports: path must be an existing file or folder; got")
-    fails("score", pair[0], tmp_path / "no.csv", match=r"read_predictions: predictions must be an existing file; got")
+    fails("score", tmp_path / "no.csv", pair[1], match=r"score: there is no file or folder .*no\.csv\. Check")
+    fails("score", pair[0], tmp_path / "no.csv", match=r"score: there is no file .*no\.csv\. Check")
     fails(
         "score", *pair, "--metrics", "radcliq", match=r"score: graphs of both sides must be given for metric 'radcliq'"
     )

@@ -284,8 +284,11 @@ def test_a_worker_lives_on_after_its_first_task(machines, tmp_path, monkeypatch)
 
 def test_a_task_without_room(machines, tmp_path, monkeypatch):
     """No machine has room, from the begin or since one was lost; CPUs of two machines are not one machine's."""
-    match = r"^retrieve: a shard must have room on a machine of the Ray cluster; got at most 1 CPUs and 0 GPUs where "
-    for needed, said in (({"num_gpus": 1}, "it takes 1 and 1"), ({"num_cpus": 2}, "it takes 2 and 0")):
+    match = r"^no machine of the Ray cluster has room for a shard, which takes "
+    for needed, said in (
+        ({"num_gpus": 1}, "1 CPUs and 1 GPUs: the largest has 1 and 0\\."),
+        ({"num_cpus": 2}, "2 CPUs and 0 GPUs: the largest has 1 and 0\\."),
+    ):
         with pytest.raises(BackendError, match=match + said):
             run({"shard-00000": ""}, tmp_path, **needed)
     other = machines.add_node(**NODE, num_gpus=1)
@@ -298,14 +301,14 @@ def test_a_task_without_room(machines, tmp_path, monkeypatch):
 
     thread = threading.Thread(target=remove)
     thread.start()
-    match = r"^retrieve: shard-00000 must have room on a machine of the Ray cluster; got at most 1 CPUs and 0 GPUs "
+    match = r"^no machine of the Ray cluster has room for shard-00000, which takes 1 CPUs and 1 GPUs: the "
     with pytest.raises(BackendError, match=match):
         run({"shard-00000": "waits once"}, tmp_path, num_gpus=1)
     thread.join()
 
 
 def test_a_worker_that_always_dies_is_one_line_with_its_shard(machines, tmp_path):
-    match = r"^retrieve: a worker must live to the end of a shard; got none that outlived shard-00001 in 4 attempts \("
+    match = r"^no worker outlived shard-00001 in 4 attempts \("
     with pytest.raises(BackendError, match=match):
         run({"shard-00000": "", "shard-00001": "always dies"}, tmp_path)
     assert len(attempts(tmp_path, "shard-00001")) == engine.RETRIES + 1
@@ -315,7 +318,7 @@ def test_what_a_task_refuses_is_not_tried_again(machines, tmp_path):
     with pytest.raises(InputError, match=r"^open_index: shard-00001 must be whole; got a damaged one\."):
         run({"shard-00000": "", "shard-00001": "refuses"}, tmp_path)
     assert len(attempts(tmp_path, "shard-00001")) == 1
-    match = r"^retrieve: broken must be worked through; got ValueError at ray_tasks\.py:\d+ in a worker\. Run it"
+    match = r"^broken failed in a worker: ValueError at ray_tasks\.py:\d+\. Run it"
     with pytest.raises(BackendError, match=match) as caught:
         run({"broken": "breaks"}, tmp_path)
     assert SECRET not in str(caught.value)
@@ -346,13 +349,11 @@ def test_a_worker_with_another_version_is_refused(machines, tmp_path, which):
         info = folder / "metric_oracle-9.9.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: metric-oracle\nVersion: 9.9\n")
-        match = r"^retrieve: workers must have the versions of this process, metric-oracle \S+; got 9\.9 on \S+\. Inst"
+        match = r"^retrieve: a worker on \S+ has metric-oracle 9\.9, and this process has \S+\. Inst"
     else:
         folder.mkdir()
         (folder / "sitecustomize.py").write_text("import sys\n\nsys.modules['metric_oracle'] = None\n")
-        match = (
-            r"^retrieve: workers must have metric-oracle \S+, as this process; got one that cannot begin shard-00000"
-        )
+        match = r"^retrieve: a worker cannot begin shard-00000 \(.*\)\. Install metric-oracle \S+, as here"
     path = os.pathsep.join([str(folder), PATHS])
     other = machines.add_node(**NODE, num_gpus=1, env_vars={"PYTHONPATH": path})
     try:
@@ -410,7 +411,7 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     match = r"^retrieve: num_gpus must be a number of at least 0; got -1\. Choose"
     refused(InputError, match, runner="ray", num_gpus=-1)
     refused(InputError, r"^retrieve: part must be left out with a runner; got both\.", runner="ray", part="1/2")
-    match = r"^retrieve: address must be that of the Ray cluster which this process is connected to, \S+; got local\. "
+    match = r"^retrieve: this process is connected to the Ray cluster at \S+, not to local\. "
     refused(InputError, match, runner="ray", address="local")
     match = r"^build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner"
     for options in ({"runner": "ray"}, {"runner": "ray", "shard_rows": 3, "split": "train"}):
@@ -426,7 +427,7 @@ def test_a_cluster_that_does_not_answer(made, tmp_path):
     options = ["-m", "temporal", "--runner", "ray", "--address", "127.0.0.1:1", "--out", tmp_path / "o.parquet"]
     command = [sys.executable, "-m", "metric_oracle", "retrieve", made[1].folder, "--text", "no edema", *options]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": PATHS})
-    match = r"retrieve: address must be local, auto or HOST:PORT of a Ray cluster that runs; got one that does not"
+    match = r"retrieve: no Ray cluster answers at 127\.0\.0\.1:1\. Start"
     assert_refused((done.returncode, done.stdout, done.stderr), match)
 
 
@@ -445,7 +446,7 @@ def test_a_board_that_is_stopped_is_one_line(machines, tmp_path, monkeypatch):
     thread = threading.Thread(target=stop)
     thread.start()
     try:
-        with pytest.raises(BackendError, match=r"^retrieve: the Ray cluster must answer to the end; got GetTimeoutErr"):
+        with pytest.raises(BackendError, match=r"^the Ray cluster stopped answering \(GetTimeoutErr"):
             run({"shard-00000": "waits once"}, tmp_path)
     finally:
         thread.join()

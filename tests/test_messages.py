@@ -208,10 +208,14 @@ def test_shared_code_is_not_taken_for_another_function(tmp_path):
         "reports": lambda given: mo.reports(given).load(),
         "build_index": lambda given: mo.build_index(given, tmp_path / "J"),
     }.items():
-        with pytest.raises(InputError, match=rf"^{name}: the reports in memory must be text or None; got int at place"):
+        with pytest.raises(
+            InputError, match=rf"^{name}: the reports in memory must be text or None; got int at position"
+        ):
             call([1])
     rewarded = mo.reward("bleu")
-    with pytest.raises(InputError, match=r"^reward: the texts must be text or None; got int at place 0\. Drop it\.$"):
+    with pytest.raises(
+        InputError, match=r"^reward: the texts must be text or None; got int at position 0\. Drop it\.$"
+    ):
         rewarded(completions=["a"], reference=[1])
     scores = {"a": mo.score(["a", "b"], ["a", "c"], "bleu")}
     with pytest.raises(InputError, match=r"^compare: resamples must be an int of at least 100; got 7\. The default"):

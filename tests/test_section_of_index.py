@@ -92,7 +92,7 @@ def test_another_section_names_both(files, name, tests):
     if name == "score":
         match = r"references and index must be of one section; got impression .* Pass mo\.reports\(\.\.\., section=f"
     if tests == "impression":  # the file has no other column
-        match = r"text_column must be given where the header does not tell the findings column; got 'impression' "
+        match = r"has no column that is clearly the findings; candidates are 'impression'"
     with pytest.raises(InputError, match=match):
         calls(files, given, **loading)[name]()
 
@@ -167,7 +167,7 @@ def test_the_signature_names_the_section(oracle, files, tmp_path):
     code, out, err = oracle("table", f"A={tmp_path / 'A.parquet'}", f"oracle={answers}", "--format", "md")
     assert code == 0, err
     assert '"section": "findings"' in out
-    match = r"table: systems must have the same signature; got another section for 'B' \(impression\) than for 'A'"
+    match = r"table: 'B' was not scored as 'A': section is impression, not"
     assert_refused(oracle("table", *(f"{name}={tmp_path / name}.parquet" for name in "AB")), match)
 
 

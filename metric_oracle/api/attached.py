@@ -271,7 +271,7 @@ def reports(
     if section is not None:
         check_section(section, "reports")
     if profile is not None:
-        check_profile(profile, "reports")
+        check_profile(profile)
     lacking = [name for name in ENCODING if name in own]
     if lacking and encoder is None:
         msg = f"reports: encoder must be given with {', '.join(lacking)}; got None. Add --encoder NAME or a folder."

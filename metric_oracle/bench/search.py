@@ -99,11 +99,10 @@ def check_answers(
         table = api.retrieve(index, queries, metric, k=k, backend=backend, text=False).table
         for column in _COMPARED:
             if not table[column].equals(found.table[column]):
-                msg = (
-                    f"bench: {column} of {metric} must be the same with backends {first} and {backend}; got others. "
-                    "This is a defect: please report it with the index fingerprint."
+                raise ExactnessError(
+                    f"backends {first} and {backend} differ in {column} of {metric}.",
+                    "This is a defect: please report it with the index fingerprint.",
                 )
-                raise ExactnessError(msg)
 
 
 class Study(NamedTuple):
@@ -225,11 +224,10 @@ def run_alone(
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        msg = (
-            f"bench: {metric} must run in a process of its own with backend {backend}; got code {done.returncode} "
-            f"({last}). Check the memory of this machine."
+        raise BackendError(
+            f"the process that measures {metric} with backend {backend} ended with code {done.returncode} ({last}).",
+            "Check the memory of this machine.",
         )
-        raise BackendError(msg)
     return json.loads(done.stdout)
 
 
@@ -359,23 +357,38 @@ def _check(
 ) -> None:  # fmt: skip
     if (index is None) != (queries is None):
         got = "an index alone" if queries is None else "queries alone"
-        msg = f"bench: index and queries must be given together; got {got}. Add the other, or leave both out."
-        raise InputError(msg)
+        raise InputError(
+            argument="index and queries",
+            rule="must be given together",
+            value=got,
+            step="Add the other, or leave both out.",
+        )
     unknown = [name for name in backends if name not in DEVICES]
     if unknown or not backends:
-        msg = f"bench: backends must be of {', '.join(DEVICES)}; got {', '.join(unknown) or 'none'}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="backends",
+            rule=f"must be one of {', '.join(DEVICES)}",
+            value=", ".join(unknown) or "none",
+            step="Choose one of these.",
+        )
     for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            msg = f"bench: {name} must be an int of at least 1; got {value!r}. Choose one."
-            raise InputError(msg)
+            raise InputError(argument=name, rule="must be an int of at least 1", value=repr(value), step="Choose one.")
     if index is not None and size != (None, None):
-        msg = "bench: reports and tests must be left out with an index; got a size. They are for a synthetic corpus."
-        raise InputError(msg)
+        raise InputError(
+            argument="reports and tests",
+            rule="must be left out with an index",
+            value="a size",
+            step="They are for a synthetic corpus.",
+        )
     given = [name for name, value in loading.items() if value is not None]
     if index is None and given:
-        msg = f"bench: {', '.join(given)} must be left out without an index; got a value. Name INDEX and QUERIES."
-        raise InputError(msg)
+        raise InputError(
+            argument=", ".join(given),
+            rule="must be left out without an index",
+            value="a value",
+            step="Name INDEX and QUERIES.",
+        )
 
 
 def _synthetic(

@@ -1,4 +1,4 @@
-"""MIMIC-CXR's report files, one a study: the folder, or the zip that holds them."""
+"""MIMIC-CXR's report files, one per study, in a folder or a zip archive."""
 
 import os
 import re
@@ -15,9 +15,9 @@ _MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
 
 
 def find_report_files(path: Path) -> dict[str, str]:
-    """Return relative name -> place of every study's report file, in name order."""
+    """Return relative name -> path (or name in the archive) of every report file, in order of the names."""
     if path.is_dir():
-        found = {
+        files = {
             Path(folder, name).relative_to(path).as_posix(): str(Path(folder, name))
             for folder, _, names in os.walk(path)
             for name in names
@@ -29,52 +29,37 @@ def find_report_files(path: Path) -> dict[str, str]:
         for member in members:
             parts = PurePosixPath(member.replace("\\", "/"))
             if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", member):
-                msg = (
-                    f"read_reports: members of {path} must stay inside it; got a path that climbs out. "
-                    "Fetch the archive again."
+                raise InputError(
+                    f"{path} has a member whose path leads out of the archive.", "Fetch the archive again."
                 )
-                raise InputError(msg)
         names = [member for member in members if _MIMIC_FILE.fullmatch(PurePosixPath(member).name)]
-        found = {member: member for member in names}
-        if len(found) < len(names):
+        files = {member: member for member in names}
+        if len(files) < len(names):
             doubled = next(member for member, count in Counter(names).items() if count > 1)
-            msg = (
-                f"read_reports: members of {path} must have different names; got two called {doubled}. "
-                "Fetch the archive again."
-            )
-            raise InputError(msg)
-    if not found:
-        msg = (
-            f"read_reports: path must hold report files like p10/p10000032/s50414267.txt; got none in {path}. "
-            "Check the name."
-        )
-        raise InputError(msg)
-    return dict(sorted(found.items()))
+            raise InputError(f"{path} has two members called {doubled}.", "Fetch the archive again.")
+    if not files:
+        raise InputError(f"{path} holds no report files such as p10/p10000032/s50414267.txt.", "Check the name.")
+    return dict(sorted(files.items()))
 
 
-def read_report_files(path: Path, places: list[str]) -> Iterator[str]:
-    """Yield the whole reports at some places that `find_report_files` returned."""
+def read_report_files(path: Path, files: list[str]) -> Iterator[str]:
+    """Yield the text of report files: values of what `find_report_files` returned."""
     if path.is_dir():
-        for place in places:
-            if not os.path.isfile(place):
-                msg = f"read_reports: report files must be regular files; got {place}, which is none. Remove it."
-                raise InputError(msg)
-            yield Path(place).read_bytes().decode("utf-8", "replace")
+        for name in files:
+            if not os.path.isfile(name):
+                raise InputError(f"{name} is not a regular file.", "Remove it.")
+            yield Path(name).read_bytes().decode("utf-8", "replace")
         return
     with _open_zip(path) as archive:
-        for place in places:
+        for name in files:
             try:
-                member = archive.getinfo(place)
+                member = archive.getinfo(name)
                 check_unpacked(member.compress_size, member.file_size, path, "read_reports")
-                raw = archive.read(place)
+                raw = archive.read(name)
             except InputError:
                 raise
             except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, NotImplementedError, OSError):
-                msg = (
-                    f"read_reports: path must be a whole zip file; got a damaged member {place} in {path}. "
-                    "Fetch it again."
-                )
-                raise InputError(msg) from None
+                raise InputError(f"{path} has a damaged member {name}.", "Fetch the archive again.") from None
             yield raw.decode("utf-8", "replace")
 
 
@@ -84,5 +69,6 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
     except PermissionError:
         raise
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        msg = f"read_reports: path must be a whole zip file; got a damaged, cut or foreign one, {path}. Fetch it again."
-        raise InputError(msg) from None
+        raise InputError(
+            f"{path} is not a whole zip file: it is damaged, cut short or of another format.", "Fetch it again."
+        ) from None

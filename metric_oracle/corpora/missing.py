@@ -1,4 +1,4 @@
-"""Which reports and cells are missing, empty or without words: one rule for every file and container."""
+"""The three states of a report without content: missing, empty, tokenless. The same rule for files and memory."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _ALPHANUMERIC = re.compile(r"[^\W_]")
 
 
 def is_missing(cell: object) -> bool:
-    """Tell whether a cell is missing: None, NaN, pandas' NA and NaT, and the words that stand for them in texts."""
+    """Return whether a cell is missing: None, NaN, pandas' NA and NaT, or a word for a missing value such as "nan"."""
     if isinstance(cell, str):
         return cell.strip() in MISSING_WORDS
     return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
@@ -27,9 +27,13 @@ def state_of(text: str | None) -> str:
 
 
 def checked_texts(texts: Sequence[object], function: str, where: str) -> list[str | None]:
-    """Return texts with None for missing values that are no text; anything else that is no text is an error."""
-    for place, text in enumerate(texts):
+    """Return texts, with None for missing values. Any other value that is not a string is an error."""
+    for position, text in enumerate(texts):
         if not isinstance(text, str) and not is_missing(text):
-            msg = f"{function}: {where} must be text or None; got {type(text).__name__} at place {place}. Drop it."
-            raise InputError(msg)
+            raise InputError(
+                argument=where,
+                rule="must be text or None",
+                value=f"{type(text).__name__} at position {position}",
+                step="Drop it.",
+            )
     return [text if isinstance(text, str) else None for text in texts]

@@ -1,4 +1,4 @@
-"""Generated reports as the models' own code writes them -> one text for each study.
+"""Generated reports, in the files that the code of the models writes: one text for each study.
 
 Files: R2Gen and its family (`res.csv`, one column without header), CXR-RePaiR and CXR-ReDonE (a text column without
 ids), CvT2DistilGPT2 (`report,dicom_id`), M2 Trans (`*_samples.txt.gz`, `gen.csv`), ReXrank (JSON with
@@ -36,10 +36,10 @@ from metric_oracle.corpora.tables import (
     table_kind,
 )
 from metric_oracle.corpora.text_files import checked_separator, read_text, separator_of
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 _NAME = "read_predictions"
-# A column of the first line is the prediction wherever it occurs: such files may hold the reference beside it.
+# A column with one of these names is the prediction; the file may hold the reference in another column.
 _GENERATED = ("model_prediction", "prediction", "report generated", "predicted")
 _TEXTS = (*_GENERATED, "report", "report_text", "text", "report impression", "impression", "findings", "filtered")
 _KNOWN = (
@@ -50,7 +50,7 @@ _KNOWN = (
 # R2Gen and WCL write one column without header. Yu et al. compare these models with both sections (table S7).
 _NO_HEADER = "CSV of one column without header"
 _JOINTLY = ("CvT2DistilGPT2", _NO_HEADER)
-# A text that holds both sections under their names, which no reference has.
+# A text with both sections under their names. References have no such names.
 _HEADERS = re.compile(r"\bfindings\s*:\s*(.*?)\s*\bimpression\s*:\s*", re.IGNORECASE | re.DOTALL)
 _LINES = (".txt", ".tok")
 # A line of M2 Trans: id, score, and the text, which may be empty.
@@ -61,7 +61,7 @@ _VIEW_OF_CODE = {"antero-posterior": "AP", "postero-anterior": "PA"}
 
 @dataclass(frozen=True)
 class _Keys:
-    """Ids of rows: of their studies, of their images, or both."""
+    """Ids of the rows: those of studies, of images, or both."""
 
     studies: list[str] | None
     images: list[str] | None
@@ -70,7 +70,7 @@ class _Keys:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Texts in file order (None where the cell is missing), and their ids where the file has them."""
+    """Texts in file order (None for a missing cell), and their ids if the file has them."""
 
     what: str
     texts: list[str | None]
@@ -79,7 +79,7 @@ class _Rows:
 
 
 class _Options(NamedTuple):
-    """Options of `read_predictions` that are for rows of any container."""
+    """Options of `read_predictions` that apply to files and containers."""
 
     ids: str | Path | None = None
     split: str | None = None
@@ -90,24 +90,22 @@ class _Options(NamedTuple):
 
 
 def as_predictions(predictions: Any, *, function: str = "as_predictions", **reading: Any) -> Reports:
-    """Return a model's reports whatever they are in, see `corpora.reports.as_reports`.
+    """Return the reports of a model from a file or a container, see `corpora.reports.as_reports`.
 
-    Empty ones are kept. Of texts without columns and ids, the ids are "0", "1", ...
+    Empty reports are kept. Texts without ids get the ids "0", "1", ...
 
     Parameters
     ----------
     predictions : path, Reports, or a container
-    function : str
-        The public function, for error lines.
     **reading
         Options of `read_predictions`.
 
     Raises
     ------
     ArgumentError
-        For an option that is none, in the name of `function`.
+        If an option does not exist.
     InputError
-        For predictions that cannot be read, or an option that makes no sense for them.
+        If the predictions cannot be read, or an option does not apply to them.
     """
     check_options(reading, (*_Options._fields, "id_column", "text_column", "encoding", "separator"), function)
     if isinstance(predictions, str | Path):
@@ -124,7 +122,7 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
         return _assembled(rows, table.path, options)
     check_left_out(given, ("seed", "after_impression", "section"), function, "texts without columns")
     cells = checked_texts(texts or [], function, "the predictions in memory")
-    rows = _Rows("texts in memory", cells, _Keys([str(place) for place in range(len(cells))], None, "place"))
+    rows = _Rows("texts in memory", cells, _Keys([str(i) for i in range(len(cells))], None, "place"))
     return _assembled(rows, "the texts in memory", options)
 
 
@@ -192,25 +190,23 @@ def read_predictions(
 
 
 def _assembled(rows: _Rows, path: str | Path, options: _Options) -> Reports:
-    """Return one report a study."""
+    """Return one report per study."""
     ids, split, metadata, seed, after_impression, section = options
     if section is not None:
         check_section(section, _NAME)
     what, keys = rows.what, rows.keys
     if (keys is None) == (ids is None):
-        rule = "given where the predictions have none" if ids is None else "left out where the predictions have ids"
-        step = "Pass --ids FILE with an id a row, in the same order" if ids is None else "Drop it"
-        msg = f"{_NAME}: ids must be {rule}; got {ids} for {path} ({what}). {step}."
-        raise InputError(msg)
+        problem = f"{path} has {'no ids' if ids is None else f'ids, and {ids} is given for them'} ({what})."
+        step = f"Pass {option('ids', 'FILE')} with one id per row, in the same order." if ids is None else "Drop ids."
+        raise InputError(problem, step)
     if keys is None:
         keys = _read_keys(existing_file(Path(str(ids)), _NAME, "ids"), split or "test")
         n_ids = len(keys.studies or keys.images or [])
         if n_ids != len(rows.texts):
-            msg = (
-                f"{_NAME}: ids must be as many as the predictions, {len(rows.texts)} in {path} ({what}); got {n_ids} "
-                f"in {ids}. Pass the file that the predictions were made for; a blank line counts as a report."
+            raise InputError(
+                f"{path} has {len(rows.texts)} predictions ({what}), and {ids} has {n_ids} ids.",
+                "Pass the file that the predictions were made for; a blank line counts as a report.",
             )
-            raise InputError(msg)
         what = f"{what}, in the order of {Path(str(ids)).name}"
     texts = [_after_impression(text) for text in rows.texts] if after_impression else rows.texts
     if after_impression:
@@ -230,7 +226,7 @@ def _assembled(rows: _Rows, path: str | Path, options: _Options) -> Reports:
 
 
 def _section(rows: _Rows, after_impression: bool, section: str | None) -> tuple[str | None, str]:
-    """Return which section the predictions are, and what says so."""
+    """Return the section of the predictions, and how it is known."""
     if section is not None:
         return section, "caller"
     if after_impression:
@@ -253,8 +249,12 @@ def _read_rows(
     if ending in _LINES:
         _check_no_columns(path, id_column, text_column)
         if separator is not None:
-            msg = f"{_NAME}: separator must be left out for text with a report a line; got a value for {path}. Drop it."
-            raise InputError(msg)
+            raise InputError(
+                argument="separator",
+                rule="must be left out for text with one report per line",
+                value=f"a value for {path}",
+                step="Drop it.",
+            )
         return _read_lines(path, encoding)
     if ending == ".csv":
         table_kind(path, _NAME, encoding=encoding, separator=separator)
@@ -276,42 +276,40 @@ def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _
     texts = table.column(name, _NAME, "text_column", is_text=True)
     for row, cell in enumerate(texts):
         if not isinstance(cell, str) and not is_missing(cell):
-            msg = (
-                f"{_NAME}: column {name!r} of {path} must hold text; got {type(cell).__name__} in row {row + 1}. "
-                "Pass --predicted-text-column NAME."
+            raise InputError(
+                f"column {name!r} of {path} has {type(cell).__name__} instead of text in row {row + 1}.",
+                f"Pass {option('predicted_text_column', 'NAME')}.",
             )
-            raise InputError(msg)
     what = ", ".join(filter(None, [known, f"column {name}", table.note]))
-    # An empty report is unquoted in CSV, and a cell without content in Excel: it is a failure of the model, not a study
-    # that it was not asked for.
+    # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
     absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
     cells = [cell if isinstance(cell, str) else absent for cell in texts]
     return _Rows(what, cells, _keys(table, id_column), section_of_column(name))
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:
-    """Raise where a column is named of a file that has none by name."""
+    """Raise if a column is named for a file without named columns."""
     if id_column is not None or text_column is not None:
-        msg = (
-            f"{_NAME}: id_column and text_column must be left out where the predictions have no such columns; got "
-            f"{shown_names([id_column or '', text_column or ''])} for {path}. Drop them."
+        raise InputError(
+            argument="id_column and text_column",
+            rule="must be left out where the predictions have no such columns",
+            value=f"{shown_names([id_column or '', text_column or ''])} for {path}",
+            step="Drop them.",
         )
-        raise InputError(msg)
 
 
 def _read_lines(path: Path, encoding: str | None) -> _Rows:
-    """Read one report a line, blank ones too, or the samples of M2 Trans."""
+    """Read text with one report per line, blank lines included, or the samples of M2 Trans."""
     text, note = read_text(path, _NAME, encoding)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if _SAMPLE.fullmatch(lines[0]) is None:
         return _Rows(", ".join(filter(None, ["text, a report a line", note])), list(lines), None)
     samples = [_SAMPLE.fullmatch(line) for line in lines]
     if None in samples:
-        msg = (
-            f"{_NAME}: every line of {path} must be `id score text` as the first one is; got another form in line "
-            f"{samples.index(None) + 1}. The file is cut short or damaged."
+        raise InputError(
+            f"{path} has a line that is not `id score text` as the first one is: line {samples.index(None) + 1}.",
+            "The file is cut short or damaged.",
         )
-        raise InputError(msg)
     parts = [(sample[1].partition("__"), sample[2] or "") for sample in samples if sample is not None]
     studies = canonical_ids([key[0] for key, _ in parts], _NAME, f"the first field of {path}")
     images = [key[2] for key, _ in parts]
@@ -320,10 +318,10 @@ def _read_lines(path: Path, encoding: str | None) -> _Rows:
 
 
 def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
-    """Return the cells of a CSV file of one column, a blank line being an empty one; None for a wider file.
+    """Return the cells of a CSV file with one column, where a blank line is an empty cell; None for a wider file.
 
-    Arrow's reader drops blank lines, which would shift every report after an empty one. Reports without header may hold
-    semicolons or bars, which separate columns only where they cut all rows into as many.
+    Arrow's reader drops blank lines, which would shift every report after an empty one. Semicolons and bars in reports
+    without header count as separators only if they give all rows the same number of columns.
     """
     if separator != ",":
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
@@ -340,18 +338,15 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
             if len(row) > 1:
                 if not any(cells):
                     return None
-                msg = (
-                    f"{_NAME}: every row of {path} must be one cell, as its first is; got {len(row)} in row "
-                    f"{len(cells) + 1}. Quote the reports."
+                raise InputError(
+                    f"{path} has {len(row)} cells in row {len(cells) + 1} and one in its first row.",
+                    "Quote the reports.",
                 )
-                raise InputError(msg)
             cells.append(row[0] if row else "")
     except csv.Error:
-        msg = (
-            f"{_NAME}: every quote in {path} must be closed; got another in row {len(cells) + 1}. "
-            "The file is cut short or damaged."
-        )
-        raise InputError(msg) from None
+        raise InputError(
+            f"{path} has a quote that is never closed, in row {len(cells) + 1}.", "The file is cut short or damaged."
+        ) from None
     return cells
 
 
@@ -359,29 +354,28 @@ def _text_name(table: Table, text_column: str | None) -> str:
     if text_column is not None:
         return text_column
     for known in (_GENERATED, _TEXTS):
-        found = [name for name in table.names if name.lower() in known]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        names = [name for name in table.names if name.lower() in known]
+        if len(names) == 1:
+            return names[0]
+        if names:
             break
-    got = shown_names(found) or "none of a usual name"
-    msg = (
-        f"{_NAME}: text_column must be given where the header does not tell the predictions; got {got} in "
-        f"{table.path}. Pass --predicted-text-column NAME; columns: {table.header}."
+    shown = f"; candidates are {shown_names(names)}" if names else ""
+    raise InputError(
+        f"{table.path} has no column that is clearly the predictions{shown}.",
+        f"Pass {option('predicted_text_column', 'NAME')}; columns: {table.header}.",
     )
-    raise InputError(msg)
 
 
 # Ids
 
 
 def _keys(table: Table, id_column: str | None = None) -> _Keys | None:
-    """Return the ids of a table's rows, None where no column has an id name."""
+    """Return the ids of the rows of a table; None if no column has a usual id name."""
     image_name = table.image_name
-    found = table.id_cells(_NAME, id_column)
-    if found is None:
+    id_cells = table.id_cells(_NAME, id_column)
+    if id_cells is None:
         return None
-    cells, name = found
+    cells, name = id_cells
     ids = canonical_ids(cells, _NAME, f"{name!r} in {table.path}")
     if name == "path_to_image":
         return _Keys(chexpert_studies(ids, _NAME, f"{name!r} in {table.path}")[0], ids, name)
@@ -394,91 +388,87 @@ def _keys(table: Table, id_column: str | None = None) -> _Keys | None:
 
 
 def _read_keys(path: Path, wanted: str) -> _Keys:
-    """Read the ids of predictions that have only an order."""
+    """Read the ids for predictions that have none."""
     if file_ending(path) in _LINES:
         text, _ = read_text(path, _NAME)
         return _Keys(canonical_ids(text.rstrip("\r\n").split("\n"), _NAME, str(path)), None, "line")
     table = read_table(path, _NAME)
     keys = _keys(table)
     if keys is None:
-        msg = f"{_NAME}: ids must have a column with a usual id name; got {path}. Columns: {table.header}."
-        raise InputError(msg)
+        raise InputError(f"{path} has no column with a usual id name.", f"Columns: {table.header}.")
     if "split" not in table.names:
         return keys
     splits = table.column("split", _NAME, "ids")
     rows = [row for row, name in enumerate(splits) if name in wanted.split("+")]
     if not rows:
-        msg = (
-            f"{_NAME}: ids must have rows of split {wanted!r} where it has a column split; got none in {path}, whose "
-            f"splits are {shown_names(sorted(map(str, set(splits))))}. Name another with --split."
+        raise InputError(
+            f"{path} has no row of split {wanted!r} in its column split: {shown_names(sorted(map(str, set(splits))))}.",
+            f"Name another with {option('split')}.",
         )
-        raise InputError(msg)
-    studies, images = ([of[row] for row in rows] if of else None for of in (keys.studies, keys.images))
+    studies, images = ([column[row] for row in rows] if column else None for column in (keys.studies, keys.images))
     return _Keys(studies, images, keys.name)
 
 
-# One report a study
+# One report per study
 
 
 def _one_each(keys: _Keys, texts: Sequence[str | None], path: str | Path) -> dict[str, str | None]:
-    """Return the text of each id; images of one study must agree unless their names say which is first."""
+    """Return the text of each id. Images of a study must have the same text unless their names give an order."""
     if keys.name == "path_to_image":
-        studies, places = chexpert_studies(keys.images or [], _NAME, str(path))
-        return {studies[place]: texts[place] for place in places}
+        studies, rows = chexpert_studies(keys.images or [], _NAME, str(path))
+        return {studies[row]: texts[row] for row in rows}
     first: dict[str, str | None] = {}
     differing: dict[str, None] = {}
     for key, text in zip(keys.studies or keys.images or [], texts, strict=True):
         if first.setdefault(key, text) != text:
             differing[key] = None
     if differing:
-        step = "Pass --metadata mimic-cxr-2.0.0-metadata.csv.gz, which chooses by view" if keys.images else ""
-        msg = (
-            f"{_NAME}: predictions must be one text for each id; got {len(differing)} ids with several in {path}: "
-            f"{shown_names(list(differing)[:3])}. {step or 'Keep one row each'}."
+        by_view = f"Pass {option('metadata', 'mimic-cxr-2.0.0-metadata.csv.gz')}, which chooses images by view."
+        step = by_view if keys.images else "Keep one row for each id."
+        raise InputError(
+            f"{path} has {len(differing)} ids with several texts: {shown_names(list(differing)[:3])}.", step
         )
-        raise InputError(msg)
     return first
 
 
 def _collapse(
     keys: _Keys, texts: Sequence[str | None], metadata: Path, seed: int, path: str | Path
 ) -> dict[str, str | None]:
-    """Choose one image a study by the rule of Yu et al."""
+    """Choose one image per study by the rule of Yu et al."""
     if keys.images is None:
-        msg = (
-            f"{_NAME}: metadata must be left out where the predictions have no image ids; got {metadata} for {path}. "
-            "Drop it."
+        raise InputError(
+            argument="metadata",
+            rule="must be left out for predictions without image ids",
+            value=f"{metadata} for {path}",
+            step="Drop it.",
         )
-        raise InputError(msg)
     study_of, view_of = _read_metadata(metadata)
     unknown = [image for image in keys.images if image not in study_of]
     if unknown:
-        msg = (
-            f"{_NAME}: metadata must have every image of the predictions; got {len(unknown)} that {metadata} lacks: "
-            f"{shown_names(unknown[:3])}. Pass the metadata of this data set."
+        raise InputError(
+            f"{metadata} lacks {len(unknown)} images of the predictions: {shown_names(unknown[:3])}.",
+            "Pass the metadata of this data set.",
         )
-        raise InputError(msg)
     text_of: dict[str, str | None] = {}
     images_of: dict[str, list[str]] = {}
-    for place, (image, text) in enumerate(zip(keys.images, texts, strict=True)):
+    for row, (image, text) in enumerate(zip(keys.images, texts, strict=True)):
         study = study_of[image]
-        if (keys.studies is not None and keys.studies[place] != study) or text_of.setdefault(image, text) != text:
-            msg = (
-                f"{_NAME}: an image must have one text and the study that the metadata says; got another for "
-                f"{shown_names([image])} in {path}. Repair the file."
+        if (keys.studies is not None and keys.studies[row] != study) or text_of.setdefault(image, text) != text:
+            raise InputError(
+                f"{path} has image {shown_names([image])} with two texts, or in a study that the metadata deny.",
+                "Repair the file.",
             )
-            raise InputError(msg)
         images_of.setdefault(study, []).append(image)
     chosen = {}
     for study, images in images_of.items():
         pool = sorted({image for image in images if view_of[image] in _FRONTAL} or set(images))
-        # A seed for each study, so that what else a model has written changes no choice.
+        # A seed for each study, so that its choice does not depend on other predictions.
         chosen[study] = text_of[random.Random(f"{seed} {study}").choice(pool)]
     return chosen
 
 
 def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the study and the view of each image; a missing view is recovered from its code."""
+    """Return the study and the view of each image. A missing view is derived from its code."""
     table = read_table(existing_file(path, _NAME, "metadata"), _NAME)
     cells = [table.column(name, _NAME, "metadata") for name in ("dicom_id", "study_id", "ViewPosition")]
     images = canonical_ids(cells[0], _NAME, f"'dicom_id' in {path}")
@@ -493,7 +483,7 @@ def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _after_impression(text: str | None) -> str | None:
-    """Return what follows "Impression:", None where it does not occur in a text; an empty report stays empty."""
+    """Return the text after "Impression:", or None without it; an empty report stays empty."""
     if text is not None and not text.strip():
         return text
     _, header, rest = (text or "").partition("Impression:")

@@ -23,14 +23,14 @@ from metric_oracle.corpora.tables import (
     read_table,
     shown_names,
 )
-from metric_oracle.errors import ArgumentError, InputError
+from metric_oracle.errors import ArgumentError, InputError, option
 
 _SECTION_COLUMNS = {
     "impression": ("impression", "section_impression", "report impression"),
     "findings": ("findings", "section_findings"),
 }
 JOINED = SECTIONS[2]
-USUAL = "impression"  # the section that is read where nobody says another
+USUAL = "impression"  # the section that is read by default
 _OTHER_COLUMNS = (
     "report",
     "report_text",
@@ -101,19 +101,19 @@ class Reports:
 
     @property
     def said(self) -> tuple[str | None, str]:
-        """The section, and what says so."""
+        """The section, and how it is known."""
         return self.section, self.section_by
 
     @property
     def left_out(self) -> str:
-        """What was left out and why, in one line; nothing of a corpus of which all is there."""
+        """The numbers of reports left out, by state, in one line; empty if all were kept."""
         kept = set(self.ids)
         counts = {state: sum(study not in kept for study in studies) for state, studies in self.states.items()}
         lost = [f"{n:,} {state}" for state, n in counts.items() if n]
         return f"left out: {', '.join(lost)} ({self.source})" if lost else ""
 
     def __repr__(self) -> str:
-        # Without ids and texts: these are patients' data, and end up in logs.
+        # Without ids and texts, which are patient data and would end up in logs.
         return f"<Reports: {len(self.ids):,} of section {self.section or 'unknown'}; {self.source}>"
 
     def _repr_html_(self) -> str:
@@ -156,7 +156,7 @@ class Reports:
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows before any choice; texts are fetched for chosen rows only, because MIMIC-CXR is 227,835 files."""
+    """The rows of a file. Texts are fetched for selected rows only, because MIMIC-CXR has 227,835 files."""
 
     what: str
     ids: list[str]
@@ -227,16 +227,13 @@ def read_reports(
     path = Path(path)
     if section is not None:
         check_section(section, "read_reports")
-    check_profile(profile, "read_reports")
+    check_profile(profile)
     if split_file is not None and split is None:
-        msg = f"read_reports: split must be given with split_file; got None. Name the rows wanted from {split_file}."
-        raise InputError(msg)
-    if not path.exists():
-        msg = (
-            f"read_reports: path must be an existing file or folder; got {path}. "
-            "Check the name: it is never read as text."
+        raise InputError(
+            "split_file needs a split.", f"Name the rows wanted from {split_file}: {option('split', 'NAME')}."
         )
-        raise InputError(msg)
+    if not path.exists():
+        raise InputError(f"there is no file or folder {path}.", "Check the name: it is never read as text.")
     if not path.is_dir():
         existing_file(path, "read_reports")
 
@@ -244,11 +241,19 @@ def read_reports(
         of_table = {"id_column": id_column, "text_column": text_column, "encoding": encoding, "separator": separator}
         given = [name for name, value in of_table.items() if value is not None]
         if given:
-            msg = f"read_reports: {', '.join(given)} must be left out for report files; got {path}. Use section."
-            raise InputError(msg)
+            raise InputError(
+                argument=", ".join(given),
+                rule="must be left out for report files",
+                value=f"a value for {path}",
+                step=f"Choose the text with {option('section')}.",
+            )
         if profile == "yu2023" and section not in (None, USUAL):
-            msg = f'read_reports: section must be "impression" for profile yu2023; got {section!r}. Use profile "mit".'
-            raise InputError(msg)
+            raise InputError(
+                argument="section",
+                rule='must be "impression" for profile yu2023',
+                value=repr(section),
+                step=f"Use {option('profile', 'mit')}.",
+            )
         source = _mimic_source(path, profile, section or USUAL)
     else:
         table = read_table(path, "read_reports", encoding=encoding, separator=separator)
@@ -256,7 +261,7 @@ def read_reports(
     return _chosen(source, path, split, split_file, keep_empty=keep_empty)
 
 
-# Options of `read_reports` and what they are where nobody says anything.
+# Options of `read_reports` and their defaults.
 _DEFAULTS: dict[str, Any] = {
     "profile": "yu2023",
     "keep_empty": False,
@@ -265,7 +270,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) -> Reports:
-    """Return reports whatever they are in, by one set of rules.
+    """Return reports from a file or from a container in memory, by the same rules.
 
     Parameters
     ----------
@@ -274,17 +279,19 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
         frame, or a NumPy array holds the texts, whose ids are "0", "1", ...; a dict is id -> text. Arrow tables, Polars
         and pandas frames, Hugging Face datasets, and lists or dicts of records have columns as a file has. A missing
         text is None, NaN or NA, or a word that stands for it, such as "nan", as in files.
-    function : str
-        The public function, for error lines.
     **reading
-        Options of `read_reports`. Of texts without columns, `section` says what they are.
+        Options of `read_reports`. For texts without columns, `section` says which section they are.
+
+    Returns
+    -------
+    Reports
 
     Raises
     ------
     ArgumentError
-        For an option that is none, in the name of `function`.
+        If an option does not exist.
     InputError
-        For reports that cannot be read, or an option that makes no sense for them.
+        If the reports cannot be read, or an option does not apply to them.
     """
     check_options(reading, _DEFAULTS, function)
     if isinstance(reports, str | Path):
@@ -312,35 +319,43 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
 
 
 def check_options(options: Iterable[str], known: Iterable[str], function: str) -> None:
-    """Raise where an option does not exist, in the name of the public function."""
+    """Raise if an option does not exist."""
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            msg = f"{function}: there is no argument {name!r}.{hint}"
-            raise ArgumentError(msg)
+            similar = get_close_matches(name, known, n=1)
+            step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
+            raise ArgumentError(f"there is no argument {name!r}.", step)
 
 
 def check_left_out(given: Iterable[str], allowed: Container[str], function: str, what: str) -> None:
-    """Raise where options have a value that make no sense for what is read."""
+    """Raise if an option is given that does not apply to `what`."""
     foreign = [name for name in given if name not in allowed]
     if foreign:
-        msg = f"{function}: {', '.join(foreign)} must be left out for {what}; got a value. Drop it."
-        raise InputError(msg)
+        raise InputError(
+            argument=", ".join(foreign), rule=f"must be left out for {what}", value="a value", step="Drop it."
+        )
 
 
 def check_section(section: object, function: str) -> None:
-    """Raise unless a section is one that reports have."""
+    """Raise unless `section` is the name of a section."""
     if section not in SECTIONS:
-        msg = f"{function}: section must be one of {', '.join(SECTIONS)}; got {section!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="section",
+            rule=f"must be one of {', '.join(SECTIONS)}",
+            value=repr(section),
+            step="Choose one of these.",
+        )
 
 
-def check_profile(profile: object, function: str) -> None:
-    """Raise unless a profile is one that MIMIC-CXR report files are read by."""
+def check_profile(profile: object) -> None:
+    """Raise unless `profile` is the name of a rule for the sections of MIMIC-CXR report files."""
     if profile not in PROFILES:
-        msg = f"{function}: profile must be one of {', '.join(PROFILES)}; got {profile!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="profile",
+            rule=f"must be one of {', '.join(PROFILES)}",
+            value=repr(profile),
+            step="Choose one of these.",
+        )
 
 
 def _from_texts(
@@ -349,12 +364,11 @@ def _from_texts(
     if section is not None:
         check_section(section, function)
     texts = checked_texts(texts, function, where)
-    keys = [str(place) for place in range(len(texts))]
+    keys = [str(i) for i in range(len(texts))]
     if ids is not None:
         keys = canonical_ids(ids, function, "ids")
         if len(keys) != len(texts):
-            msg = f"{function}: ids must be as many as texts, {len(texts)}; got {len(keys)}. Pass one for each."
-            raise InputError(msg)
+            raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass an id for each text.")
         check_unique(keys, function, "ids")
     counts = {"rows": len(texts), "duplicate": 0}
     said = (section, "caller" if section else "")
@@ -365,7 +379,7 @@ def _from_texts(
 def _chosen(
     source: _Source, path: str | Path, split: str | None, split_file: str | Path | None, *, keep_empty: bool
 ) -> Reports:
-    """Return one report a study of the rows wanted."""
+    """Return one report per study of the selected split."""
     counts = {"rows": len(source.ids)}
     rows = list(range(len(source.ids)))
     if split is not None:
@@ -396,7 +410,7 @@ def sort_out(
     keep_empty: bool,
     section: tuple[str | None, str] = (None, ""),
 ) -> Reports:
-    """Drop and list what is missing, empty or without a token; `section` is which, and what says so."""
+    """Drop and list missing, empty and tokenless reports. `section` is the section and how it is known."""
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     kept_ids, kept_texts, words = [], [], Counter[str]()
     for study, text in reports.items():
@@ -408,12 +422,11 @@ def sort_out(
         elif text is not None and (keep_empty or not state):
             kept_ids.append(study)
             kept_texts.append(text)
-    counts |= {state: len(found) for state, found in states.items()} | {"kept": len(kept_ids)}
+    counts |= {state: len(studies) for state, studies in states.items()} | {"kept": len(kept_ids)}
     if not kept_ids:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-        name, step = ("path", "section and split") if isinstance(path, Path) else ("reports", "what they hold")
-        msg = f"{function}: {name} must hold at least one report to keep; got none in {path} ({listed}). Check {step}."
-        raise InputError(msg)
+        step = "section and split" if isinstance(path, Path) else "the texts"
+        raise InputError(f"there is no report to keep in {path} ({listed}).", f"Check {step}.")
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
     if words:
         source += f"; {words_line(words)}"
@@ -421,7 +434,7 @@ def sort_out(
 
 
 def words_line(words: Counter[str]) -> str:
-    """Return how often each word stands for a missing report."""
+    """Return a note on the words that stand for missing reports, with their numbers."""
     listed = ", ".join(f'{count:,} "{word}"' for word, count in words.most_common())
     return f"words that stand for a missing report: {listed}"
 
@@ -430,19 +443,17 @@ def words_line(words: Counter[str]) -> str:
 
 
 def table_source(table: Table, section: str | None, id_column: str | None, text_column: str | None) -> _Source:
-    """Recognise what a table of reports is, before any row is chosen."""
+    """Find ids, texts and splits in a table of reports."""
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
-        msg = f"read_reports: path must be a file of reports; got RadGraph graphs in {path}. Pass it as --radgraph."
-        raise InputError(msg)
-    found = table.id_cells("read_reports", id_column)
-    if found is None:
-        msg = (
-            f"read_reports: id_column must be given where no column has a usual id name; got {path}. "
-            f"Pass --id-column NAME; columns: {table.header}."
+        raise InputError(f"{path} holds RadGraph graphs, not reports.", f"Pass it as {option('radgraph', 'FILE')}.")
+    id_cells = table.id_cells("read_reports", id_column)
+    if id_cells is None:
+        raise InputError(
+            f"{path} has no column with a usual id name.",
+            f"Pass {option('id_column', 'NAME')}; columns: {table.header}.",
         )
-        raise InputError(msg)
-    cells, id_name = found
+    cells, id_name = id_cells
     where = f"{id_name!r} in {path}"
     ids = canonical_ids(cells, "read_reports", where)
     first_images = None
@@ -457,52 +468,49 @@ def table_source(table: Table, section: str | None, id_column: str | None, text_
             for row in rows:
                 if not isinstance(cells[row], str) and not is_missing(cells[row]):
                     got = type(cells[row]).__name__
-                    msg = (
-                        f"read_reports: column {name!r} of {path} must hold text; got {got} in row {row + 1}. "
-                        "Pass --text-column NAME."
+                    raise InputError(
+                        f"column {name!r} of {path} has {got} instead of text in row {row + 1}.",
+                        f"Pass {option('text_column', 'NAME')}.",
                     )
-                    raise InputError(msg)
         return [_joined_sections(cells[row] for cells in columns.values()) for row in rows]
 
-    kind = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
-    what = ", ".join(filter(None, [kind, f"id {id_name}", f"column {' + '.join(names)}", table.note]))
+    layout = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
+    what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", table.note]))
     splits = table.column("split", "read_reports", "split") if "split" in table.names else None
     return _Source(what, ids, texts, said, splits, first_images)
 
 
 def section_of_column(name: str) -> str | None:
-    """Return the section that a column holds by its name, None where the name does not say it."""
+    """Return the section that the name of a column stands for, or None."""
     return next((section for section, names in _SECTION_COLUMNS.items() if name.lower() in names), None)
 
 
-def _joined_sections(cells: Iterable[object]) -> str | None:
-    """Join the sections of a report; it is missing where all are, and a blank one leaves no blank."""
-    found = [cell for cell in cells if isinstance(cell, str)]
-    texts = [text for text in found if not is_missing(text)] or found[:1]  # a word is counted before it is dropped
+def _joined_sections(columns: Iterable[object]) -> str | None:
+    """Join the sections of a report with a blank. It is missing if all are; a blank section is left out."""
+    cells = [cell for cell in columns if isinstance(cell, str)]
+    texts = [text for text in cells if not is_missing(text)] or cells[:1]  # "nan" is counted before it is dropped
     return " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0] if texts else None
 
 
 def _text_names(table: Table, section: str, text_column: str | None) -> tuple[list[str], str | None]:
-    """Return the columns of the texts and the section that they hold, None where their name does not say it."""
+    """Return the columns of the texts, and their section (None if their names do not say it)."""
     if text_column is None:
         parts = section.split("+")
         of_parts = [[name for name in table.names if name.lower() in _SECTION_COLUMNS[part]] for part in parts]
-        if len(parts) > 1 and all(len(found) == 1 for found in of_parts):
-            return [found[0] for found in of_parts], section
+        if len(parts) > 1 and all(len(names) == 1 for names in of_parts):
+            return [names[0] for names in of_parts], section
         of_section = [] if len(parts) > 1 else of_parts[0]
         others = [
             name for name in table.names if name.lower() in {*_OTHER_COLUMNS, *sum(_SECTION_COLUMNS.values(), ())}
         ]
-        found = of_section or others
-        if len(found) != 1 or (not of_section and found[0].lower() not in _OTHER_COLUMNS):
-            got = shown_names(found) or "none of a usual name"
-            msg = (
-                f"read_reports: text_column must be given where the header does not tell the {section} column"
-                f"{'s' if '+' in section else ''}; "
-                f"got {got} in {table.path}. Pass --text-column NAME or --section; columns: {table.header}."
+        names = of_section or others
+        if len(names) != 1 or (not of_section and names[0].lower() not in _OTHER_COLUMNS):
+            shown = f"; candidates are {shown_names(names)}" if names else ""
+            raise InputError(
+                f"{table.path} has no column that is clearly the {section}{shown}.",
+                f"Pass {option('text_column', 'NAME')} or {option('section')}; columns: {table.header}.",
             )
-            raise InputError(msg)
-        text_column = found[0]
+        text_column = names[0]
     return [text_column], section_of_column(text_column)
 
 
@@ -515,11 +523,7 @@ def one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> 
             differing[study] = None
     if differing:
         named = shown_names(list(differing)[:3])
-        msg = (
-            "read_reports: rows with one id must carry one text; "
-            f"got {len(differing)} ids with several texts in {path}: {named}. Keep one row each."
-        )
-        raise InputError(msg)
+        raise InputError(f"{path} has {len(differing)} ids with several texts: {named}.", "Keep one row for each id.")
     return first
 
 

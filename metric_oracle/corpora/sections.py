@@ -1,4 +1,4 @@
-"""Sections of reports: whether those of two sides agree, and the rules that cut them.
+"""Sections of reports: the rules that cut a report into sections, and the check that two sets have the same one.
 
 Two published rules cut a MIMIC-CXR report into sections. They disagree, so results name the one used. `yu2023` is
 CXR-RePaiR's `extract_impressions.py`, the rule behind the counts of Yu et al. (2023). `mit` is the rule of
@@ -8,7 +8,7 @@ sections its authors corrected by hand are not covered: their list is part of th
 
 import re
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 _MIT_HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 
@@ -53,9 +53,9 @@ def extract_yu2023(report: str, section: str = "impression") -> str:
     """
     lines = report.splitlines()
     for start, header in ((" IMPRESSION", "IMPRESSION:"), (" FINDINGS AND IMPRESSION:", "FINDINGS AND IMPRESSION:")):
-        for place, line in enumerate(lines):
+        for i, line in enumerate(lines):
             if line.startswith(start):
-                return "".join(lines[place:]).replace(header, "").strip()
+                return "".join(lines[i:]).replace(header, "").strip()
     return ""
 
 
@@ -138,8 +138,9 @@ def check_sections(
             f"pass --section {other[0]}, or say by --{'predicted' if function == 'score' else 'model'}-section what "
             "the model writes"
         )
-    msg = (
-        f"{function}: {names[0]} and {names[1]} must be of one section; got {one[0]} (by {one[1]}) and {other[0]} (by "
-        f"{other[1]}). {step or f'Pass --section {other[0]}'}."
+    raise InputError(
+        argument=f"{names[0]} and {names[1]}",
+        rule="must be of one section",
+        value=f"{one[0]} (by {one[1]}) and {other[0]} (by {other[1]})",
+        step=f"{step}." if step else f"Pass {option('section', other[0])}.",
     )
-    raise InputError(msg)

@@ -1,4 +1,4 @@
-"""How objects show themselves: a line, or in a notebook a title and a table; never the text of a report."""
+"""`repr` helpers for terminals and notebooks. They never show the text of a report."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -15,12 +15,12 @@ def _row(tag: str, cells: Sequence[object]) -> str:
 
 
 class OneLine:
-    """A dataclass (``repr=False``) that is printed as the line that sums it up, not as all its fields."""
+    """Base of a dataclass (with ``repr=False``) whose `repr` is a one-line summary instead of all fields."""
 
     def summary(self) -> str:
-        """Return that line."""
+        """Return the one-line summary."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        """Return the name of the class and the line."""
+        """Return the name of the class and the summary."""
         return f"<{type(self).__name__}: {self.summary()}>"

@@ -1,4 +1,4 @@
-"""Which reports belong to a named split: their own column, or the table that says the split of each id."""
+"""Splits: the ids of the reports in them, from a column of the reports or from a table of splits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from metric_oracle.corpora.tables import (
     shown_names,
     zeros_hint,
 )
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 
 def ids_of_split(
@@ -23,10 +23,20 @@ def ids_of_split(
 
     Parameters
     ----------
-    split : names joined with "+"
-    split_file : the table of splits, else `names` says them
-    ids, names : of the reports, parallel
-    path : of the reports, for messages
+    split : str
+        Names of splits joined with "+".
+    split_file : path or None
+        The table of splits; None if the reports have a column of splits.
+    ids : sequence of str
+        The ids of the reports.
+    names : sequence or None
+        The split of each report, where the reports have such a column.
+    path : path
+        The file of the reports, for messages.
+
+    Returns
+    -------
+    set of str
     """
     import polars as pl
 
@@ -36,37 +46,31 @@ def ids_of_split(
         names = table.column("split", "read_reports", "split_file")
         ids = _split_file_ids(table, set(ids))
     elif names is None:
-        msg = (
-            f"read_reports: split_file must be given where the reports have no column split; got {path}. "
-            "Pass the split table."
-        )
-        raise InputError(msg)
+        raise InputError(f"{path} has no column split.", f"Pass the table of splits as {option('split_file', 'FILE')}.")
     try:
         splits = pl.DataFrame({"id": ids, "split": list(map(str, names))}).unique(maintain_order=True)
     except UnicodeEncodeError:
-        msg = f"read_reports: ids and splits must be valid Unicode; got half of a surrogate pair in {path}. Repair it."
-        raise InputError(msg) from None
-    several = splits.filter(pl.col("id").is_duplicated())["id"].to_list()
-    if several:
-        msg = (
-            f"read_reports: split must be one for each study; got two for {shown_names(several[:1])} in {path}. "
-            "Repair the file."
-        )
-        raise InputError(msg)
+        raise InputError(
+            f"{path} has ids or splits that are not valid Unicode (half of a surrogate pair).", "Repair the file."
+        ) from None
+    ambiguous = splits.filter(pl.col("id").is_duplicated())["id"].to_list()
+    if ambiguous:
+        raise InputError(f"{path} has two splits for study {shown_names(ambiguous[:1])}.", "Repair the file.")
     known = splits["split"].unique().sort().to_list()
     wanted = split.split("+")
     for name in wanted:
         if name not in known:
-            msg = (
-                f"read_reports: split must be one of {shown_names(known)}; got {name!r} for {path}. "
-                "Join several with +."
+            raise InputError(
+                argument="split",
+                rule=f"must be one of {shown_names(known)}",
+                value=f"{name!r} for {path}",
+                step="Join several with +.",
             )
-            raise InputError(msg)
     return set(splits.filter(pl.col("split").is_in(wanted))["id"])
 
 
 def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
-    """Return the id column that speaks of these reports: R2Gen's file has the Kaggle uid and its own id."""
+    """Return the cells of the id column that shares most ids with the reports: some files have several id columns."""
     best: list[str] = []
     n_best = 0
     seen: set[str] = set()
@@ -79,9 +83,8 @@ def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
             if n_found > n_best:
                 best, n_best = ids, n_found
     if not best:
-        msg = (
-            f"read_reports: split_file must share ids with the reports; got none in {table.path}. "
-            f"Pass the file of this corpus.{zeros_hint(sorted(report_ids), seen)}"
+        raise InputError(
+            f"{table.path} has none of the ids of the reports.",
+            f"Pass the table of splits of this corpus.{zeros_hint(sorted(report_ids), seen)}",
         )
-        raise InputError(msg)
     return best

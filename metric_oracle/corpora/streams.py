@@ -1,4 +1,4 @@
-"""Reports that are read piece by piece: Parquet, CSV and JSON Lines, by the rules that hold for whole files."""
+"""Large files of reports (Parquet, CSV, JSON Lines), read in pieces by the same rules as whole files."""
 
 import csv
 import gzip
@@ -37,12 +37,12 @@ from metric_oracle.corpora.text_files import (
 )
 from metric_oracle.errors import InputError
 
-AT_ONCE = 1 << 16  # rows of a piece
-LONGEST = 1 << 26  # characters of a cell
+AT_ONCE = 1 << 16  # rows per piece
+LONGEST = 1 << 26  # characters in a cell, at most
 
 
 def can_stream(path: Path, *, encoding: str | None = None, separator: str | None = None) -> bool:
-    """Tell whether a file can be read piece by piece: not one whose images are sorted into studies first."""
+    """Return whether a file can be read in pieces; CheXpert Plus cannot, because its images are sorted into studies."""
     kind = ENDINGS.get(file_ending(path))
     if not path.is_file() or kind in (None, "JSON", "Excel") or (kind == "Parquet" and is_packed(path)):
         return False
@@ -51,7 +51,7 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
 
 
 def n_rows(path: Path) -> int | None:
-    """Return how many rows a file says that it has; None where only reading tells."""
+    """Return the number of rows in the metadata of a Parquet file; None for other files."""
     return parquet.read_metadata(str(path)).num_rows if ENDINGS[file_ending(path)] == "Parquet" else None
 
 
@@ -59,10 +59,10 @@ def stream_reports(
     path: Path, n: int, *, section: str | None = None, id_column: str | None = None, text_column: str | None = None,
     keep_empty: bool = False, encoding: str | None = None, separator: str | None = None,
 ) -> Iterator[Reports]:  # fmt: skip
-    """Yield the reports of a file, `n` at a time, fewer at the end; options as those of `read_reports`.
+    """Yield the reports of a file in pieces of `n`; the last piece may be smaller. Options as in `read_reports`.
 
-    Rows of one id are images of one study and carry one text: the first one counts where they lie less than `n` reports
-    apart. No two runs of reports share an id then, unless the file is in disorder, which `indexes.shards` sees.
+    Rows with the same id are images of one study and must have the same text; only the first is kept. Such rows must
+    lie less than `n` reports apart. `indexes.shards` raises if two pieces share an id.
     """
     if section is not None:
         check_section(section, "read_reports")
@@ -71,7 +71,7 @@ def stream_reports(
     n_rows = n_kept = 0
     source: Any = None
 
-    def run() -> Reports:
+    def piece() -> Reports:
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
         return sort_out(reports, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=source.said)
 
@@ -81,25 +81,22 @@ def stream_reports(
             earlier = reports if study in reports else before
             if study in earlier:
                 if earlier[study] != text:
-                    msg = (
-                        "read_reports: rows with one id must carry one text; got several texts in "
-                        f"{path}: {shown_names([study])}. Keep one row each."
+                    raise InputError(
+                        f"{path} has one id with several texts: {shown_names([study])}.", "Keep one row for each id."
                     )
-                    raise InputError(msg)
                 n_rows += 1
                 continue
             state = state_of(text)
             is_kept = not state or (keep_empty and state != "missing")
             if is_kept and n_kept == n:
-                yield run()
+                yield piece()
                 before, reports, n_rows, n_kept = reports, {}, 0, 0
             reports[study] = text
             n_rows += 1
             n_kept += is_kept
     if source is None:
-        msg = f"read_reports: path must hold at least one report to keep; got none in {path}. Check the file."
-        raise InputError(msg)
-    yield run()
+        raise InputError(f"{path} holds no report.", "Check the file.")
+    yield piece()
 
 
 def _pieces(path: Path, function: str, encoding: str | None, separator: str | None) -> Iterator[Table]:
@@ -107,13 +104,13 @@ def _pieces(path: Path, function: str, encoding: str | None, separator: str | No
     if kind == "Parquet":
         yield from _parquet(path, function)
         return
-    asked = checked_encoding(encoding, function)
+    requested = checked_encoding(encoding, function)
     name = ""
     try:
         name = stream_encoding(path, function, encoding)
         # A lone carriage return ends a row of CSV only.
         with io.TextIOWrapper(opened(path), name, newline="\n" if kind == "JSON Lines" else "") as file:
-            lines = _checked(file, asked, path, function)
+            lines = _checked(file, requested, path, function)
             if kind == "JSON Lines":
                 yield from _json_lines(lines, path, encoding_note(name), function)
             else:
@@ -123,18 +120,17 @@ def _pieces(path: Path, function: str, encoding: str | None, separator: str | No
     except UnicodeError:
         raise wrong_encoding(name, path, function) from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        msg = f"{function}: path must be a whole gzip file; got a damaged or cut one, {path}. Fetch it again."
-        raise InputError(msg) from error
+        raise InputError(f"{path} is not a whole gzip file: it is damaged or cut short.", "Fetch it again.") from error
 
 
-def _checked(file: IO[str], asked: str | None, path: Path, function: str) -> Iterator[str]:
+def _checked(file: IO[str], requested: str | None, path: Path, function: str) -> Iterator[str]:
     for line in file:
-        check_characters(line, asked, path, function)
+        check_characters(line, requested, path, function)
         yield line
 
 
 def _head(path: Path, encoding: str) -> str:
-    """Return the characters that the header lies in."""
+    """Return the first characters of a file, which contain the header."""
     with io.TextIOWrapper(opened(path), encoding, newline="") as file:
         return file.read(HEAD)
 
@@ -147,7 +143,7 @@ def _parquet(path: Path, function: str) -> Iterator[Table]:
 
 
 def _csv(lines: Iterable[str], path: Path, kind: str, note: str, function: str, delimiter: str) -> Iterator[Table]:
-    """Cut a file between rows, which Python's reader finds; what they hold is read as that of a whole file."""
+    """Cut a file into runs of rows with Python's reader, and read each run as a whole file is read."""
     recorded: list[str] = []
 
     def record() -> Iterator[str]:
@@ -171,15 +167,12 @@ def _csv(lines: Iterable[str], path: Path, kind: str, note: str, function: str, 
             recorded.clear()
             first += n
     except csv.Error:
-        msg = (
-            f"{function}: every row of {path} must parse; got one that does not after row {first:,}. Close its quotes."
-        )
-        raise InputError(msg) from None
+        raise InputError(f"{path} has a row that cannot be parsed after row {first:,}.", "Close its quotes.") from None
 
 
 def _json_lines(lines: Iterator[str], path: Path, note: str, function: str) -> Iterator[Table]:
     first = 1
-    while some := list(islice(lines, AT_ONCE)):
+    while piece := list(islice(lines, AT_ONCE)):
         where = f"{path} (from line {first:,})"
-        yield read_json_lines(where, "".join(some), note, function)
-        first += len(some)
+        yield read_json_lines(where, "".join(piece), note, function)
+        first += len(piece)

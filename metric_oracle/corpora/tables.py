@@ -1,8 +1,7 @@
-"""Tables that people have (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as named columns of cells.
+"""Tables (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as named columns of cells.
 
-CSV cells stay text; `corpora.missing` says what is missing. An empty cell is missing, too, save in a
-column of reports where it is quoted (``""``): that is an empty report. Error messages name files, rows, columns and ids
-and never quote a cell.
+CSV cells stay text; `corpora.missing` defines which are missing. An empty cell is missing, too,
+except for a quoted one (``""``) in a column of reports, which is an empty report. Errors never quote a cell.
 """
 
 import json
@@ -26,9 +25,9 @@ from metric_oracle.corpora.text_files import (
     read_text,
     separator_of,
 )
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
-STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id", "query_id")  # the last one is our own results'
+STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id", "query_id")  # query_id: files of results
 IMAGE_ID_NAMES = ("dicom_id", "image_id", "path_to_image")
 ENDINGS = {
     ".csv": "CSV",
@@ -55,12 +54,19 @@ class Table:
 
     Attributes
     ----------
-    path : the file, or what holds the columns in memory, for messages
-    kind : "CSV", "TSV", "Parquet", "JSON", "JSON Lines" or "Excel"; in memory what holds them
-    names : the header, without blanks around the names, which may be empty or repeated
-    columns : Arrow columns or lists, parallel to `names`
-    keys : the keys of a JSON object, one a row, else None
-    note : what else is said of the file, such as "read as cp1252"
+    path : path or str
+        The file, or a description of the container in memory; for messages.
+    kind : str
+        "CSV", "TSV", "Parquet", "JSON", "JSON Lines" or "Excel"; the type of a container in memory.
+    names : list of str
+        The header, stripped. A name may be empty or repeated.
+    columns : sequence of Arrow columns or lists
+        Parallel to `names`.
+    n_rows : int
+    keys : list of str or None
+        The keys of a JSON object, one per row.
+    note : str
+        A remark on how the file was read, such as "read as cp1252".
     """
 
     path: str | Path
@@ -75,32 +81,31 @@ class Table:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
 
     def column(self, name: str, function: str, argument: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of the one column called `name`; missing cells are None, and "" unless `is_text`."""
-        places = [place for place, other in enumerate(self.names) if other == name]
-        if len(places) != 1:
-            rule = "a column of the file" if not places else "a column that occurs once"
-            msg = f"{function}: {argument} must be {rule}; got {name!r} for {self.path}. Columns: {self.header}."
-            raise InputError(msg)
-        return self.cells(places[0], function, is_text=is_text)
+        """Return the cells of the column `name`. Missing cells are None; so are empty ones unless `is_text`."""
+        matches = [number for number, other in enumerate(self.names) if other == name]
+        if len(matches) != 1:
+            raise InputError(
+                f"{self.path} has {'several columns' if matches else 'no column'} {name!r}.", f"Columns: {self.header}."
+            )
+        return self.cells(matches[0], function, is_text=is_text)
 
-    def cells(self, place: int, function: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of a column by its place, see `column`."""
-        column = self.columns[place]
+    def cells(self, number: int, function: str, *, is_text: bool = False) -> list[Any]:
+        """Return the cells of a column by its number, see `column`."""
+        column = self.columns[number]
         try:
             cells = column if isinstance(column, list) else column.to_pylist()
-        except (pa.ArrowException, OverflowError, ValueError, LookupError):  # the last: time zones that nobody knows
-            msg = (
-                f"{function}: column {shown_names([self.names[place]])} of {self.path} must hold text or numbers; got "
-                f"{column.type} with values out of range. Convert the column to text."  # type: ignore[union-attr]
-            )
-            raise InputError(msg) from None
+        except (pa.ArrowException, OverflowError, ValueError, LookupError):  # LookupError: unknown time zones
+            raise InputError(
+                f"column {shown_names([self.names[number]])} of {self.path} has values out of range of {column.type}.",  # type: ignore[union-attr]
+                "Convert the column to text.",
+            ) from None
         return cells if is_text else [None if cell == "" else cell for cell in cells]
 
     @property
     def header(self) -> str:
-        """The names of the columns for a message; one that may be a report is withheld, as `shown_names` does.
+        """The names of the columns for a message, without those that may be report text (see `shown_names`).
 
-        A table without header has a report among its names. It is known by its ids, which have digits.
+        A table without header has a report among its names. It is recognised by its ids, which have digits.
         """
         names = [name for name in self.names if name]
         is_header = any(name.lower() in _SURE_NAMES for name in names) or (
@@ -111,13 +116,13 @@ class Table:
 
     @property
     def image_name(self) -> str | None:
-        """Return the column of image ids; R2Gen's annotation.json of MIMIC-CXR calls it `id`, beside `study_id`."""
+        """The column of image ids, if any. R2Gen's annotation.json of MIMIC-CXR calls it `id`, next to `study_id`."""
         lower = {name.lower(): name for name in self.names}
         is_image = {"id"} if {"id", "study_id"} <= lower.keys() and self.keys is None else set()
         return next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
 
     def id_cells(self, function: str, id_column: str | None = None) -> tuple[list[Any], str] | None:
-        """Return the id cells and their column's name, or None where no column has an id name.
+        """Return the id cells and the name of their column, or None if no column has a usual id name.
 
         Study-level names win over image-level ones, because the unit of analysis is the study.
         """
@@ -127,27 +132,26 @@ class Table:
             return list(self.keys), "object key"
         image_name = self.image_name
         for known in (STUDY_ID_NAMES, IMAGE_ID_NAMES):
-            found = [name for name in self.names if name.lower() in known]
-            if known is STUDY_ID_NAMES and len(found) > 1:
-                found = [name for name in found if name != image_name]
-            if len(found) > 1:
-                msg = (
-                    f"{function}: id_column must be given where several columns can hold the ids; "
-                    f"got {shown_names(found)} in {self.path}. Pass --id-column NAME."
+            names = [name for name in self.names if name.lower() in known]
+            if known is STUDY_ID_NAMES and len(names) > 1:
+                names = [name for name in names if name != image_name]
+            if len(names) > 1:
+                raise InputError(
+                    f"{self.path} has several columns that can hold the ids: {shown_names(names)}.",
+                    f"Pass {option('id_column', 'NAME')}.",
                 )
-                raise InputError(msg)
-            if found:
-                return self.column(found[0], function, "id_column"), found[0]
+            if names:
+                return self.column(names[0], function, "id_column"), names[0]
         return None
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """List column names or ids for a message; one that may be a sentence (a file without header) is withheld."""
+    """List column names or ids for a message. One that may be report text (a file without header) is withheld."""
     return ", ".join(repr(name) if _SHOWABLE.fullmatch(name) else "(withheld)" for name in names if name)
 
 
 def number_of(cell: object) -> float:
-    """Return a cell as a number, NaN where it is none or beyond float64."""
+    """Return a cell as a float; NaN if it is not a number or beyond float64."""
     if is_missing(cell) or isinstance(cell, bool):
         return math.nan
     try:
@@ -157,7 +161,7 @@ def number_of(cell: object) -> float:
 
 
 def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: bool = True) -> list[str]:
-    """Turn id cells into strings; every row must have one.
+    """Return id cells as strings; every row must have one.
 
     MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`); in a column of
     numbers only, a trailing `.0` goes too. All other ids stay as they are, and all of them where `mimic` is false.
@@ -166,13 +170,9 @@ def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: 
     for row, cell in enumerate(cells):
         text = "" if is_missing(cell) else str(cell).strip()
         if not text or isinstance(cell, (bool, list, dict)):
-            msg = (
-                f"{function}: {where} must have a text or number as id in every row; got none in row {row + 1}. "
-                "Complete it."
-            )
-            raise InputError(msg)
-        found = _MIMIC_ID.fullmatch(text) if mimic else None
-        ids.append(found[1] if found else text)
+            raise InputError(f"there is no id in row {row + 1} of {where}.", "Each row needs a text or a number as id.")
+        mimic_id = _MIMIC_ID.fullmatch(text) if mimic else None
+        ids.append(mimic_id[1] if mimic_id else text)
     if all(re.fullmatch(r"\d+(?:\.0)?", text) for text in ids):
         ids = [text.removesuffix(".0") for text in ids]
     return ids
@@ -188,11 +188,9 @@ def chexpert_studies(images: Sequence[str], function: str, where: str) -> tuple[
     for row, image in enumerate(images):
         parts = _CHEXPERT_PATH.fullmatch(image)
         if parts is None:
-            msg = (
-                f"{function}: {where} must be like train/patient1/study1/view1.jpg; got another form in row {row + 1}. "
-                "Repair it."
+            raise InputError(
+                f"there is no path such as train/patient1/study1/view1.jpg in row {row + 1} of {where}.", "Repair it."
             )
-            raise InputError(msg)
         study = f"{parts[1]}_{parts[2]}"
         studies.append(study)
         if image < images[first.setdefault(study, row)]:
@@ -201,19 +199,17 @@ def chexpert_studies(images: Sequence[str], function: str, where: str) -> tuple[
 
 
 def check_unique(ids: Sequence[str], function: str, where: str) -> None:
-    """Raise where an id occurs twice."""
+    """Raise if an id occurs twice."""
     seen: set[str] = set()
     doubled = list(dict.fromkeys(text for text in ids if text in seen or seen.add(text)))  # type: ignore[func-returns-value]
     if doubled:
-        msg = (
-            f"{function}: {where} must have unique ids; got {shown_names(doubled[:3])} more than once. "
-            "Keep one row each."
+        raise InputError(
+            f"an id occurs more than once in {where}: {shown_names(doubled[:3])}.", "Keep one row for each id."
         )
-        raise InputError(msg)
 
 
 def zeros_hint(ids: Iterable[str], others: Iterable[str]) -> str:
-    """Return a sentence for a message where ids of two sides would join but for leading zeros; else nothing."""
+    """Return a hint for messages if ids of two files differ by leading zeros only, else an empty string."""
     known = set(others)
     bare = {study.lstrip("0"): study for study in known}
     apart = (study for study in ids if study not in known)
@@ -229,12 +225,10 @@ def read_table(path: Path, function: str, *, encoding: str | None = None, separa
     Parameters
     ----------
     path : Path
-    function : str
-        For error lines.
-    encoding : str
-        Of a text file, see `corpora.text_files.read_text`.
-    separator : str
-        Of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts its header into most columns.
+    encoding : str, optional
+        Encoding of a text file, see `corpora.text_files.read_text`.
+    separator : str, optional
+        Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that gives the header most columns.
     """
     kind = table_kind(path, function, encoding=encoding, separator=separator)
     if kind == "Parquet":
@@ -248,40 +242,43 @@ def read_table(path: Path, function: str, *, encoding: str | None = None, separa
         return _read_json(path, text, note, function)
     if kind == "JSON Lines":
         return read_json_lines(path, text, note, function)
-    asked = checked_separator(separator, function)
-    return read_csv(path, kind, text, note, function, separator_of(text, kind, asked))
+    delimiter = separator_of(text, kind, checked_separator(separator, function))
+    return read_csv(path, kind, text, note, function, delimiter)
 
 
 def table_kind(path: Path, function: str, *, encoding: str | None = None, separator: str | None = None) -> str:
-    """Return what kind of table a file is by its ending, after a check that the options suit it."""
+    """Return the kind of a table by its ending; raise if an option does not apply to that kind."""
     existing_file(path, function)
     kind = ENDINGS.get(file_ending(path))
     is_binary = kind in BINARY
     if kind is None or (is_binary and path.suffix.lower() == ".gz"):
-        msg = f"{function}: path must end with one of {', '.join(ENDINGS)}; got {path}. Convert or rename the file."
-        raise InputError(msg)
+        raise InputError(
+            f"{path} is not a table by its ending, which must be one of {', '.join(ENDINGS)}.",
+            "Convert or rename the file.",
+        )
     unsuited = ["encoding"] * (encoding is not None and is_binary)
     unsuited += ["separator"] * (separator is not None and kind not in SEPARATED)
     if unsuited:
-        msg = (
-            f"{function}: {' and '.join(unsuited)} must be left out for {kind} files; got a value for {path}. Drop it."
+        raise InputError(
+            argument=" and ".join(unsuited),
+            rule=f"must be left out for {kind} files",
+            value=f"a value for {path}",
+            step="Drop it.",
         )
-        raise InputError(msg)
     return kind
 
 
 @contextmanager
 def whole_parquet(path: Path, function: str) -> Iterator[None]:
-    """Turn what Arrow says of a damaged file into one line."""
+    """Turn Arrow's errors for a damaged file into one line."""
     try:
         yield
     except PermissionError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError):
-        msg = (
-            f"{function}: path must be a whole Parquet file; got a damaged, cut or foreign one, {path}. Fetch it again."
-        )
-        raise InputError(msg) from None
+        raise InputError(
+            f"{path} is not a whole Parquet file: it is damaged, cut short or of another format.", "Fetch it again."
+        ) from None
 
 
 def _read_parquet(path: Path, function: str) -> Table:
@@ -296,7 +293,7 @@ def _read_parquet(path: Path, function: str) -> Table:
 
 
 def read_csv(path: str | Path, kind: str, text: str, note: str, function: str, delimiter: str) -> Table:
-    """Read CSV or TSV that is text already; `path` is for messages."""
+    """Parse the text of a CSV or TSV file; `path` is for messages."""
     text = text.lstrip("\r\n")
     names = header_names(text, delimiter)
     places = [str(place) for place in range(len(names))]
@@ -306,8 +303,8 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, function: str, d
         bad_rows.append(row)
         return "error"
 
-    # A quote that is never closed (a file cut short) would swallow the rest without a word: the row added at the end
-    # must come out again.
+    # A quote that is never closed (a file cut short) would swallow the rest silently. So a row is added at the end,
+    # which must be the last one that is parsed.
     whole = f"{text}\n{delimiter.join([_END_OF_FILE] * len(names))}\n".encode()
     try:
         table = pa.csv.read_csv(
@@ -329,33 +326,28 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, function: str, d
     except pa.ArrowInvalid:
         if bad_rows and bad_rows[0].number is not None:
             n = len(names)
-            got = (
+            problem = (
                 f"{n} {'column' if n == 1 else 'columns'} in the header and {bad_rows[0].actual_columns} in row "
                 f"{bad_rows[0].number} (the header is row 1)"
             )
         else:
-            got = "rows that do not parse"
-        msg = (
-            f"{function}: every row of {path} must have as many columns as the header; got {got}. "
-            "Repair the file, or pass --separator."
-        )
-        raise InputError(msg) from None
+            problem = "they do not parse"
+        raise InputError(
+            f"{path} has rows that cannot be read: {problem}.",
+            f"Repair the file, or pass {option('separator', 'CHARACTER')}.",
+        ) from None
     if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:
-        msg = (
-            f"{function}: every quote in {path} must be closed; got an open one at the end. "
-            "The file is cut short or damaged."
-        )
-        raise InputError(msg)
+        raise InputError(f"{path} has a quote that is never closed.", "The file is cut short or damaged.")
     table = table.slice(0, table.num_rows - 1)
     return Table(path, kind, names, table.columns, table.num_rows, note=note)
 
 
 def _read_json(path: Path, text: str, note: str, function: str) -> Table:
     def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        content = dict(pairs)
+        if len(content) < len(pairs):
             check_unique([key for key, _ in pairs], function, f"objects in {path}")
-        return found
+        return content
 
     try:
         data = json.loads(text, object_pairs_hook=unique_keys)
@@ -363,28 +355,25 @@ def _read_json(path: Path, text: str, note: str, function: str) -> Table:
         # CheXpert Plus calls JSON Lines .json: one value, then more.
         if error.msg == "Extra data":
             return read_json_lines(path, text, note, function)
-        msg = (
-            f"{function}: path must be valid JSON; got {path}, broken at line {error.lineno} column {error.colno}. "
-            "Repair it."
-        )
-        raise InputError(msg) from None
+        raise InputError(
+            f"{path} is not valid JSON: it is broken at line {error.lineno} column {error.colno}.", "Repair the file."
+        ) from None
     except InputError:
         raise
     except (ValueError, RecursionError):
-        msg = f"{function}: path must be JSON without endless numbers and nesting; got such in {path}. Repair it."
-        raise InputError(msg) from None
+        raise InputError(
+            f"{path} is not readable JSON: a number or the nesting is too large.", "Repair the file."
+        ) from None
     table = table_of_objects(path, "JSON", data, note)
     if table is None:
-        msg = (
-            f"{function}: path must be a JSON object of texts, an object of objects or a list of objects; "
-            f"got another layout in {path}. Convert it."
+        raise InputError(
+            f"{path} is not a JSON object of texts, an object of objects or a list of objects.", "Convert the file."
         )
-        raise InputError(msg)
     return table
 
 
 def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> Table | None:
-    """Return the table that dicts and lists make, as JSON has them; None for another layout."""
+    """Return dicts and lists, as in JSON, as a table; None if they are in another layout."""
     if isinstance(data, dict) and data:
         keys, items = list(data), list(data.values())
         if all(isinstance(item, dict) for item in items):
@@ -413,11 +402,9 @@ def read_json_lines(path: str | Path, text: str, note: str, function: str) -> Ta
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
-            msg = (
-                f"{function}: every line of {path} must be one JSON object; got something else in line {number}. "
-                "Repair it."
+            raise InputError(
+                f"{path} has no JSON object in line {number}.", "Each line must be one object; repair the file."
             )
-            raise InputError(msg)
         records.append(record)
     return _from_records(path, "JSON Lines", records, None, note)
 

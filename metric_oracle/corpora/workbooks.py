@@ -1,4 +1,4 @@
-"""Excel workbooks (.xlsx) as tables: every cell as the text that CSV would have for it."""
+"""Excel workbooks (.xlsx) as tables. Each cell becomes the text that a CSV file would have."""
 
 import zipfile
 import zlib
@@ -10,7 +10,7 @@ from metric_oracle.errors import InputError, not_installed
 
 
 def read_workbook(path: Path, function: str) -> Table:
-    """Read the first sheet that is not hidden.
+    """Read the first visible sheet.
 
     Numbers become text without an exponent or a needless ".0", dates as ``2020-01-31 00:00:00``. A cell without
     content, or with an error such as #N/A, is missing; rows without any content are left out.
@@ -35,20 +35,17 @@ def read_workbook(path: Path, function: str) -> Table:
     except fastexcel.FastExcelError:
         raise _damaged(path, function) from None
     if sheet is None or cells is None or not cells.num_rows:
-        msg = (
-            f"{function}: path must be a workbook with a table in its first sheet; got none in {path}. Check the file."
-        )
-        raise InputError(msg)
+        raise InputError(f"{path} has no table in its first sheet.", "Check the file.")
     columns = [column.to_pylist() for column in cells.columns]
     rows = [row for row in range(1, cells.num_rows) if any(column[row] is not None for column in columns)]
     names = [column[0] or "" for column in columns]
-    # Where there are several, which one was read has to be said; its name may be a patient's.
+    # The note says which of several sheets was read, by number: its name may be that of a patient.
     note = f"sheet {workbook.sheet_names.index(sheet.name) + 1} of {n}" if (n := len(workbook.sheet_names)) > 1 else ""
     return Table(path, "Excel", names, [[column[row] for row in rows] for column in columns], len(rows), note=note)
 
 
 def _check_archive(path: Path, function: str) -> None:
-    """Raise where the zip archive that a workbook is would fill the memory, or is damaged."""
+    """Raise if the zip archive of a workbook is damaged, or unpacks to more than memory holds."""
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
@@ -63,5 +60,6 @@ def _check_archive(path: Path, function: str) -> None:
 
 
 def _damaged(path: Path, function: str) -> InputError:
-    msg = f"{function}: path must be a whole .xlsx file; got a damaged, locked or foreign one, {path}. Save it anew."
-    return InputError(msg)
+    return InputError(
+        f"{path} is not a whole .xlsx file: it is damaged, locked or of another format.", "Save it again."
+    )

@@ -454,27 +454,25 @@ def _check_foreign(read: Sequence[Read], queries: Inputs | None, function: str) 
     )
     for some, foreign in zip(ids, is_foreign, strict=True):
         if foreign and known and known.isdisjoint(some):
-            msg = (
-                f"{function}: foreign must have ids of the test reports; got none of {len(known):,}: ids there are "
-                f"like {shown_names(sorted(some)[:1])}, theirs like {shown_names(sorted(known)[:1])}. Join them by the "
-                "same ids."
+            raise InputError(
+                f"foreign scores have none of the ids of {len(known):,} test reports: ids here are like "
+                f"{shown_names(sorted(known)[:1])}, theirs like {shown_names(sorted(some)[:1])}.",
+                "Join them by the same ids.",
             )
-            raise InputError(msg)
 
 
 def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | None, function: str) -> None:
     """Raise unless the files are of one set of test reports and, where it is given, of this index."""
     for number, given in enumerate(read, 1):
         if not given.table.num_rows:
-            msg = f"{function}: results must have at least one test report; got none in file {number}. Leave it out."
-            raise InputError(msg)
+            raise InputError(f"results file {number} has no test report.", "Leave the file out.")
         made_with = given.signature.get("index")
         if index is not None and made_with is not None and made_with != index.fingerprint:
-            msg = (
-                f"{function}: index must be the one that the results were made with, {made_with[:12]}; got "
-                f"{index.fingerprint[:12]} ({index.folder}) for file {number}. Pass the other index."
+            raise InputError(
+                f"results file {number} was made with index {made_with[:12]}, not with {index.fingerprint[:12]} "
+                f"({index.folder}).",
+                "Pass the other index.",
             )
-            raise InputError(msg)
     if queries is not None:
         said = [] if index is None else [index.section]
         for section, by in [*said, *((given.signature.get("section"), "a signature") for given in read)]:
@@ -485,8 +483,7 @@ def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | Non
     if queries is not None:
         known |= {digest(queries)}
     if len(known) > 1:
-        msg = (
-            f"{function}: results and queries must be of the same test reports; got {len(known)} sets of them. "
-            "Pass files that were made with the same file and section."
+        raise InputError(
+            f"results and queries are of {len(known)} different sets of test reports.",
+            "Pass files that were made with the same file and section.",
         )
-        raise InputError(msg)

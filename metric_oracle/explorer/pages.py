@@ -49,8 +49,7 @@ FILTERS = (*_FLAGS, *_COUNTS, *_PLACES, *_NUMBERS, "words", "label")
 def _integer(text: str, name: str, most: int) -> int:
     if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= most:
         return int(text)
-    msg = f"explore: {name} must be an int from 0 to {most}; got something else. Follow a link of the pages."
-    raise InputError(msg)
+    raise InputError(f"{name} is not a whole number from 0 to {most}.", "Follow a link of the pages.")
 
 
 def _number(text: str, name: str) -> float:
@@ -59,8 +58,7 @@ def _number(text: str, name: str) -> float:
     except ValueError:
         found = float("nan")
     if not np.isfinite(found):
-        msg = f"explore: {name} must be a finite number; got something else. Correct it."
-        raise InputError(msg)
+        raise InputError(f"{name} is not a finite number.", "Correct it.")
     return found
 
 
@@ -377,8 +375,7 @@ class Explorer:
         asked = [name for name in self._live_metrics if given.get(f"metric:{name}")]
         text = str(given.get("text", "")).replace("\r\n", "\n")
         if index is None or not asked:
-            msg = "explore: metrics must be at least one of those shown; got none. Tick one."
-            raise InputError(msg)
+            raise InputError("no metric is ticked.", "Tick at least one.")
         begun = perf_counter()
         with self._working:
             batch = api.reports([text]).load()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from metric_oracle.corpora.tables import canonical_ids
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.raters.ratings import Ratings
 
 
@@ -59,17 +59,12 @@ class RatedCases:
     def check(self, ids: Sequence[str], function: str) -> None:
         """Raise unless the texts are known and some of the rated studies are among the test reports."""
         if self.ratings.predictions is None:
-            msg = (
-                f"{function}: samples must be given with ratings; got none. Add --samples, the file of the texts that "
-                "were rated."
-            )
-            raise InputError(msg)
+            raise InputError("ratings need the texts that were rated.", f"Add {option('samples', 'FILE')}.")
         if self._pairs.keys().isdisjoint(_ids(ids)):
-            msg = (
-                f"{function}: ratings must be of studies among the test reports; got none of {len(self._pairs)} among "
-                f"{len(ids):,}. Pass the files that were rated."
+            raise InputError(
+                f"none of the {len(self._pairs)} rated studies is among the {len(ids):,} test reports.",
+                "Pass the files that were rated.",
             )
-            raise InputError(msg)
 
     def has(self, ids: Sequence[str]) -> np.ndarray:
         """Return whether a candidate for each test report was rated: bool[Q]."""

@@ -37,7 +37,7 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.retrieval.results import FIXED, Results, read_results, read_scores
@@ -156,11 +156,12 @@ def create_survey(
     reference_of = dict(zip(own.ids, own.texts, strict=True))
     pool = [study for study in own.ids if not unequal or any(study in texts for texts in read.values())]
     if len(pool) < studies:
-        msg = (
-            f"{_FUNCTION}: studies must be at most the references that have a candidate, {len(pool):,}; got {studies}. "
-            "Draw fewer, give more references, or check the ids."
+        raise InputError(
+            argument="studies",
+            rule=f"must be at most {len(pool):,}, the references that have a candidate",
+            value=studies,
+            step="Draw fewer, give more references, or check the ids.",
         )
-        raise InputError(msg)
 
     rng = np.random.default_rng(seed)
     shuffled = [pool[place] for place in rng.permutation(len(pool))]
@@ -204,29 +205,40 @@ def _check_options(
     """Raise unless the options follow their rules, before a file is read."""
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:
-        msg = (
-            f"{_FUNCTION}: candidates must have names of letters, digits and _ . : + -, one at least; got "
-            f"{shown_names(bad) or 'none'}. Add --candidates NAME=FILE."
+        raise InputError(
+            argument="candidates",
+            rule="must have names of letters, digits and _ . : + -, at least one",
+            value=shown_names(bad) or "none",
+            step=f"Add {option('candidates', 'NAME=FILE')}.",
         )
-        raise InputError(msg)
     bad = [name for name in raters if not _RATER.fullmatch(name)]
     if not raters or bad or len({name.lower() for name in raters}) < len(raters):
-        msg = (
-            f"{_FUNCTION}: raters must have names of letters, digits, - and _, each its own; got "
-            f"{shown_names(bad) or 'one twice, or none'}. Rename them."
+        raise InputError(
+            argument="raters",
+            rule="must have different names of letters, digits, - and _",
+            value=shown_names(bad) or "a name twice, or none",
+            step="Rename them.",
         )
-        raise InputError(msg)
     for name, value, least in (("studies", studies, 1), ("seed", seed, 0), ("repeats", repeats, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            msg = f"{_FUNCTION}: {name} must be an int of at least {least}; got {value!r}. Choose another number."
-            raise InputError(msg)
+            raise InputError(
+                argument=name,
+                rule=f"must be an int of at least {least}",
+                value=repr(value),
+                step="Choose another number.",
+            )
     if repeats > studies:
-        msg = f"{_FUNCTION}: repeats must be at most the studies, {studies}; got {repeats}. Repeat fewer."
-        raise InputError(msg)
+        raise InputError(
+            argument="repeats", rule=f"must be at most the studies, {studies}", value=repeats, step="Repeat fewer."
+        )
     for name, choice, choices in (("identical", identical, IDENTICAL), ("order", order, ORDERS)):
         if choice not in choices:
-            msg = f"{_FUNCTION}: {name} must be one of {', '.join(choices)}; got {choice!r}. Choose one."
-            raise InputError(msg)
+            raise InputError(
+                argument=name,
+                rule=f"must be one of {', '.join(choices)}",
+                value=repr(choice),
+                step="Choose one of these.",
+            )
 
 
 def _categories(given: str | Path) -> dict[str, str]:
@@ -235,11 +247,10 @@ def _categories(given: str | Path) -> dict[str, str]:
         return dict(SETS[str(given)])
     lines = [line.strip() for line in read_text(Path(given), _FUNCTION)[0].splitlines() if line.strip()]
     if len(set(lines)) < len(lines) or any(line.isdecimal() for line in lines):
-        msg = (
-            f"{_FUNCTION}: categories must be a text file with one in each line, none twice and none a bare number; "
-            f"got {given}. Correct it."
+        raise InputError(
+            f"{given} is not a text file with one category per line, none of them repeated or a bare number.",
+            "Correct the file.",
         )
-        raise InputError(msg)
     return {line: line for line in lines}
 
 
@@ -264,11 +275,10 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
     found = table.id_cells(_FUNCTION, id_column)
     others = [name for name in table.names if found is None or name != found[1]]
     if found is None or len(others) != 1:
-        msg = (
-            f"{_FUNCTION}: stratify must be CheXbert labels, or a table with a column of ids and one more; got columns "
-            f"{table.header} in {path}. Keep two columns, and name that of the ids with --id-column."
+        raise InputError(
+            f"{path} has neither CheXbert labels nor one column besides the ids; columns: {table.header}.",
+            f"Keep two columns, and name that of the ids with {option('id_column', 'NAME')}.",
         )
-        raise InputError(msg)
     studies = canonical_ids(found[0], _FUNCTION, f"the ids of {path}")
     check_unique(studies, _FUNCTION, f"the ids of {path}")
     cells = table.column(others[0], _FUNCTION, "stratify")
@@ -279,11 +289,10 @@ def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str
     """Return n studies in their order: of each stratum the first ones, as many of each as their sizes allow."""
     lacking = [study for study in order if study not in strata]
     if lacking:
-        msg = (
-            f"{_FUNCTION}: stratify must have a value for every reference; got none for {len(lacking)}, such as "
-            f"{shown_names(lacking[:3])}. Complete the file, or leave these references out."
+        raise InputError(
+            f"the file of strata has no value for {len(lacking)} references, such as {shown_names(lacking[:3])}.",
+            "Complete the file, or leave these references out.",
         )
-        raise InputError(msg)
     queues: dict[str, list[str]] = {}
     for study in order:
         queues.setdefault(strata[study], []).append(study)
@@ -301,20 +310,17 @@ def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, 
     _check_section(references, (given.signature.get("section"), "its signature"))
     table = given.table
     if "text" not in table.column_names:
-        msg = (
-            f"{_FUNCTION}: candidates must be results with their reports; got {name} without the column text. Search "
-            "again without --no-text."
+        raise InputError(
+            f"the results of candidate {name} have no column text.", f"Search again without {option('text', False)}."
         )
-        raise InputError(msg)
     rows = table.filter(np.array(table["rank"].to_numpy() == 1))
     found = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
     said = given.signature.get("references")
     if said is not None and found.keys() == set(references.ids) and said != digest(references):  # type: ignore[arg-type]
-        msg = (
-            f"{_FUNCTION}: candidates must be results for these references; got {name}, of other texts with the same "
-            "ids. Read the same section of the same file."
+        raise InputError(
+            f"the results of candidate {name} are for other texts with the same ids.",
+            "Read the same section of the same file.",
         )
-        raise InputError(msg)
     return found, {}
 
 
@@ -354,11 +360,10 @@ def _check_complete(drawn: Sequence[str], read: Mapping[str, Mapping[str, str]])
     for name, texts in read.items():
         lacking = [study for study in drawn if study not in texts]
         if lacking:
-            msg = (
-                f"{_FUNCTION}: candidates must have a report for every drawn study; got none of {name} for "
-                f"{len(lacking)}, such as {shown_names(lacking[:3])}. Complete the file, or allow it with --unequal."
+            raise InputError(
+                f"candidate {name} has no report for {len(lacking)} drawn studies, such as {shown_names(lacking[:3])}.",
+                f"Complete the file, or allow it with {option('unequal', True)}.",
             )
-            raise InputError(msg)
 
 
 def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) -> tuple[list[str], dict[str, int]]:

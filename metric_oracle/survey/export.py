@@ -167,11 +167,12 @@ def export_survey(
     wrong = [rater for rater, reason in reasons.items() if rater not in survey.raters or not reason.strip()]
     if wrong:
         got = shown_names(wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
-        msg = (
-            f"{_FUNCTION}: leave_out must name raters of {', '.join(survey.raters)}, each with a reason; got {got}. "
-            "Correct it."
+        raise InputError(
+            argument="leave_out",
+            rule=f"must name raters of {', '.join(survey.raters)}, each with a reason",
+            value=got,
+            step="Correct it.",
         )
-        raise InputError(msg)
     main, again = (list(_pairs(survey, key, is_repeat)) for is_repeat in (False, True))
     histories = {rater: survey.log(rater).read() for rater in survey.raters if rater not in reasons}
     counts = {rater: _finished(history) for rater, history in histories.items()}
@@ -185,8 +186,7 @@ def export_survey(
     if not kept or not pairs:
         shown = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in unfinished.items()) or "no rater"
         step = "Leave out who has hardly begun with --leave-out NAME=REASON" if partial else "Wait, or add --partial"
-        msg = f"{_FUNCTION}: ratings must be finished for something to export; got unfinished {shown}. {step}."
-        raise InputError(msg)
+        raise InputError(f"there are no finished ratings to export; not finished: {shown}.", f"{step}.")
     repeated = [pair for pair in again if all(pair.place in done for done in kept.values())]
     is_balanced = len(pairs) == len({pair.study_id for pair in main}) * len(key["candidates"])
     number = {study: place for place, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}

@@ -65,8 +65,7 @@ class Survey:
     def log(self, rater: str) -> Log:
         """Return the log of a rater."""
         if rater not in self.raters:
-            msg = f"survey: rater must be one of {', '.join(self.raters)}; got another. Correct the name."
-            raise InputError(msg)
+            raise InputError(f"there is no such rater; raters are {', '.join(self.raters)}.", "Correct the name.")
         path = self.folder / "ratings" / f"{rater}.jsonl"
         return Log(path, [len(one.candidates) for one in self.studies], len(self.categories), self.fingerprint)
 
@@ -89,11 +88,9 @@ def open_survey(folder: str | Path, function: str = "survey") -> Survey:
     content = read_json(folder / "survey.json", function)
     claimed = content.pop("fingerprint", None)
     if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
-        msg = (
-            f"{function}: survey must be a folder that oracle survey create made, unaltered; got {folder}. Restore it, "
-            "or create a new one."
+        raise InputError(
+            f"{folder} was altered since oracle survey create made it.", "Restore it, or create a new survey."
         )
-        raise InputError(msg)
     studies = [Shown(**study) for study in content["studies"]]
     orders = {rater: [(place, own) for place, own in order] for rater, order in content.get("orders", {}).items()}
     return Survey(
@@ -105,8 +102,7 @@ def read_key(survey: Survey, function: str) -> dict[str, Any]:
     """Return which candidate is whose; for the export alone."""
     key = read_json(survey.folder / "key.json", function)
     if key.get("survey") != survey.fingerprint:
-        msg = f"{function}: key.json must be of this survey; got another in {survey.folder}. Restore the folder."
-        raise InputError(msg)
+        raise InputError(f"key.json in {survey.folder} belongs to another survey.", "Restore the folder.")
     return key
 
 
@@ -119,10 +115,7 @@ def read_json(path: Path, function: str = "survey") -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        msg = (
-            f"{function}: survey must be a folder with {path.name}; got none or a broken one, {path}. Name the folder."
-        )
-        raise InputError(msg)
+        raise InputError(f"{path} is missing or not readable.", "Name the folder that oracle survey create made.")
     return content
 
 

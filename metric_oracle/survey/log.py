@@ -23,13 +23,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import InputError, MetricOracleError
+from metric_oracle.errors import InputError, MetricOracleError, option
 
 MOST = 99  # errors in one cell
 Counts = list[list[int | None]]
 _ID = re.compile(r"[0-9A-Za-z-]{8,64}")
 _CHECK = b',"check":"'  # between a line's record and its checksum
-_FUNCTION = "survey"
 
 
 class SaveError(MetricOracleError):
@@ -39,8 +38,8 @@ class SaveError(MetricOracleError):
 class ConflictError(MetricOracleError):
     """A save was made on another state than the last one, as a second tab does; `event` is that last one."""
 
-    def __init__(self, message: str, event: "Event | None") -> None:
-        super().__init__(message)
+    def __init__(self, sentence: str, step: str, *, event: "Event | None") -> None:
+        super().__init__(sentence, step)
         self.event = event
 
 
@@ -158,16 +157,15 @@ class Log:
             known = self._history.by_id.get(given["id"])
             if known is not None:
                 if (known.study, known.candidate, known.counts) != (*place, given["counts"]):
-                    msg = f"{_FUNCTION}: id must be new for another save; got one that is known. Reload the page."
-                    raise InputError(msg)
+                    raise InputError("this save has the id of another one.", "Reload the page.")
                 return known
             last = self._history.latest.get(place)
             if given["base"] != (last.seq if last else 0):
-                msg = (
-                    f"{_FUNCTION}: base must be the last save of this candidate; got an older one. Load the page again "
-                    "and compare the counts."
+                raise ConflictError(
+                    "this save is not based on the last save of the candidate.",
+                    "Load the page again and compare the counts.",
+                    event=last,
                 )
-                raise ConflictError(msg, last)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             event = Event(given["id"], len(self._history.by_id) + 1, now, *place, [list(c) for c in given["counts"]])
             self._append(file, event)
@@ -178,18 +176,18 @@ class Log:
         try:
             file = os.open(self.path, flags)
         except OSError as error:
-            lost = self._lost(f"({error.strerror or error})")
-            raise lost from error
+            raise self._lost(f"({error.strerror or error})") from error
         try:
             fcntl.flock(file, lock)
             yield file
         finally:
             os.close(file)
 
-    def _lost(self, got: str) -> SaveError:
+    def _lost(self, reason: str) -> SaveError:
         return SaveError(
-            f"{_FUNCTION}: the log of a rater must stay where it is, whole; got {self.path} {got}. Stop the server, "
-            "and restore the file from a backup. Without one, export the other raters with --leave-out."
+            f"the log of a rater was changed or moved: {self.path} {reason}.",
+            "Stop the server, and restore the file from a backup. Without one, export the other raters with "
+            f"{option('leave_out')}.",
         )
 
     def _recover(self, file: int) -> int:
@@ -209,8 +207,7 @@ class Log:
         """Take in the lines that the history does not have yet; return the bytes of a torn one at the end."""
         size = os.fstat(file).st_size
         if size < self._whole:
-            lost = self._lost(f"with {size} bytes of {self._whole}")
-            raise lost
+            raise self._lost(f"has {size} bytes of {self._whole}")
         if size == self._whole:
             return 0
         raw = b""
@@ -225,8 +222,7 @@ class Log:
             event = self._event(line)
             if event is None:
                 if number < len(lines) or not self._is_torn(line):
-                    lost = self._lost(f"damaged in line {len(self._history.by_id) + 1}")
-                    raise lost
+                    raise self._lost(f"is damaged in line {len(self._history.by_id) + 1}")
                 return len(line)
             self._take(event, len(line))
             self._is_synced = False
@@ -297,8 +293,7 @@ class Log:
         }
         for rule, holds in rules.items():
             if not holds:
-                msg = f"{_FUNCTION}: {rule}; got something else. Reload the page."
-                raise InputError(msg)
+                raise InputError(f"the page sent a save that is not valid: {rule}.", "Reload the page.")
 
 
 def _checked(body: bytes) -> bytes:
@@ -312,6 +307,6 @@ def _is_number(value: object, most: int | None) -> bool:
 
 def _unsaved(path: Path, error: OSError) -> SaveError:
     return SaveError(
-        f"{_FUNCTION}: a save must reach the disk; got {path} ({error.strerror or error}). Make room there: the page "
-        "sends it again."
+        f"the save did not reach the disk: {path} ({error.strerror or error}).",
+        "Make room there; the page sends it again.",
     )

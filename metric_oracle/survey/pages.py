@@ -106,20 +106,18 @@ class Pages:
         """Return the number of a study in the rater's order, its position, and the order of its candidates."""
         number = request.path_params["number"]
         if not 1 <= number <= len(self.survey.studies):
-            msg = (
-                f"{_FUNCTION}: study must be from 1 to {len(self.survey.studies)}; got {number}. Go to the first page."
+            raise InputError(
+                argument="study",
+                rule=f"must be from 1 to {len(self.survey.studies)}",
+                value=number,
+                step="Go to the first page.",
             )
-            raise InputError(msg)
         return number, *self.survey.order(request.state.guest)[number - 1]
 
     def _log(self, request: Request, given: dict[str, Any]) -> Log:
         """Return the rater's log; a page that another rater's address has taken the browser from saves nothing."""
         if given.get("rater") != request.state.guest:
-            msg = (
-                f"{_FUNCTION}: rater must be whose address was opened last in this browser; got another. Open your own "
-                "address again."
-            )
-            raise InputError(msg)
+            raise InputError("another rater's address was opened last in this browser.", "Open your own address again.")
         return self.logs[request.state.guest]
 
     def _open(self, event: Event | None) -> int:
@@ -138,8 +136,7 @@ def _cell(text: str, most: int | None = MOST) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and (most is None or int(text) <= most)):
-        msg = f"{_FUNCTION}: cells must be numbers from 0 to {MOST}, or empty; got something else. Go back, correct it."
-        raise InputError(msg)
+        raise InputError(f"a cell is neither empty nor a number from 0 to {MOST}.", "Go back and correct it.")
     return int(text)
 
 

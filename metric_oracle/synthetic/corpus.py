@@ -291,8 +291,9 @@ def synthesize(
     """
     _check_count("n_reports", n_reports)
     if split not in ("train", "test"):
-        msg = f'synthesize: split must be "train" or "test"; got {split!r}. Name one of the two.'
-        raise InputError(msg)
+        raise InputError(
+            argument="split", rule='must be "train" or "test"', value=repr(split), step="Name one of the two."
+        )
     drafts = islice(drafts_of(seed, split), n_reports)
     return (
         SyntheticReport(str(study_id), draft.text, json.loads(_graph_json(draft, split)), draft.labels)
@@ -349,8 +350,7 @@ def write_synthetic(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        msg = f"write_synthetic: out must lie in a folder; got {out}, where a file is in the way. Name another folder."
-        raise InputError(msg) from None
+        raise InputError(f"{out} cannot be made: a file is in the way.", "Name another folder.") from None
     with new_folder(out) as folder:
         n = n_reports + n_tests * (1 + len(MODELS) * models) + (n_reports + n_tests) * errors
         count = counter(progress, "", n)
@@ -421,5 +421,9 @@ def _graph_json(draft: Draft, split: str) -> str:
 
 def _check_count(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"synthesize: {name} must be an int of at least 1; got {value!r}. Pass the number of reports wanted."
-        raise InputError(msg)
+        raise InputError(
+            argument=name,
+            rule="must be an int of at least 1",
+            value=repr(value),
+            step="Pass the number of reports wanted.",
+        )

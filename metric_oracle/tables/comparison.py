@@ -9,7 +9,7 @@ import numpy as np
 
 from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval.results import Scores
@@ -281,8 +281,12 @@ def compare(
     <Comparison: 2 systems, 24 studies: bleu-2>
     """
     if not systems:
-        msg = "compare: systems must be at least one name with its scores; got none. Write files with oracle score."
-        raise InputError(msg)
+        raise InputError(
+            argument="systems",
+            rule="must have at least one name with scores",
+            value="none",
+            step="Write files of scores with oracle score.",
+        )
     check_method(method, None if paired else resamples)
     n_resamples = checked_resamples(resamples, "interval")
     scores = {name: read_system(name, given) for name, given in systems.items()}
@@ -290,8 +294,9 @@ def compare(
     given = oracles or {}
     oracles = {get_metric(metric, "compare").name: row for metric, row in given.items()}
     if len(oracles) < len(given):
-        msg = f"compare: oracles must name each metric once; got {', '.join(given)}. Keep one row for each."
-        raise InputError(msg)
+        raise InputError(
+            argument="oracles", rule="must name each metric once", value=", ".join(given), step="Keep one row for each."
+        )
     _check_rows(names, random, oracles, paired)
     metrics, left_out = common_metrics(scores, oracles)
     check_signatures(scores, metrics)
@@ -405,11 +410,11 @@ def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, in
         metric, matrix = next(iter(values.items()))
         unscorable = np.isnan(matrix).sum(axis=1)
         shown = ", ".join(f"{name} {count}" for name, count in zip(names, unscorable, strict=True) if count)
-        msg = (
-            f"compare: {metric} must have at least 2 studies that every system can score; got {n[metric]} of "
-            f"{matrix.shape[1]} (unscorable: {shown}). Score without this metric, or leave a system out."
+        raise InputError(
+            f"{metric} has {n[metric]} of {matrix.shape[1]} studies that every system can score (unscorable: {shown}), "
+            "and needs 2.",
+            "Score without this metric, or leave a system out.",
         )
-        raise InputError(msg)
     return {metric: count for metric, count in n.items() if count < 2}
 
 
@@ -422,15 +427,21 @@ def _check_rows(
     for argument, rows in named.items():
         for row in rows:
             if row not in names:
-                msg = f"compare: {argument} must name systems of the table, {', '.join(names)}; got {row!r}. Add it."
-                raise InputError(msg)
+                raise InputError(
+                    argument=argument,
+                    rule=f"must name systems of the table, {', '.join(names)}",
+                    value=repr(row),
+                    step="Add it.",
+                )
     for a, b in paired:
         if a == b:
-            msg = f"compare: paired must name two systems; got {a!r} twice. Name another one."
-            raise InputError(msg)
+            raise InputError(
+                argument="paired", rule="must name two systems", value=f"{a!r} twice", step="Name another one."
+            )
     if len({frozenset(pair) for pair in paired}) < len(paired):
-        msg = "compare: paired must name each pair once; got one twice. A repeated test changes the adjusted p-values."
-        raise InputError(msg)
+        raise InputError("paired names a pair twice.", "Name it once: a repeated test changes the adjusted p-values.")
     if oracles and random is None:
-        msg = "compare: oracles must be given with random, where the way begins; got no random. Name the random row."
-        raise InputError(msg)
+        raise InputError(
+            "oracles need the row of random reports, at which the share of the way to the oracle begins.",
+            f"Name it with {option('random', 'NAME')}.",
+        )

@@ -169,11 +169,12 @@ def score_crg(
     <CRG: CRG 0.7249 [0.6018 0.8544], 24 reports>
     """
     if uncertain not in IS_POSITIVE:
-        msg = (
-            f"crg: uncertain must be positive, negative or blank; got {uncertain!r}. "
-            "Say what an uncertain label counts as: it changes the score and is recorded."
+        raise InputError(
+            argument="uncertain",
+            rule="must be positive, negative or blank",
+            value=repr(uncertain),
+            step="Say what an uncertain label counts as: it changes the score and is recorded.",
         )
-        raise InputError(msg)
     n_resamples = checked_resamples(resamples, "crg")
     truth = read_label_table(reference, id_column=id_column)
     given = read_label_table(predicted, id_column=id_column)
@@ -185,11 +186,11 @@ def score_crg(
     for name, labels in chosen.items():
         lacking = [label for label in labels if label not in given.names]
         if lacking:
-            msg = (
-                f"crg: predictions must have the labels of the reference; got {len(lacking)} of {len(labels)} that are "
-                f"not in {predicted} ({shown_names(lacking[:3])}). Rename its columns, or drop them from the reference."
+            raise InputError(
+                f"{predicted} lacks {len(lacking)} of the {len(labels)} labels of the reference "
+                f"({shown_names(lacking[:3])}).",
+                "Rename its columns, or drop them from the reference.",
             )
-            raise InputError(msg)
         wanted = is_positive[truth.values[:, [truth.names.index(label) for label in labels]]]
         got = is_positive[given.values[rows][:, [given.names.index(label) for label in labels]]]
         cells = [wanted & got, wanted & ~got, ~wanted & got, ~wanted & ~got]
@@ -249,12 +250,11 @@ def join_labels(
     place = {key: row for row, key in enumerate(given.ids)}
     lacking = [key for key in truth.ids if key not in place]
     if lacking:
-        msg = (
-            f"{function}: every reference report must have predicted labels; got none for {len(lacking)} of "
-            f"{len(truth.ids)} in {predicted} ({shown_names(lacking[:3])}). Add them, or leave these reports out of "
-            "the reference."
+        raise InputError(
+            f"{predicted} has no labels for {len(lacking)} of {len(truth.ids)} reference reports "
+            f"({shown_names(lacking[:3])}).",
+            "Add them, or leave these reports out of the reference.",
         )
-        raise InputError(msg)
     return [place[key] for key in truth.ids]
 
 
@@ -267,12 +267,12 @@ def _levels(
     for name, labels in levels.items():
         unknown = [label for label in labels if label not in truth.names or not is_abnormality(label)]
         if not labels or unknown or len(set(labels)) < len(labels):
-            msg = (
-                f"crg: a level must have labels of the reference, each once and No Finding left out; got "
-                f"{len(labels)} for {name!r}, of which {len(unknown)} are no such label. Labels in {reference}: "
-                f"{shown_names(truth.names)}."
+            raise InputError(
+                argument=f"level {name!r}",
+                rule="must have labels of the reference, each once and No Finding left out",
+                value=f"{len(labels)} labels, {len(unknown)} of them unknown",
+                step=f"Labels in {reference}: {shown_names(truth.names)}.",
             )
-            raise InputError(msg)
     return {name: list(labels) for name, labels in levels.items()}
 
 
@@ -282,7 +282,11 @@ def parse_levels(texts: Sequence[str]) -> dict[str, list[str]]:
     for text in texts:
         name, equals, labels = text.partition("=")
         if not equals or not name.strip() or name.strip() in levels:
-            msg = f'crg: level must be "NAME=LABEL,LABEL", each name once; got {text!r}. Write it so.'
-            raise InputError(msg)
+            raise InputError(
+                argument="level",
+                rule='must be "NAME=LABEL,LABEL", each name once',
+                value=repr(text),
+                step="Correct it.",
+            )
         levels[name.strip()] = [label.strip() for label in labels.split(",") if label.strip()]
     return levels

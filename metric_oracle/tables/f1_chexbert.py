@@ -201,11 +201,10 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
     n_resamples = checked_resamples(resamples, "f1_srr_bert")
     truth, given = (as_label_sets(path, "f1_srr_bert") for path in (reference, predicted))
     if truth.schema != given.schema:
-        msg = (
-            f"f1_srr_bert: both files must have the same labels; got {truth.schema} in {reference} and {given.schema} "
-            f"in {predicted}. Make both with one model."
+        raise InputError(
+            f"{reference} and {predicted} have different labels ({truth.schema}; {given.schema}).",
+            "Make both with one model.",
         )
-        raise InputError(msg)
     rows = join_labels(truth, given, predicted, "f1_srr_bert")
     n_labels = truth.values.shape[1]
     every = {str(n_labels): tuple(range(n_labels))}
@@ -253,11 +252,10 @@ def _read(path: str | Path, id_column: str | None) -> LabelTable:
     table = read_label_table(path, id_column=id_column)
     lacking = [label for label in LABELS if label not in table.names]
     if lacking:
-        msg = (
-            f"f1_chexbert: labels must be CheXbert's {len(LABELS)}; got {len(lacking)} lacking in {path} "
-            f"({shown_names(lacking[:3])}). Pass what CheXbert wrote; oracle crg takes labels of other names."
+        raise InputError(
+            f"{path} lacks {len(lacking)} of CheXbert's {len(LABELS)} labels ({shown_names(lacking[:3])}).",
+            "Pass what CheXbert wrote; oracle crg takes labels of other names.",
         )
-        raise InputError(msg)
     return table
 
 

@@ -18,7 +18,7 @@ from metric_oracle.corpora.tables import (
     number_of,
     read_table,
 )
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.files import identify
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
@@ -63,11 +63,9 @@ def read_foreign(
     table = read_table(existing_file(path, function, "foreign"), function)
     found = table.id_cells(function)
     if found is None:
-        msg = (
-            f"{function}: foreign must have a column of ids, such as study_id; got columns {table.header} "
-            f"in {path}. Add the ids of the reports, by which scores are joined."
+        raise InputError(
+            f"{path} has no column of ids, such as study_id; columns: {table.header}.", "Add the ids of the reports."
         )
-        raise InputError(msg)
     cells, id_name = found
     ids = canonical_ids(cells, function, f"the ids of {path}")
     check_unique(ids, function, f"the ids of {path}")
@@ -82,19 +80,19 @@ def read_foreign(
         if column == id_name or direction is None or all(value is None for value in values):
             continue
         if direction not in DIRECTIONS or known not in (None, direction):
-            msg = (
-                f"{function}: direction must be higher or lower, and as a known name has it; got {column!r}={direction}"
-                f"{'' if known is None else f', of which {known} is better'}. Correct it."
+            raise InputError(
+                argument="direction",
+                rule="must be higher or lower, and as a known name has it",
+                value=f"{column!r}={direction}{('' if known is None else f', of which {known} is better')}",
+                step="Correct it.",
             )
-            raise InputError(msg)
         columns[column] = pa.array(values, pa.float64())
         how[column] = {"source": "a column of another tool", "direction": direction}
     if not columns:
-        msg = (
-            f"{function}: foreign must have a column of numbers whose direction is known; got columns "
-            f"{table.header} in {path}. Add --direction NAME=higher or NAME=lower."
+        raise InputError(
+            f"{path} has no column of numbers whose direction is known; columns: {table.header}.",
+            f"Add {option('direction', 'NAME=higher')} or NAME=lower.",
         )
-        raise InputError(msg)
     signature = {
         "kind": "scores",
         "system": name,

@@ -23,7 +23,7 @@ from metric_oracle.api.searching import loaded
 from metric_oracle.corpora.reports import Reports, check_left_out
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
@@ -59,6 +59,7 @@ class _Model:
 
     given: AttachedReports
 
+    @called("Model")
     def __post_init__(self) -> None:
         check_left_out(self.given.encoding, (), "study", "a model's reports, which the encoder of the index encodes")
 
@@ -89,7 +90,8 @@ class _Model:
             try:
                 return self.given.read("study", predictions=True)[0]
             except InputError as error:
-                error.args = (str(error).replace("--ids FILE", "--model-ids NAME=FILE"),)
+                model_ids = option("model_ids", "NAME=FILE", python='reading={"ids": FILE} of its Model')
+                error.step = error.step.replace(option("ids", "FILE"), model_ids)
                 raise
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
@@ -257,19 +259,16 @@ def _rows(read: Mapping[str, Reports], queries: Inputs, inner: bool) -> tuple[di
         found[name] = {asked.ids[i]: row for i, row in zip(places, answered, strict=True)}
         lacking = [study for study in asked.ids if study not in found[name]]
         if lacking and not inner:
-            msg = (
-                f"study: model {name!r} must have a prediction for each test report; got {len(lacking)} of "
-                f"{len(asked.ids)} without ({shown_names(lacking[:3])}). Complete its file, or pass --inner to leave "
-                "these reports out."
+            raise InputError(
+                f"model {name!r} has no prediction for {len(lacking)} of {len(asked.ids)} test reports "
+                f"({shown_names(lacking[:3])}).",
+                f"Complete its file, or pass {option('inner', True)} to leave these reports out.",
             )
-            raise InputError(msg)
     kept = [i for i, study in enumerate(asked.ids) if all(study in rows for rows in found.values())]
     if not kept:
-        msg = (
-            f"study: models must have a test report in common; got none of {len(asked.ids)} that all have. Leave a "
-            "model out."
+        raise InputError(
+            f"no test report is predicted by every model; there are {len(asked.ids)}.", "Leave a model out."
         )
-        raise InputError(msg)
     return found, queries if len(kept) == len(asked.ids) else queries.take(np.array(kept))
 
 
@@ -285,11 +284,10 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metric
         if name in index.metrics and all(set(METRICS[name].representations) <= one for one in held)
     ]
     if not names:
-        msg = (
-            f"study: metrics must be some that index, test reports and models allow; got none of "
-            f"{', '.join(shown_in('study'))}. Build the index for one of them."
+        raise InputError(
+            "index, test reports and models allow no metric of a study.",
+            f"Build the index for one of {', '.join(shown_in('study'))}.",
         )
-        raise InputError(msg)
     return names
 
 
@@ -298,17 +296,22 @@ def _check_models(models: Mapping[str, _Model], metrics: list[str]) -> None:
     own = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
     taken = sorted({*own} & models.keys())
     if taken:
-        msg = f"study: models must have names that no other row has; got {taken[0]!r}. Choose another."
-        raise InputError(msg)
+        raise InputError(
+            argument="models",
+            rule="must have names that no other row has",
+            value=repr(taken[0]),
+            step="Choose another name.",
+        )
     files = [file_name(name) for name in models]
     others = [file_name(name) for name in own] + [f"{file_name(oracle_name(metric))}-reports" for metric in metrics]
     for name, file in zip(models, files, strict=True):
         if not file or (files + others).count(file) > 1 or file.startswith(f"{file_name(RANDOM)}-"):
-            msg = (
-                f"study: models must have names that make different file names; got {name!r}. Use other letters, "
-                "digits, - and _."
+            raise InputError(
+                argument="models",
+                rule="must have names that make different file names",
+                value=repr(name),
+                step="Use other letters, digits, - and _.",
             )
-            raise InputError(msg)
 
 
 def _made_of(model: _Model, read: Reports) -> list[Any]:
@@ -369,8 +372,9 @@ def _common(rows: Iterable[np.ndarray]) -> np.ndarray:
     """Return the corpus rows that every metric can score, ascending."""
     common = reduce(np.intersect1d, rows)
     if not len(common):
-        msg = "study: the index must have a report that every metric can score; got none. Name fewer with --metrics."
-        raise InputError(msg)
+        raise InputError(
+            "the index has no report that every metric can score.", f"Name fewer metrics with {option('metrics')}."
+        )
     return common
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, exclusive, json_text, locked, remove_leftovers, replacing, sha256
 from metric_oracle.indexes import manifest
 from metric_oracle.progress import Progress
@@ -42,8 +42,7 @@ class Written:
                 if any(Path(name).name != name for name in self.entries):  # another folder's
                     raise ValueError
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-                foreign = self._foreign(f"one whose {STEPS} cannot be read")
-                raise foreign from error
+                raise _foreign(self._folder, f"its {STEPS} cannot be read") from error
 
     def check(self) -> None:
         """Raise where the folder holds what no study wrote: nothing of it may be deleted or written over."""
@@ -51,13 +50,7 @@ class Written:
             of_temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", path.name)
             name = of_temporary[1] if of_temporary else path.name.removesuffix(".building")
             if name not in (STEPS, LOCK, *self.entries):
-                foreign = self._foreign(f"one with {path.name}")
-                raise foreign
-
-    def _foreign(self, got: str) -> InputError:
-        return InputError(
-            f"study: {self._folder} must be what an earlier study left; got {got}. Move it, or name another out."
-        )
+                raise _foreign(self._folder, f"it holds {path.name}")
 
     def claim(self, *names: str) -> None:
         """Record the names of files before they are written: only recorded files may be deleted later."""
@@ -178,8 +171,9 @@ def checksum_of(path: Path) -> str:
     try:
         return sha256(path)
     except OSError as error:
-        msg = f"study: model files must be readable; got {path} ({error.strerror or error}). Check the name."
-        raise InputError(msg) from error
+        raise InputError(
+            f"{path} cannot be read ({error.strerror or error}).", "Check the name of the model file."
+        ) from error
 
 
 def unfinished(out: Path) -> Path:
@@ -204,14 +198,16 @@ def workplace(out: Path | None) -> Iterator[Path]:
     check_folder(out)
     folder = unfinished(out)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
-        msg = (
-            f"study: {folder} must be what an earlier study left; got a folder with other files. Move it, or name "
-            "another out."
-        )
-        raise InputError(msg)
+        raise _foreign(folder, "it holds other files")
     folder.mkdir(exist_ok=True)
     with exclusive(folder, LOCK, "study", "study"):
         yield folder
+
+
+def _foreign(folder: Path, reason: str) -> InputError:
+    return InputError(
+        f"{folder} was not left by an earlier study: {reason}.", f"Move it, or name another {option('out')}."
+    )
 
 
 def file_name(name: str) -> str:
@@ -224,8 +220,8 @@ def check_folder(out: Path, function: str = "study") -> None:
     manifest.check_name(out, function, "out")
     manifest.check_outside(out, function, "out")
     if out.exists() or out.is_symlink():
-        msg = f"{function}: out must be a new folder; got {out}, which exists. Remove it or name another."
-        raise InputError(msg)
+        raise InputError(
+            argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."
+        )
     if not out.parent.is_dir():
-        msg = f"{function}: out must be in an existing folder; got {out}. Make the folder first."
-        raise InputError(msg)
+        raise InputError(argument="out", rule="must be in an existing folder", value=out, step="Make the folder first.")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval.checks import counted_entry
 from metric_oracle.retrieval.corpus_bleu import counts_in
@@ -71,8 +71,14 @@ def _of_a_search(path: Path, error: InputError) -> Results | Expectation:
         except InputError:
             continue
     if path.is_file():
-        step = "A table with columns of its own, such as one of --published-names, goes with --foreign NAME=FILE."
-        error.args = (f"{error} {step}",)
+        step = (
+            f"A table with columns of its own, such as one of {option('published_names')}, goes with "
+            f"{option('foreign', 'NAME=FILE')}."
+        )
+        if error.is_old:  # transition
+            error.args = (f"{error} {step}",)
+        else:
+            error.step += f" {step}"
     raise error
 
 
@@ -131,14 +137,12 @@ def _joined(name: str, a: Scores, b: Scores) -> Scores:
     """Put the metrics of two files of one row beside each other."""
     twice = [metric for metric in b.signature["metrics"] if metric in a.signature["metrics"]]
     if twice:
-        msg = f"compare: the files of {name!r} must be of different metrics; got {twice[0]} twice. Name one of them."
-        raise InputError(msg)
+        raise InputError(f"the files of {name!r} have metric {twice[0]} twice.", "Name one of them.")
     check_signatures({name: a, f"{name} (another file)": b}, [])
     place = {study: row for row, study in enumerate(b.table["query_id"].to_pylist())}
     rows = [place.get(study) for study in a.table["query_id"].to_pylist()]
     if None in rows or len(place) != len(rows):
-        msg = f"compare: the files of {name!r} must be of the same studies; got other ids. Make them of one file."
-        raise InputError(msg)
+        raise InputError(f"the files of {name!r} have different ids.", "Make them from one file of reports.")
     table = a.table
     for column in b.table.column_names:
         if column not in table.column_names:
@@ -161,30 +165,31 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
     """Return the metrics that all systems have, and each system's others."""
     for name, one in scores.items():
         if one.signature.get("kind") != "scores" or not isinstance(one.signature.get("metrics"), dict):
-            msg = (
-                f"compare: systems must be files of scores; got one of kind {one.signature.get('kind')!r} for {name!r}."
-                " Write one with oracle score."
+            raise InputError(
+                f"the file of {name!r} is not a file of scores; its kind is {one.signature.get('kind')!r}.",
+                "Write one with oracle score.",
             )
-            raise InputError(msg)
         lacking = [
             column for column in ("query_id", *one.signature["metrics"]) if one.table.column_names.count(column) != 1
         ]
         if lacking:
-            msg = (
-                f"compare: systems must have one column for the ids and for each metric of the signature; got none or "
-                f"several of {', '.join(lacking)} for {name!r}. Write the file again with oracle score."
+            raise InputError(
+                f"the file of {name!r} has no column, or several, for {', '.join(lacking)}.",
+                "Write the file again with oracle score.",
             )
-            raise InputError(msg)
     held = {name: list(one.signature["metrics"]) for name, one in scores.items()}
     common = [metric for metric in next(iter(held.values())) if all(metric in others for others in held.values())]
     if not common:
         shown = "; ".join(f"{name}: {', '.join(metrics) or 'none'}" for name, metrics in held.items())
-        msg = f"compare: systems must have a metric in common; got {shown}. Score them under the same metrics."
-        raise InputError(msg)
+        raise InputError(f"the systems have no metric in common: {shown}.", "Score them under the same metrics.")
     for metric in oracles:
         if metric not in common:
-            msg = f"compare: oracles must be of metrics of the table, {', '.join(common)}; got {metric!r}. Drop it."
-            raise InputError(msg)
+            raise InputError(
+                argument="oracles",
+                rule=f"must be of metrics of the table, {', '.join(common)}",
+                value=repr(metric),
+                step="Drop it.",
+            )
     left_out = {name: [metric for metric in metrics if metric not in common] for name, metrics in held.items()}
     return common, {name: metrics for name, metrics in left_out.items() if metrics}
 
@@ -199,11 +204,10 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
             where, a, b = _difference(what, mine, theirs)
             # Old answers say neither section nor texts of their test reports; other tools say nothing.
             if a != b and not (what in _SHARED and None in (a, b)):
-                msg = (
-                    f"compare: systems must have the same signature; got another {where} for {name!r} ({_shown(b)}) "
-                    f"than for {first!r} ({_shown(a)}). Score both again in the same way."
+                raise InputError(
+                    f"{name!r} was not scored as {first!r}: {where} is {_shown(b)}, not {_shown(a)}.",
+                    "Score both again in the same way.",
                 )
-                raise InputError(msg)
 
 
 def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
@@ -265,38 +269,33 @@ def aligned(
         if len(place) < len(ids):
             seen: set[str] = set()
             twice = [i for i in ids if i in seen or seen.add(i)]  # type: ignore[func-returns-value]
-            msg = (
-                f"compare: systems must have each study once; got {len(twice)} repeated ids for {name!r} "
-                f"({shown_names(twice[:3])}). Drop the repetitions."
+            raise InputError(
+                f"the scores of {name!r} have {len(twice)} ids more than once ({shown_names(twice[:3])}).",
+                "Drop the repetitions.",
             )
-            raise InputError(msg)
         order = place if order is None else order
         if place.keys() != order.keys():
             only = [[i for i in order if i not in place], [i for i in place if i not in order]]
-            msg = (
-                f"compare: systems must be scored on the same studies; got {len(only[0])} ids only in {first!r} "
-                f"({shown_names(only[0][:3])}) and {len(only[1])} only in {name!r} ({shown_names(only[1][:3])}). "
-                "Score both on the same references."
+            raise InputError(
+                f"{first!r} and {name!r} are not scored on the same studies: {len(only[0])} ids are only in {first!r} "
+                f"({shown_names(only[0][:3])}) and {len(only[1])} only in {name!r} ({shown_names(only[1][:3])}).",
+                "Score both on the same references.",
             )
-            raise InputError(msg)
         where = np.array([place[i] for i in order], np.int64)
         for metric in metrics:
             column = one.table[metric]
             values = column.to_numpy().astype(np.float64)
             if not np.isfinite(values[~np.isnan(values)]).all() or np.isnan(values).sum() > column.null_count:
-                msg = (
-                    f"compare: scores must be numbers, or missing where a study is unscorable; got NaN or infinity "
-                    f"under {metric} for {name!r}. Score it again."
+                raise InputError(
+                    f"the scores of {name!r} under {metric} have NaN or infinity.",
+                    "Score it again; the score of an unscorable study must be missing.",
                 )
-                raise InputError(msg)
             rows[metric].append(values[where])
         parts = [f"crg.{part}" for part in ("tp", "fn", "fp")]
         held = [one.table[part].to_numpy()[where] for part in parts if part in one.table.column_names]
         counts[name] = np.array(held, np.float64) if len(held) == len(parts) else None
     if order is None or len(order) < 2:
-        msg = (
-            f"compare: systems must have at least 2 studies; got {len(order or ())}. "
-            "One study has no interval; score more."
+        raise InputError(
+            f"the systems have {len(order or ())} studies.", "One study has no interval; score at least 2."
         )
-        raise InputError(msg)
     return {metric: np.array(held) for metric, held in rows.items()}, counts

@@ -30,7 +30,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from metric_oracle.errors import InputError, MetricOracleError
+from metric_oracle.errors import InputError, MetricOracleError, option
 from metric_oracle.web.render import STATIC, page
 
 HOST = "127.0.0.1"
@@ -200,16 +200,14 @@ async def posted(request: Request) -> dict[str, Any]:
     async for chunk in request.stream():
         body += chunk
         if len(body) > LARGEST_POST:
-            msg = f"pages: a form must be smaller than {LARGEST_POST:,} bytes; got a larger one. Send less text."
-            raise InputError(msg)
+            raise InputError(f"a form has more than {LARGEST_POST:,} bytes.", "Send less text.")
     kind = request.headers["content-type"].partition(";")[0].strip()
     try:
         found = _PARSERS[kind](bytes(body))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        msg = f"pages: a form must be an object in {kind}; got something else. Load the page again."
-        raise InputError(msg)
+        raise InputError(f"a form is not an object in {kind}.", "Load the page again.")
     return found
 
 
@@ -228,8 +226,12 @@ def listen(port: int, function: str) -> socket.socket:
             return socket.create_server((HOST, port))
     except OSError:
         pass
-    msg = f"{function}: port must be free, from 1024 to 65535; got {port}. Leave --port out for a free one."
-    raise InputError(msg)
+    raise InputError(
+        argument="port",
+        rule="must be free, from 1024 to 65535",
+        value=port,
+        step=f"Leave {option('port')} out for a free one.",
+    )
 
 
 def address(port: int, token: str) -> str:

@@ -31,7 +31,7 @@ def write(tmp_path):
 
 def fails(match, *arguments, **options):
     """Check that reading ends in one line that matches and tells nothing of the reports."""
-    with pytest.raises(InputError, match=rf"^read_predictions: {match}") as caught:
+    with pytest.raises(InputError, match=rf"^{match}") as caught:
         read_predictions(*arguments, **options)
     assert "\n" not in str(caught.value)
     assert SECRET.split()[0] not in str(caught.value)
@@ -82,7 +82,7 @@ def test_r2gen_mimic_has_an_item_an_image(write):
     assert texts == {"50000000": "b", "50000001": "c"}
     assert reports.counts["duplicate"] == 2
     fails(
-        "predictions must be one text for each id; got 2 ids with several in .*: '50000000', '50000001'. Pass --meta",
+        ".* has 2 ids with several texts: '50000000', '50000001'. Pass --meta",
         path,
         ids=ids,
     )
@@ -123,7 +123,7 @@ def test_m2_trans_samples(write):
 def test_m2_trans_samples_of_two_images(write):
     path = write("s.txt", f"50000001__{DICOM[0]} 0.5 a\n50000001__{DICOM[1]} 0.25 b\n")
     views = write("m.csv", f"dicom_id,study_id,ViewPosition\n{DICOM[0]},50000001,LL\n{DICOM[1]},50000001,AP\n")
-    fails(r"predictions must be one text for each id; got 1 ids .* Pass --metadata mimic", path)
+    fails(r".* has 1 ids with several texts: .* Pass --metadata mimic", path)
     assert read(path, metadata=views)[0] == {"50000001": "b"}
 
 
@@ -252,21 +252,21 @@ def test_the_choice_is_that_of_any_process(write, views, hash_seed):
 def test_metadata_that_does_not_fit(write, views):
     path = write("p.csv", f"report,dicom_id\n{SECRET},{DICOM[0]}\na,zz-1\nb,zz-2\n")
     fails(
-        "metadata must have every image of the predictions; got 2 that .* lacks: 'zz-1', 'zz-2'. Pass the metadata",
+        ".* lacks 2 images of the predictions: 'zz-1', 'zz-2'. Pass the metadata",
         path,
         metadata=views,
     )
     path = write("p.csv", f"study_id,report\n1,{SECRET}\n")
     fails(
-        r"metadata must be left out where the predictions have no image ids; got .* for .*p.csv. Drop it\.$",
+        r"metadata must be left out for predictions without image ids; got .* for .*p.csv. Drop it\.$",
         path,
         metadata=views,
     )
-    again = "an image must have one text and the study that the metadata says; got another for '00000000-.*. Repair"
+    again = ".*p.csv has image '00000000-.*' with two texts, or in a study that the metadata deny. Repair"
     fails(again, write("p.csv", f"study_id,dicom_id,report\n2,{DICOM[0]},{SECRET}\n"), metadata=views)
     fails(again, write("p.csv", f"dicom_id,report\n{DICOM[0]},{SECRET}\n{DICOM[0]},b\n"), metadata=views)
     path = write("p.csv", f"dicom_id,report\n{DICOM[0]},{SECRET}\n")
-    fails("metadata must be an existing file; got .*no.csv. Check", path, metadata=views.with_name("no.csv"))
+    fails("there is no file .*no.csv. Check", path, metadata=views.with_name("no.csv"))
     fails(
         "metadata must be a column of the file; got 'ViewPosition'",
         path,
@@ -280,50 +280,50 @@ def test_metadata_that_does_not_fit(write, views):
 def test_ids_that_lack_or_are_too_many(write, annotation):
     path = write("res.csv", f"{SECRET}\nb\n")
     fails(
-        r"ids must be given where the predictions have none; got None for .*res.csv \(CSV of one col.*\)\. Pass --ids",
+        r".*res.csv has no ids \(CSV of one col.*\)\. Pass --ids",
         path,
     )
     fails(
-        r"ids must be as many as the predictions, 2 in .*res.csv \(CSV of .*\); got 3 in .*annotation.json\. P",
+        r".*res\.csv has 2 predictions \(CSV of .*\), and .*annotation\.json has 3 ids\. Pass the file",
         path,
         ids=annotation,
     )
     fails(
-        r"ids must be left out where the predictions have ids; got .*annotation.json for .* Drop it\.$",
+        r".*p\.csv has ids, and .*annotation\.json is given for them \(CSV, column report\)\. Drop ids\.$",
         write("p.csv", f"study_id,report\n1,{SECRET}\n"),
         ids=annotation,
     )
-    fails("ids must be an existing file; got .*no.txt", path, ids=path.with_name("no.txt"))
+    fails(r"there is no file .*no.txt", path, ids=path.with_name("no.txt"))
     fails(
         r"ids must have a column with a usual id name; got .*ids.csv\. Columns: 'a', 'b'\.",
         path,
         ids=write("ids.csv", "a,b\n1,2\n"),
     )
     fails(
-        r"ids must have rows of split 'test' where .* in .*ids.csv, whose splits are 'train'\. Name another with",
+        r".*ids\.csv has no row of split 'test' in its column split: 'train'\. Name another with",
         path,
         ids=write("ids.csv", "id,split\n1,train\n"),
     )
 
 
 def test_damaged_and_cut_files(write):
-    fails("predictions must be an existing file; got .*no.csv", write("a.csv", "x").with_name("no.csv"))
+    fails("there is no file .*no.csv", write("a.csv", "x").with_name("no.csv"))
     fails(
-        r"every quote in .*res.csv must be closed; got another in row 2\. The file is cut",
+        r".*res\.csv has a quote that is never closed, in row 2\. The file is cut",
         write("res.csv", f'a\n"{SECRET}'),
     )
     fails(
-        r"every row of .*res.csv must be one cell, as its first is; got 2 in row 3\. Quote",
+        r".*res.csv has 2 cells in row 3 and one in its first row\. Quote",
         write("res.csv", f"a\nb\n{SECRET},c\n"),
     )
     fails(
-        "every line of .*s.txt must be `id score text` as the first one is; got another form in line 2. The file is",
+        ".*s.txt has a line that is not `id score text` as the first one is: line 2. The file is",
         write("s.txt", f"1 0.5 a\n2 {SECRET}\n"),
     )
     fails("path must be a whole gzip file", _cut(write))
     fails("every quote in .*p.csv must be closed", write("p.csv", f'study_id,report\n1,"{SECRET}'))
-    fails("path must be a file with content; got an empty file", write("p.csv", "\n"))
-    fails("path must end with one of", write("p.docx", "x"))
+    fails(r".* is empty\. Fetch it again", write("p.csv", "\n"))
+    fails("its ending, which must be one of", write("p.docx", "x"))
 
 
 def _cut(write):
@@ -335,22 +335,22 @@ def _cut(write):
 def test_columns_that_are_not_clear(write):
     path = write("p.csv", f"study_id,report,text\n1,{SECRET},b\n")
     fails(
-        "text_column must be given where the header does not tell the predictions; got 'report', 'text' in .*p.csv. "
+        ".*p.csv has no column that is clearly the predictions; candidates are 'report', 'text'. "
         "Pass --predicted-text-column NAME; columns: 'study_id', 'report', 'text'",
         path,
     )
-    fails("text_column must be given .*; got none of a usual name in", write("p.csv", "study_id,a\n1,b\n"))
+    fails(r".*p\.csv has no column that is clearly the predictions\. Pass", write("p.csv", "study_id,a\n1,b\n"))
     fails(
-        "id_column must be given where several columns can hold the ids; got 'study_id', 'uid'",
+        ".*p.csv has several columns that can hold the ids: 'study_id', 'uid'. Pass",
         write("p.csv", f"study_id,uid,report\n1,1,{SECRET}\n"),
     )
-    fails("text_column must be a column of the file; got 'no'", path, text_column="no")
+    fails(".*p.csv has no column 'no'. Columns", path, text_column="no")
     fails(
-        "column 'report' of .* must hold text; got int in row 1. Pass --predicted-text",
+        "column 'report' of .* has int instead of text in row 1. Pass --predicted-text",
         write("p.json", '{"a": {"report": 5}}'),
     )
     fails(
-        "predictions must be one text for each id; got 1 ids with several in .*: '1'. Keep one row each",
+        ".*p.csv has 1 ids with several texts: '1'. Keep one row for each id",
         write("p.csv", f"study_id,report\n1,{SECRET}\n1,b\n"),
     )
     for options in ({"id_column": "a"}, {"text_column": "a"}):
@@ -361,7 +361,7 @@ def test_columns_that_are_not_clear(write):
                 **options,
             )
     fails(
-        r"path must hold at least one report to keep; got none in .* \(2 rows, 0 duplicate, 2 missing, .*\)",
+        r"there is no report to keep in .* \(2 rows, 0 duplicate, 2 missing, .*\)",
         write("p.json", '{"1": null, "2": NaN}'),
     )
 

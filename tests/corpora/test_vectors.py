@@ -180,8 +180,8 @@ def test_ids_are_passed_exactly_once(tmp_path, ids_file):
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("ids.txt", "a\nb\na\n", "must have unique ids; got 'a' more than once"),
-        ("ids.txt", "a\n\nb\n", "must have a text or number as id in every row; got none in row 2"),
+        ("ids.txt", "a\nb\na\n", "an id occurs more than once in .*: 'a'"),
+        ("ids.txt", "a\n\nb\n", "there is no id in row 2 of "),
         ("ids.csv", "nr,report\n1,A.\n", "ids must have a column with a usual id name"),
     ],
 )
@@ -191,15 +191,22 @@ def test_bad_ids(tmp_path, name, content, match):
 
 
 def test_absent_files(tmp_path):
-    with pytest.raises(InputError, match="path must be an existing file"):
+    with pytest.raises(InputError, match="there is no file"):
         read_embeddings(tmp_path / "e.npy")
-    with pytest.raises(InputError, match="ids must be an existing file"):
+    with pytest.raises(InputError, match=r"there is no file .*absent\.txt"):
         read_embeddings(save_npy(tmp_path, VALUES), ids=tmp_path / "absent.txt")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("e.npy", ".npy file"), ("e.npz", ".npz file"), ("e.parquet", "Parquet")])
-def test_damaged_files(tmp_path, name, kind):
-    with pytest.raises(InputError, match=f"path must be a whole {kind}"):
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("e.npy", "path must be a whole .npy file"),
+        ("e.npz", "path must be a whole .npz file"),
+        ("e.parquet", "is not a whole Parquet file"),
+    ],
+)
+def test_damaged_files(tmp_path, name, rule):
+    with pytest.raises(InputError, match=rule):
         read_embeddings(write(tmp_path, name, "no array"))
 
 
@@ -381,18 +388,16 @@ def test_quoted_empty_labels_are_blank(tmp_path):
 
 
 def test_label_ids_must_be_unique(tmp_path):
-    with pytest.raises(InputError, match=r"'id' in .* must have unique ids; got 'x' more than once"):
+    with pytest.raises(InputError, match=r"an id occurs more than once in 'id' in .*: 'x'"):
         read_labels(write(tmp_path, "a.csv", "id," + ",".join(LABELS) + ("\nx," + row({})) * 2))
 
 
 def test_absent_labels(tmp_path):
-    with pytest.raises(InputError, match="read_labels: path must be an existing file"):
+    with pytest.raises(InputError, match=r"there is no file .*absent"):
         read_labels(tmp_path / "absent.csv")
 
 
 def test_vectors_that_would_fill_the_memory(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", ids=np.array(["1"]), embeddings=np.zeros((1, 1 << 25), np.float32))
-    with pytest.raises(
-        InputError, match=r"^read_embeddings: packed files must unpack to less than 300 times their size;"
-    ):
+    with pytest.raises(InputError, match=r"^.* unpacks to more than 300 times its size"):
         read_embeddings(tmp_path / "a.npz")

@@ -53,18 +53,14 @@ def test_the_first_sheet_that_is_not_hidden(tmp_path):
     path = write_workbook(tmp_path / "a.xlsx", {"Old": [["id"], ["y"]], "New": table, "More": []}, hidden=["Old"])
     assert read_reports(path).source == "Excel, id id, column report, sheet 2 of 3, 1 of 1 rows"
     for name, sheets in (("none.xlsx", {"A": []}), ("hidden.xlsx", {"A": table})):
-        with pytest.raises(
-            InputError, match=r"^read_reports: path must be a workbook with a table in its first sheet;"
-        ):
+        with pytest.raises(InputError, match=r"^.* has no table in its first sheet"):
             read_reports(write_workbook(tmp_path / name, sheets, hidden=["A"] if name == "hidden.xlsx" else ()))
 
 
 def test_damaged_workbooks(tmp_path):
     path = write_workbook(tmp_path / "a.xlsx", {"A": [["id", "report"], ["x", SECRET * 999]]})
     whole = path.read_bytes()
-    match = (
-        r"^read_reports: path must be a whole \.xlsx file; got a damaged, locked or foreign one, .*\. Save it anew\.$"
-    )
+    match = r"^.* is not a whole \.xlsx file: it is damaged, locked or of another format\. Save it again\.$"
     middle = len(whole) // 2
     flipped = whole[:middle] + bytes([whole[middle] ^ 64]) + whole[middle + 1 :]
     for content in (whole[:-30], whole[: len(whole) // 2], b"id,report\n", flipped):
@@ -82,9 +78,7 @@ def test_a_workbook_that_would_fill_the_memory(tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("xl/sheet1.xml", "w") as member:
         for _ in range(128):
             member.write(bytes(1 << 20))
-    with pytest.raises(
-        InputError, match=r"packed files must unpack to less than 300 times their size; got more in .*a\."
-    ):
+    with pytest.raises(InputError, match=r".* unpacks to more than 300 times its size"):
         read_reports(path)
 
 
@@ -98,6 +92,6 @@ def test_without_the_extra(tmp_path, monkeypatch):
 
     path = write_workbook(tmp_path / "a.xlsx", {"A": [["id", "report"], ["x", "Clear."]]})
     monkeypatch.setattr(builtins, "__import__", lacking)
-    match = r"^read_reports: .*a\.xlsx needs the Python package fastexcel, which is not installed\. Run: pip install "
+    match = r"^.*a\.xlsx needs the Python package fastexcel, which is not installed\. Run: pip install "
     with pytest.raises(BackendError, match=match):
         read_reports(path)

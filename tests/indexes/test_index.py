@@ -1097,7 +1097,7 @@ def test_two_builds_at_once(inputs, built, tmp_path):
     )
     first.start()
     assert inside.wait(30)
-    match = r"^build_index: .*I.building must not be in use; got another build at work there\. Wait for it to end\.$"
+    match = r"^build_index: another build is working in .*I\.building\. Wait for it to end\.$"
     with pytest.raises(InputError, match=match):
         index_module.build_index(inputs, tmp_path / "I")
     go_on.set()

@@ -406,9 +406,9 @@ def test_scores_of_other_pairs(rated, tmp_path):
             "\n50,",
             r"must be among the rated ones; got 4 others, first '50/bertscore', '50/bleu', '50/radgraph'\.",
         ),
-        ("\n49,radgraph", "\n48,radgraph", r"must have unique ids; got '48/radgraph' more than once"),
+        ("\n49,radgraph", "\n48,radgraph", r"an id occurs more than once in .*: '48/radgraph'"),
         ("radgraph", "RadGraph", r"must be among the rated ones; got 50 others, first '0/RadGraph'"),
-        ("candidate_type", "kind", r"must have unique ids; got '0', '1', '2' more than once"),
+        ("candidate_type", "kind", r"an id occurs more than once in .*: '0', '1', '2'"),
     ):
         other.write_text(text.replace(old, new))
         with pytest.raises(InputError, match=rf"^align: the pairs of .*other\.csv {match}"):

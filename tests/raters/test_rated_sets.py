@@ -122,7 +122,7 @@ def test_radevalx(tmp_path, rater):
         (["pair_id,errors", "a,1", "b,inf"], r"must hold a finite number in every row; got something else in row 2"),
         (["pair_id,study_id,rater,errors", "a,s,1,1", "a,t,2,1"], r"the study of each pair in .* must be the same in "
          r"all its rows; got another one for pair 'a' in row 2\. Repair it\.$"),
-        (["pair_id,errors", "a,1", "a,2"], r"the rows of .* must have unique ids; got .* more than once"),
+        (["pair_id,errors", "a,1", "a,2"], r"an id occurs more than once in the rows of .*: "),
     ],
 )  # fmt: skip
 def test_refused(tmp_path, lines, match):

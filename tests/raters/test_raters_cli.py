@@ -99,7 +99,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
             ["align", "LONG", "--scores", "SCORES", "--direction", "poor"],
             r"align: direction must be NAME=higher\|lower; got 'poor'\. Put both sides",
         ),
-        (["align", "LONG", "--scores", "LONG"], r"align: the pairs of .* must have unique ids; got '0/bleu'"),
+        (["align", "LONG", "--scores", "LONG"], r"align: an id occurs more than once in the pairs of .*: '0/bleu'"),
         (
             ["align", "LONG", "--scores", "SCORES", "--direction", "poor=lower", "--without-identical"],
             r"align: samples must be given to find identical",
@@ -114,7 +114,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["failure-modes", "none.csv"],
-            r"read_ratings: path must be an existing file; got none\.csv\. Check the name\.",
+            r"failure_modes: there is no file none\.csv\. Check the name\.",
         ),
     ],
 )

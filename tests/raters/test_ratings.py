@@ -174,7 +174,7 @@ def test_pairs_by_one_column(tmp_path, name):
         (SMALL.replace("a,x,1,1,1", "a,x,1,maybe,1"), r"'significant' of .* must hold true or false .* in row 2\."),
         (
             SMALL.replace("a,x,1,1,1", "a,,1,1,1"),
-            r"column 'rater' of .* must have a text or number as id .* in row 2\.",
+            r"there is no id in row 2 of column 'rater' of ",
         ),
         (SMALL.splitlines()[0] + "\n", r"ratings must have rows; got none in .*r\.csv\. Fetch the file again\.$"),
         (
@@ -203,7 +203,7 @@ def test_a_pair_without_any_row(rated, tmp_path):
             "6,insig_mean",
             r"ratings must have the same raters before .*; got 6 and 6 columns, or other na",
         ),
-        (",0,1,2,3,4,5,", ",0,1,2,3,4,4,", r"the raters of .* must have unique ids; got '4' more than once\."),
+        (",0,1,2,3,4,5,", ",0,1,2,3,4,4,", r"an id occurs more than once in the raters of .*: '4'\."),
         (
             "sig_mean_errors",
             "mean",
@@ -222,7 +222,7 @@ def test_broken_samples(rated, tmp_path):
     match = r"samples must have one row for each study_number from 0; got 49 rows in .*s\.csv for 50 studies\. Use the"
     with pytest.raises(InputError, match=match):
         read_ratings(rated.long, samples=write(tmp_path, text.rpartition("50000049")[0], "s.csv"))
-    match = r"the studies of .*s\.csv must have unique ids; got '50000001' more than once"
+    match = r"an id occurs more than once in the studies of .*s\.csv: '50000001'"
     with pytest.raises(InputError, match=match):
         read_ratings(rated.long, samples=write(tmp_path, text.replace("50000002", "50000001"), "s.csv"))
     match = (
@@ -256,7 +256,7 @@ def test_identical_pairs_need_texts(tmp_path):
             "pair_id,x\n8,1\n9,2\n",
             r"must be those of the ratings; got none of 2: ids there are like '8', rated pairs like 'a'\. Join them by",
         ),
-        ("pair_id,x\na,1\na,2\n", r"must have unique ids; got 'a' more than once"),
+        ("pair_id,x\na,1\na,2\n", r"an id occurs more than once in .*: 'a'"),
         ("x,y\na,1\nbb,2\n", r"s\.csv must say the pair of each row by a column pair_id, .*; got columns 'x', 'y'\."),
         (
             "id,query_id\na,1\nbb,2\n",
@@ -274,6 +274,6 @@ def test_pairs_that_study_and_candidate_do_not_tell_apart(tmp_path):
     content = SMALL.replace("pair_id,", "pair_id,study_id,system,").replace("\na,", "\na,1,new,")
     ratings = read_ratings(write(tmp_path, content.replace("\nbb,", "\nbb,1,new,")))
     table = read_table(write(tmp_path, "study_id,system,x\n1,new,3\n", "s.csv"), "align")
-    match = r"align: ratings joined by study and candidate type must have unique ids; got '1/new' more than once"
+    match = r"align: an id occurs more than once in ratings joined by study and candidate type: '1/new'"
     with pytest.raises(InputError, match=match), called("align"):
         match_pairs(ratings, table)

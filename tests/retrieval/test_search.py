@@ -339,7 +339,7 @@ def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, Inputs([], []), "bleu")
-    with pytest.raises(InputError, match=r"^retrieve: reports must hold at least one report to keep; got none in the"):
+    with pytest.raises(InputError, match=r"^retrieve: there is no report to keep in the"):
         api.retrieve(index, [], "bleu")
 
 

@@ -71,14 +71,14 @@ def test_the_same_save_again_is_one(path):
     size = path.stat().st_size
     assert log.save(given(1)) == log_at(path).save(given(1)) == first
     assert path.stat().st_size == size
-    with pytest.raises(InputError, match=r"^survey: id must be new for another save; got one that is known\."):
+    with pytest.raises(InputError, match=r"^this save has the id of another one\. Reload"):
         log.save(given(1, counts=((9, 9), (9, 9))))
 
 
 def test_a_second_tab_gets_the_other_version(path):
     log, other = log_at(path), log_at(path)
     last = log.save(given(1))
-    with pytest.raises(ConflictError, match=r"^survey: base must be the last save of this candidate; got") as e:
+    with pytest.raises(ConflictError, match=r"^this save is not based on the last save of the candidate\. Load") as e:
         other.save(given(2, counts=((7, 7), (7, 7))))
     assert e.value.event == last
     assert other.save(given(2, base=1, counts=((7, 7), (7, 7)))).seq == 2
@@ -114,7 +114,7 @@ def test_a_second_tab_gets_the_other_version(path):
     ],
 )
 def test_what_is_no_save(path, changes, match):
-    with pytest.raises(InputError, match=rf"^survey: {match}.*; got something else\. Reload the page\.$"):
+    with pytest.raises(InputError, match=rf"^the page sent a save that is not valid: {match}.*\. Reload the page\.$"):
         log_at(path).save({**given(1), **changes})
     assert path.read_bytes() == b""
 
@@ -146,7 +146,7 @@ def test_a_torn_line_is_cut_off(path):
 def damaged(path):
     return pytest.raises(
         SaveError,
-        match=r"^survey: the log of a rater must stay where it is, whole; got .* damaged in line \d\. Stop the",
+        match=r"^the log of a rater was changed or moved: .* is damaged in line \d\. Stop the",
     )
 
 
@@ -157,7 +157,7 @@ def test_an_altered_log_is_no_log(path):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[2])
     with pytest.raises(
-        SaveError, match=r"whole; got .*anna\.jsonl with \d+ bytes of \d+\. Stop the server, and restore"
+        SaveError, match=r"changed or moved: .*anna\.jsonl has \d+ bytes of \d+\. Stop the server, and restore"
     ):
         log.save(given(9, base=3))
     # A line of another log, a line twice, a line that is none, a block of zeros: none of them is a write cut short.
@@ -168,9 +168,7 @@ def test_an_altered_log_is_no_log(path):
                 use(log_at(path))
         assert path.read_bytes() == content
     path.unlink()
-    with pytest.raises(
-        SaveError, match=r"^survey: the log of a rater must stay where it is, whole; got .*No such file"
-    ):
+    with pytest.raises(SaveError, match=r"^the log of a rater was changed or moved: .*No such file"):
         log.save(given(9, base=3))
     assert not path.exists()
 
@@ -232,9 +230,7 @@ def test_a_full_disk(path, monkeypatch):
         return os.pwrite(file, raw[:7], at)
 
     monkeypatch.setattr(survey_log, "os", SimpleNamespace(**{**vars(os), "pwrite": full}))
-    with pytest.raises(
-        SaveError, match=r"^survey: a save must reach the disk; got .* \(No space left on device\)\. Make"
-    ):
+    with pytest.raises(SaveError, match=r"^the save did not reach the disk: .* \(No space left on device\)\. Make"):
         log.save(given(2, base=1))
     assert path.read_bytes() == before
     monkeypatch.undo()

@@ -91,7 +91,7 @@ def test_empty_folder_is_filled_and_parents_are_made(tmp_path):
 
 def test_existing_folder_is_refused_and_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("keep")
-    with pytest.raises(InputError, match=r"^write_synthetic: out must be a new or empty folder; got .*Name another"):
+    with pytest.raises(InputError, match=r"^out must be a new or empty folder; got .*Name another"):
         write_synthetic(tmp_path, 3, 1)
     with pytest.raises(InputError, match="out must be a new or empty folder"):
         write_synthetic(tmp_path / "mine.txt", 3, 1)
@@ -111,11 +111,11 @@ def test_a_failure_leaves_nothing_behind(tmp_path):
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "3"])
 def test_bad_sizes_are_refused(tmp_path, size):
     rule = rf"must be an int of at least 1; got {size!r}\. Pass the number of reports wanted\.$"
-    with pytest.raises(InputError, match="^synthesize: n_reports " + rule):
+    with pytest.raises(InputError, match="^n_reports " + rule):
         synthesize(size)
-    with pytest.raises(InputError, match="^synthesize: n_reports " + rule):
+    with pytest.raises(InputError, match="^n_reports " + rule):
         write_synthetic(tmp_path / "out", size, 1)
-    with pytest.raises(InputError, match="^synthesize: n_tests " + rule):
+    with pytest.raises(InputError, match="^n_tests " + rule):
         write_synthetic(tmp_path / "out", 1, size)
     assert list(tmp_path.iterdir()) == []
 

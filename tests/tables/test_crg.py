@@ -154,18 +154,14 @@ def test_uncertain_must_be_said(files, uncertain):
 
 def test_references_without_predictions(files):
     write(files[1], "cx", ["x", "y"], [(1, 0), (0, 1)])
-    match = (
-        r"^score_crg: every reference report must have predicted labels; got none for 2 of 3 in .* \('a', 'b'\)\. Add"
-    )
+    match = r"^score_crg: .* has no labels for 2 of 3 reference reports \('a', 'b'\)\. Add"
     with pytest.raises(InputError, match=match):
         score_crg(*files, uncertain="blank")
 
 
 def test_predictions_without_a_label(files):
     write(files[1], "abc", ["x", "z"], [(1, 0), (0, 1), (0, 0)])
-    match = (
-        r"^score_crg: predictions must have the labels of the reference; got 1 of 2 that are not in .* \('y'\)\. Ren"
-    )
+    match = r"^score_crg: .* lacks 1 of the 2 labels of the reference \('y'\)\. Ren"
     with pytest.raises(InputError, match=match):
         score_crg(*files, uncertain="blank")
 
@@ -175,8 +171,8 @@ def test_predictions_without_a_label(files):
 )
 def test_levels_of_other_labels(files, labels, unknown):
     match = (
-        rf"^score_crg: a level must have labels of the reference, each once and No Finding left out; got {len(labels)} "
-        rf"for 'l', of which {unknown} are no such label\. Labels in .*: 'x', 'y'\.$"
+        r"^score_crg: level 'l' must have labels of the reference, each once and No Finding left out; got "
+        rf"{len(labels)} labels, {unknown} of them unknown\. Labels in .*: 'x', 'y'\.$"
     )
     with pytest.raises(InputError, match=match):
         score_crg(*files, uncertain="blank", levels={"l": labels})
@@ -185,16 +181,14 @@ def test_levels_of_other_labels(files, labels, unknown):
 def test_no_label_but_no_finding(tmp_path):
     path = write(tmp_path / "r.csv", "ab", ["No Finding"], [(1,), (0,)])
     with pytest.raises(
-        InputError, match=r"^score_crg: a level must have labels of the reference, .*; got 0 for 'labels'"
+        InputError, match=r"^score_crg: level 'labels' must have labels of the reference, .*; got 0 labels"
     ):
         score_crg(path, path, uncertain="blank")
 
 
 @pytest.mark.parametrize("texts", [["x"], ["=x"], ["a=x", "a=y"]])
 def test_levels_that_are_no_levels(texts):
-    with pytest.raises(
-        InputError, match=r'^crg: level must be "NAME=LABEL,LABEL", each name once; got .*\. Write it so\.$'
-    ):
+    with pytest.raises(InputError, match=r'^level must be "NAME=LABEL,LABEL", each name once; got .*\. Correct it\.$'):
         parse_levels(texts)
 
 
@@ -235,7 +229,7 @@ def test_labels_without_content(tmp_path, text, n):
 
 def test_ids_twice(tmp_path):
     path = write(tmp_path / "r.csv", "aa", ["x"], [(1,), (0,)])
-    with pytest.raises(InputError, match=r"^read_label_table: .* must have unique ids; got 'a' more than once\."):
+    with pytest.raises(InputError, match=r"^score_crg: an id occurs more than once in .*: 'a'\."):
         score_crg(path, path, uncertain="blank")
 
 

@@ -142,7 +142,7 @@ def test_files_of_a_study(systems, tmp_path):
     again = read_scores(out / "radcliq-oracle.parquet")
     assert again.table.equals(systems["radcliq oracle"].table)
     assert again.signature == systems["radcliq oracle"].signature
-    with pytest.raises(InputError, match=r"^study: out must be a new folder; got .*study, which exists\. Remove it or"):
+    with pytest.raises(InputError, match=r"^out must be a new folder; got .*study, which exists\. Remove it or"):
         write_study(systems, compare_study(systems), out)
 
 
@@ -161,9 +161,9 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     given = ["study", index.folder, paths["test"], "-m", "bleu", "--model", f"R2Gen={tmp_path / 'res.csv'}"]
     code, _, err = oracle(*given)
     assert code == 2
-    assert "got None for" in err
-    assert "Pass --model-ids NAME=FILE with an id a row, in the same order." in err
-    match = r"ids must be as many as the predictions, 40 in .*; got 1 in"
+    assert "has no ids (CSV of one column without header)" in err
+    assert "Pass --model-ids NAME=FILE with one id per row, in the same order." in err
+    match = r".* has 40 predictions \(CSV .*\), and .* has 1 ids\. Pass"
     fails(match, world, {"m": api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json")}, metrics=("bleu",))
     written = api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json", split="val")
     assert written.read("study", predictions=True)[0].ids == list(queries.ids)
@@ -179,11 +179,11 @@ def test_models_that_cannot_be(world, tmp_path):
     short = tmp_path / "short.csv"
     short.write_text("study_id,report\n50000300,No effusion.\n")
     match = (
-        r"^study: model 'short' must have a prediction for each test report; got 39 of 40 without \('50000301', "
+        r"^study: model 'short' has no prediction for 39 of 40 test reports \('50000301', "
         r"'50000302', '50000303'\)\. Complete its file, or pass --inner to leave these reports out\.$"
     )
     fails(match, world, {"short": api.reports(short)}, metrics=("bleu",))
-    match = r"^study: models must have names that no other row has; got 'identity'\. Choose another\.$"
+    match = r"^study: models must have names that no other row has; got 'identity'\. Choose another name\.$"
     fails(match, world, {"identity": api.reports(short)}, metrics=("bleu",))
     match = (
         r"^study: models must have names that make different file names; got 'a b'\. Use other letters, digits, - and"
@@ -199,7 +199,7 @@ def test_metrics_without_a_report_in_common(world, tmp_path):
         np.savez(tmp_path / "some.npz", ids=arrays["ids"][100:], embeddings=arrays["embeddings"][100:])
     files = {"radgraph": tmp_path / "graphs.json", "chexbert": tmp_path / "some.npz"}
     index = api.build_index(api.reports(paths["train"], **files), tmp_path / "I", metrics=["radgraph", "chexbert"])
-    match = r"^study: the index must have a report that every metric can score; got none\. Name fewer with --metrics\.$"
+    match = r"^study: the index has no report that every metric can score\. Name fewer metrics with --metrics\.$"
     with pytest.raises(InputError, match=match):
         run_study(index, queries, metrics=("radgraph", "chexbert"))
 
@@ -320,16 +320,12 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
     folder = out.with_name("study.unfinished")
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
-    match = (
-        r"^study: .*study\.unfinished must be what an earlier study left; got a folder with other files\. Move it, or"
-    )
+    match = r"^study: .*study\.unfinished was not left by an earlier study: it holds other files\. Move it, or"
     fails(match, world, {}, metrics=("bleu",), out=out)
     assert (folder / "mine.txt").read_text() == "mine"
     (folder / "mine.txt").unlink()
     with study_steps.workplace(out):
-        match = (
-            r"^study: .*study\.unfinished must not be in use; got another study at work there\. Wait for it to end\.$"
-        )
+        match = r"^study: another study is working in .*study\.unfinished\. Wait for it to end\.$"
         fails(match, world, {}, metrics=("bleu",), out=out)
 
 
@@ -355,8 +351,8 @@ def test_a_study_deletes_nothing_that_it_did_not_write(world, tmp_path, name):
         (folder / name).write_text("precious")
         before = contents(folder)
         match = (
-            r"^study: .*unfinished must be what an earlier study left; got one (with|whose) \.?"
-            r"(thesis|fair|table|steps).*\. Move it, or name another out\.$"
+            r"^.*unfinished was not left by an earlier study: it(s| holds) \.?"
+            r"(thesis|fair|table|steps).*\. Move it, or name another --out\.$"
         )
         fails(match, world, {"fair": models["fair"]}, metrics=("bleu",), out=out)
         assert contents(folder) == before
@@ -372,7 +368,7 @@ def test_a_record_of_a_study_names_nothing_outside_of_its_folder(world, tmp_path
     (folder / ".lock").touch()
     (tmp_path / "thesis.txt").write_text("precious")
     (folder / STEPS).write_text(json.dumps({"../thesis.txt": {"made_of": "", "sha256": ""}}))
-    fails(rf"got one whose {STEPS} cannot be read\.", world, {}, metrics=("bleu",), out=tmp_path / "study")
+    fails(rf"its {STEPS} cannot be read\.", world, {}, metrics=("bleu",), out=tmp_path / "study")
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
@@ -446,7 +442,7 @@ def test_inner_and_order_and_labels(world, tmp_path):
     assert found["short"].table["chexbert:labels"].to_pylist() == found[IDENTITY].table["chexbert:labels"].to_pylist()
     for name in ("chexbert:labels", "crg", "crg.tp"):
         assert found["lines"].table[name].to_pylist() == found["short"].table[name].to_pylist(), name
-    match = r"^study: model 'short' must have a prediction for each test report; got 5 of 40 without"
+    match = r"^study: model 'short' has no prediction for 5 of 40 test reports"
     with pytest.raises(InputError, match=match):
         run_study(index, queries, models, metrics=metrics)
 
@@ -495,14 +491,14 @@ def test_results_and_baselines_go_into_a_table_as_they_are(world, tmp_path):
 def test_an_index_without_a_metric_of_a_study(world, tmp_path):
     index = api.build_index(world[3]["test"], tmp_path / "I", metrics=["temporal"])
     match = (
-        r"^study: metrics must be some that index, test reports and models allow; got none of bleu-2, .*\. Build the "
-        r"index for one of them\.$"
+        r"^study: index, test reports and models allow no metric of a study\. Build the "
+        r"index for one of bleu-2, .*\.$"
     )
     with pytest.raises(InputError, match=match):
         run_study(index, world[1], {})
 
 
 def test_a_model_file_that_cannot_be_read(tmp_path):
-    match = r"^study: model files must be readable; got .*gone\.csv \(No such file or directory\)\. Check the name\.$"
+    match = r"^.*gone\.csv cannot be read \(No such file or directory\)\. Check the name of the model file\.$"
     with pytest.raises(InputError, match=match):
         study_steps.checksum_of(tmp_path / "gone.csv")

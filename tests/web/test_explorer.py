@@ -207,10 +207,10 @@ def test_draws_have_their_mean(nasty):
 @pytest.mark.parametrize(
     ("path", "match"),
     [
-        ("/?sort=99", "explore: sort must be an int from 0 to 4; got something else"),
-        ("/?sort=x", "sort must be an int from 0 to 4"),
-        ("/?column=0&low=nan", "explore: low must be a finite number; got something else"),
-        ("/?words=3000", "explore: words must be an int from"),
+        ("/?sort=99", "sort is not a whole number from 0 to 4"),
+        ("/?sort=x", "sort is not a whole number from 0 to 4"),
+        ("/?column=0&low=nan", "low is not a finite number"),
+        ("/?words=3000", "words is not a whole number from"),
         ("/case/0?show=40", "explore: show must be an int from"),
         ("/?page=-1", "explore: page must be an int from"),
         ("/?ties=²", "explore: ties must be an int from"),
@@ -291,7 +291,7 @@ def test_a_live_query(real, prepared):
     assert "<script>alert" not in hostile.text
     assert "alert(1)&lt;/script&gt; effusion␀" in hostile.text
     none = real.post("/live", data={"text": "effusion"}, headers=POST)
-    assert "explore: metrics must be at least one of those shown; got none" in none.text
+    assert "no metric is ticked" in none.text
 
 
 def test_an_index_alone(prepared):
@@ -319,9 +319,9 @@ def test_files_that_do_not_belong_together(prepared, tmp_path, fails):
         (
             [made_up(["a"], index="f" * 64)],
             {"index": prepared.index},
-            "explore: index must be the one that the results",
+            "results file 1 was made with index ffffffffffff, not with ",
         ),
-        ([made_up([])], {}, "explore: results must have at least one test report; got none in file 1"),
+        ([made_up([])], {}, "results file 1 has no test report"),
     ):
         with pytest.raises(Exception, match=match):
             read_cases(files, **options)

@@ -84,12 +84,12 @@ def test_what_is_not_saved(client, survey, monkeypatch):
     assert (code, answer["seq"], answer["counts"]) == (409, 1, [[0, 0]] * 6)
     code, answer = save(client, asked(survey, 2, rater="ben"))
     assert code == 400
-    assert answer["line"].startswith(
-        "survey: rater must be whose address was opened last in this browser; got another."
-    )
+    assert answer["line"].startswith("another rater's address was opened last in this browser.")
     code, answer = save(client, asked(survey, 3, counts=[[0, 100]] * 6, base=1))
     assert code == 400
-    assert answer["line"].startswith("survey: counts must be 6 x 2 numbers from 0 to 99")
+    assert answer["line"].startswith(
+        "the page sent a save that is not valid: counts must be 6 x 2 numbers from 0 to 99"
+    )
 
     class Full:
         def __getattr__(self, name):
@@ -101,7 +101,7 @@ def test_what_is_not_saved(client, survey, monkeypatch):
     monkeypatch.setattr(survey_log, "os", Full())
     code, answer = save(client, asked(survey, 4, base=1))
     assert code == 507
-    assert "a save must reach the disk" in answer["line"]
+    assert "the save did not reach the disk" in answer["line"]
     monkeypatch.undo()
     assert survey_status(survey.folder)[0]["saves"] == 1
     assert client.post("/save", json=asked(survey, 5, base=1)).status_code == 403
@@ -126,9 +126,9 @@ def test_without_a_script(client, survey):
     assert (answer.status_code, answer.headers["location"]) == (303, "/study/2")
     assert survey_status(survey.folder)[0]["saves"] == 5  # what is the same is not saved again
     answer = send(**{"base-1": "2", "c1-0-0": "7"})
-    assert (answer.status_code, "base must be the last save" in answer.text) == (400, True)
+    assert (answer.status_code, "this save is not based on the last save" in answer.text) == (400, True)
     answer = send(**{"base-1": "3", "c1-0-0": "1.5"})
-    assert "cells must be numbers from 0 to 99, or empty; got something else" in answer.text
+    assert "a cell is neither empty nor a number from 0 to 99" in answer.text
 
 
 def test_each_rater_has_his_own_order(tmp_path):
