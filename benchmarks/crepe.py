@@ -64,9 +64,12 @@ def measure(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     seconds = time.process_time() - began
     began = time.process_time()
     scores = mo.score(
-        paths["test"], paths["test_candidates"], METRICS, crepe=folder / "crepe", inner=True, tell=_tell,
-        radgraph=paths["test_graphs"], predicted_radgraph=paths["test_candidates_graphs"],
-    )  # fmt: skip
+        mo.reports(paths["test"], tell=_tell, radgraph=paths["test_graphs"]),
+        mo.reports(paths["test_candidates"], radgraph=paths["test_candidates_graphs"]),
+        METRICS,
+        crepe=folder / "crepe",
+        inner=True,
+    )
     scored = time.process_time() - began
     held = scores.table["query_id"].to_pylist()
     ratings = _some(paths["test_errors"], set(held), folder / "rated.csv")

@@ -67,13 +67,13 @@ class Data:
     @cached_property
     def queries(self) -> Inputs:
         """The test reports with graphs and, where there are any, embeddings."""
-        return mo.load_queries(
+        return mo.reports(
             self.corpus / "test.csv",
             keep_empty=True,
             encoder=self.encoder,
             **graph_options(self.corpus, "test"),
             **embedding_options(self.vectors, "test"),
-        )
+        ).load()
 
     @property
     def pairs(self) -> int:
@@ -200,7 +200,7 @@ def _replace_older(index: Path, pattern: str, build: Callable[[Path], Any]) -> N
 
 def _build(corpus: Path, vectors: Path | None, index: Path, **options: Any) -> None:
     beside = graph_options(corpus, "train") | embedding_options(vectors, "train")
-    mo.build_index(corpus / "train.csv", index, keep_empty=True, **beside, **options)
+    mo.build_index(mo.reports(corpus / "train.csv", keep_empty=True, **beside, **options), index)
 
 
 def digest_of_sources() -> str:
@@ -284,8 +284,8 @@ def draw_sample(data: Data, n_references: int, n_candidates: int, folder: Path) 
         for name, side in (("references", references), ("candidates", candidates))
     ]
     reports = Reports([str(i) for i in range(len(candidates))], [text for text, _ in candidates], "sample", {}, {})
-    index = mo.build_index(reports, folder / "index", metrics=metrics, **beside[1])
-    return Sample(references, candidates, index, mo.load_queries([text for text, _ in references], **beside[0]))
+    index = mo.build_index(mo.reports(reports, **beside[1]), folder / "index", metrics=metrics)
+    return Sample(references, candidates, index, mo.reports([text for text, _ in references], **beside[0]).load())
 
 
 @dataclass(frozen=True)

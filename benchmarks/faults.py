@@ -125,19 +125,28 @@ def build(corpus: Path, out: Path, most: int | None = None) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     try:
         mo.build_index(
-            corpus / "train.csv", out, shard_rows=SHARD_ROWS, radgraph=corpus / "train_graphs.json",
-            chexbert_labels=corpus / "train_labels.csv", uncertain="positive", metrics=list(METRICS),
-        )  # fmt: skip
+            mo.reports(
+                corpus / "train.csv",
+                radgraph=corpus / "train_graphs.json",
+                chexbert_labels=corpus / "train_labels.csv",
+                uncertain="positive",
+            ),
+            out,
+            shard_rows=SHARD_ROWS,
+            metrics=list(METRICS),
+        )
     except InputError as error:
         os._exit(3 if "must be a place with room to write" in str(error) else 4)
 
 
 def answers(index: Index, corpus: Path) -> list[Any]:
     """Return what the set answers under each metric."""
-    queries = mo.load_queries(
-        corpus / "test.csv", radgraph=corpus / "test_graphs.json", chexbert_labels=corpus / "test_labels.csv",
+    queries = mo.reports(
+        corpus / "test.csv",
+        radgraph=corpus / "test_graphs.json",
+        chexbert_labels=corpus / "test_labels.csv",
         uncertain="positive",
-    )  # fmt: skip
+    ).load()
     return [mo.retrieve(index, queries, metric, k=3, threads=1).table.to_pydict() for metric in METRICS]
 
 

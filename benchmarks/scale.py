@@ -114,9 +114,17 @@ def _build(options: argparse.Namespace, kind: str, **how: Any) -> Row:
 
     def make() -> None:
         mo.build_index(
-            corpus / "train.csv", path, radgraph=corpus / "train_graphs.json", uncertain="positive",
-            chexbert_labels=corpus / "train_labels.csv", metrics=list(METRICS), keep_empty=True, **how,
-        )  # fmt: skip
+            mo.reports(
+                corpus / "train.csv",
+                radgraph=corpus / "train_graphs.json",
+                uncertain="positive",
+                chexbert_labels=corpus / "train_labels.csv",
+                keep_empty=True,
+            ),
+            path,
+            metrics=list(METRICS),
+            **how,
+        )
 
     found = {"value": 0.0, "unit": "s", "peak_gb": 0.0, "was_there": True} if _is_there(path) else _measured(make)
     held = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
@@ -138,10 +146,13 @@ def _build_single(options: argparse.Namespace) -> Row:
 def _search(options: argparse.Namespace) -> Row:
     """Search the set, and in turns the single index where there is one; answers must be the same."""
     corpus = _corpus(options)
-    queries = mo.load_queries(
-        corpus / "test.csv", radgraph=corpus / "test_graphs.json", chexbert_labels=corpus / "test_labels.csv",
-        uncertain="positive", keep_empty=True,
-    )  # fmt: skip
+    queries = mo.reports(
+        corpus / "test.csv",
+        radgraph=corpus / "test_graphs.json",
+        chexbert_labels=corpus / "test_labels.csv",
+        uncertain="positive",
+        keep_empty=True,
+    ).load()
     many = mo.open_index(_index_path(options, "set"))
     both = [many]
     if options.sizes[0] <= options.single:

@@ -158,12 +158,10 @@ def _build(bench: Bench) -> Measurement:
         marks: list[tuple[str, float]] = [("read", time.perf_counter())]
         folder = Path(tempfile.mkdtemp(dir=bench.scratch))
         mo.build_index(
-            bench.data.corpus / "train.csv",
+            mo.reports(bench.data.corpus / "train.csv", keep_empty=True, **graph_options(bench.data.corpus, "train")),
             folder / "index",
             metrics=LEXICAL_AND_GRAPH,
             progress=partial(_mark, marks),
-            keep_empty=True,
-            **graph_options(bench.data.corpus, "train"),
         )
         _collect(marks, totals, parts)
         shutil.rmtree(folder)
@@ -263,7 +261,7 @@ from pathlib import Path
 import metric_oracle as mo
 folder = Path(sys.argv[1])
 index = mo.open_index(folder / "index")
-queries = mo.load_queries(json.loads((folder / "texts.json").read_text()), radgraph=folder / "references.json")
+queries = mo.reports(json.loads((folder / "texts.json").read_text()), radgraph=folder / "references.json").load()
 seconds = {}
 for metric in sys.argv[2:]:
     times = []

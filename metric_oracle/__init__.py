@@ -8,12 +8,13 @@
 
 A study: every oracle, chance, the most frequent report and models under every metric, in a table and a folder.
 
->>> index = mo.build_index("train.csv", "INDEX", radgraph="train_graphs.json")  # doctest: +SKIP
+>>> corpus = mo.reports("train.csv", radgraph="train_graphs.json")  # doctest: +SKIP
+>>> index = mo.build_index(corpus, "INDEX")             # doctest: +SKIP
 >>> models = {                                          # doctest: +SKIP
-...     "strong": mo.Model("strong.csv", {"radgraph": "strong_graphs.json"}),
-...     "weak": mo.Model("weak.csv", {"radgraph": "weak_graphs.json"}),
+...     "strong": mo.reports("strong.csv", radgraph="strong_graphs.json"),
+...     "weak": mo.reports("weak.csv", radgraph="weak_graphs.json"),
 ... }
->>> tests = mo.load_queries("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
+>>> tests = mo.reports("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
 >>> systems = mo.study(index, tests, models, metrics="bleu,radgraph", out="study")  # doctest: +SKIP
 >>> table = mo.compare_study(systems)                   # doctest: +SKIP
 >>> mo.write_study(systems, table, "study")             # doctest: +SKIP
@@ -31,11 +32,15 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("metric-oracle")
+    if name in ("Model", "load_queries"):
+        msg = f"module {__name__!r} has no attribute {name!r}. Write mo.reports(...)"
+        raise AttributeError(msg)
     found = load(__name__, name)
     if callable(found) and not isinstance(found, type):
+        from metric_oracle.api.attached import homes
         from metric_oracle.public import public
 
-        found = globals()[name] = public(name, found)
+        found = globals()[name] = public(name, found, homes())
     return found
 
 

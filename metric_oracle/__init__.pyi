@@ -1,10 +1,11 @@
 # The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
 from metric_oracle.api.annotating import annotate as annotate
+from metric_oracle.api.attached import reports as reports
 from metric_oracle.api.memory import compute as compute, pairwise as pairwise, reward as reward
 from metric_oracle.api.reranking import rerank as rerank
 from metric_oracle.api.scoring import score as score
 from metric_oracle.api.searching import baseline as baseline, build_index as build_index, expectation as expectation
-from metric_oracle.api.searching import load_queries as load_queries, merge as merge, open_index as open_index
+from metric_oracle.api.searching import merge as merge, open_index as open_index
 from metric_oracle.api.searching import retrieve as retrieve, verify as verify
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
@@ -33,7 +34,7 @@ from metric_oracle.tables.comparison_plot import write_plot as write_plot
 from metric_oracle.tables.crg import score_crg as score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert as score_f1_chexbert, score_f1_srr as score_f1_srr
 from metric_oracle.tables.foreign import read_foreign as read_foreign
-from metric_oracle.tables.study import Model as Model, compare_study as compare_study, run_study
+from metric_oracle.tables.study import compare_study as compare_study, run_study
 from metric_oracle.tables.study_folder import write_study as write_study
 
 __version__: str

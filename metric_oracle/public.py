@@ -5,6 +5,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
 from numbers import Integral, Real
@@ -39,7 +40,7 @@ _FLAGS = {
 }
 
 
-def public(name: str, function: _Function) -> _Function:
+def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Function:
     """Return a public function with a check of its arguments, and with its name and Python's terms in its errors.
 
     Parameters
@@ -47,29 +48,36 @@ def public(name: str, function: _Function) -> _Function:
     name : str
         Under which people call it.
     function : callable
+    homes : mapping of str to str
+        Arguments that other calls take, and the form of those calls, such as ``"mo.reports(..., {})"``.
     """
 
     @wraps(function)
     def run(*args: Any, **keywords: Any) -> Any:
         with called(name, tuple(_known(function))):
-            _check(name, function, args, keywords)
+            _check(name, function, args, keywords, homes)
             try:
                 return function(*args, **keywords)
             except MetricOracleError as error:  # transition
                 if error.is_old:
-                    error.args = (_in_python(str(error), _known(function)),)
+                    error.args = (_in_python(str(error), _known(function), homes),)
                 raise
 
     return run  # type: ignore[return-value]
 
 
-def _check(name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+def _check(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], homes: Mapping[str, str]
+) -> None:  # fmt: skip
     """Raise unless a call fits the signature of a function: names, positions and types."""
     known, signature = _known(function), inspect.signature(function)
     unknown = next((keyword for keyword in keywords if keyword not in known), None)
     if unknown is not None:
         similar = get_close_matches(unknown, known, n=1)
         step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
+        own = unknown.removeprefix("predicted_")
+        if own in homes:
+            step = f"Write {homes[own].format(f'{own}=...')}."
         raise ArgumentError(f"there is no argument {unknown!r}.", step)
     step = f"The call is {name}({_call(function)})."
     try:
@@ -77,9 +85,14 @@ def _check(name: str, function: Callable[..., Any], args: tuple[Any, ...], keywo
     except TypeError as error:
         raise ArgumentError(f"{error}.", step) from None
     for argument, value in bound.arguments.items():
-        is_keywords = signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD
-        for key, content in (value if is_keywords else {argument: value}).items():
-            annotation = known.get(key, Any)
+        values, kinds = {argument: value}, known
+        if signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD:
+            values = value
+        elif argument == "options" and is_dataclass(value) and not isinstance(value, type):
+            kinds = {f"options.{field}": kind for field, kind in typing.get_type_hints(type(value)).items()}
+            values = {key: getattr(value, key.partition(".")[2]) for key in kinds}
+        for key, content in values.items():
+            annotation = kinds.get(key, Any)
             if not _fits(content, annotation):
                 raise ArgumentError(
                     argument=key, rule=f"must be {_named(annotation)}", value=_shown(content), step=step
@@ -164,18 +177,20 @@ def _shown(value: Any) -> str:
     return _with_article(type(value).__name__)
 
 
-def _in_python(message: str, known: Mapping[str, Any]) -> str:
+def _in_python(message: str, known: Mapping[str, Any], homes: Mapping[str, str]) -> str:
     """Return a message with options of the command line as arguments of a function."""
 
     def written(found: re.Match[str]) -> str:
         if found["command"]:
             return found[0]
         if found["reading"]:
-            return f'reading={{"{found["reading"]}": ...}} of its Model'
+            return f"mo.reports(..., {found['reading']}=...)"
         name = (found["metric"] or found["name"]).replace("-", "_")
         near = [name, f"{name}s", name.removeprefix("predicted_"), name.removeprefix("model_")]
-        name = next((one for one in near if one in known), name)
+        name = next((one for one in near if one in known or one in homes), name)
         value = found["names"] or found["value"]
-        return f"{name}={value}" if value else _FLAGS.get(name, name)
+        is_elsewhere = name in homes and name not in known
+        text = f"{name}={value}" if value else _FLAGS.get(name, f"{name}=..." if is_elsewhere else name)
+        return homes[name].format(text) if is_elsewhere else text
 
     return _OPTION.sub(written, message)

@@ -744,8 +744,8 @@ MUTANTS = [
     Mutant(
         "kernels/bertscore/cpu.py",
         "items of a tile are named as in the first one",
-        "found[g].append((item + first, *parts))",
-        "found[g].append((item, *parts))",
+        "results[g].append((item + first, *parts))",
+        "results[g].append((item, *parts))",
         "kernels/test_bertscore.py -k tiles",
     ),
     Mutant(

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle import public
+from metric_oracle.api.scoring import CREPE
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import read_embeddings, read_label_table, read_labels
 from metric_oracle.encoders import token_states
@@ -31,13 +33,13 @@ def files(corpus, side):
 @pytest.fixture(scope="module")
 def index(corpus, fake_encoder, tmp_path_factory):
     out = tmp_path_factory.mktemp("api") / "I"
-    return mo.build_index(corpus["train"], out, encoder="bert", **files(corpus, "train"))
+    return mo.build_index(mo.reports(corpus["train"], encoder="bert", **files(corpus, "train")), out)
 
 
 @pytest.fixture(scope="module")
 def prepared(corpus, fake_encoder, tmp_path_factory):
     out = tmp_path_factory.mktemp("api") / "T"
-    mo.build_index(corpus["test"], out, encoder="bert", **files(corpus, "test"))
+    mo.build_index(mo.reports(corpus["test"], encoder="bert", **files(corpus, "test")), out)
     return out
 
 
@@ -51,7 +53,7 @@ def no_model(monkeypatch):
 def test_a_prepared_set_gives_the_answers_of_its_files(metric, index, corpus, prepared, no_model, monkeypatch):
     found = mo.retrieve(index, prepared, metric, k=7)
     monkeypatch.undo()
-    wanted = mo.retrieve(index, mo.load_queries(corpus["test"], **files(corpus, "test")), metric, k=7)
+    wanted = mo.retrieve(index, mo.reports(corpus["test"], **files(corpus, "test")).load(), metric, k=7)
     assert found.table.equals(wanted.table)
     wanted.signature.pop("environment", None)  # where the encoder ran: none runs for a prepared set
     assert found.signature == wanted.signature
@@ -59,8 +61,8 @@ def test_a_prepared_set_gives_the_answers_of_its_files(metric, index, corpus, pr
 
 
 def test_graphs_of_a_prepared_set_are_those_of_the_file(corpus, prepared):
-    loaded = mo.load_queries(corpus["test"], radgraph=corpus["test_graphs"]).attached["radgraph"]
-    stored = mo.load_queries(prepared).attached["radgraph"]
+    loaded = mo.reports(corpus["test"], radgraph=corpus["test_graphs"]).load().attached["radgraph"]
+    stored = mo.reports(prepared).load().attached["radgraph"]
     pairs = list(zip(loaded.of_row, stored.of_row, strict=True))
     assert len({int(row) for row in stored.of_row}) > 5
     for a, b in pairs:
@@ -100,11 +102,9 @@ def test_prepared_references_and_predictions(index, corpus, prepared, no_model, 
     }  # fmt: skip
     monkeypatch.undo()
     out = tmp_path / "P"
-    mo.build_index(texts, out, encoder="bert", keep_empty=True, uncertain="negative", **predicted)
-    wanted = mo.score(
-        corpus["test"], texts, [*SEARCHED], index=index, encoder="bert", system="P", **files(corpus, "test"),
-        **{f"predicted_{name}": value for name, value in predicted.items()},
-    )  # fmt: skip
+    mo.build_index(mo.reports(texts, encoder="bert", keep_empty=True, uncertain="negative", **predicted), out)
+    asked = mo.reports(corpus["test"], encoder="bert", **files(corpus, "test"))
+    wanted = mo.score(asked, mo.reports(texts, **predicted), [*SEARCHED], index=index, system="P")
     for module in (bertscore, token_states):
         monkeypatch.setattr(module, "TokenEncoder", lambda *_, **__: pytest.fail("a model ran"))
     found = mo.score(prepared, out, [*SEARCHED], index=index)
@@ -114,23 +114,23 @@ def test_prepared_references_and_predictions(index, corpus, prepared, no_model, 
     assert mo.score(prepared, out).metrics == mo.score(prepared, out, mo.score(prepared, out).metrics).metrics
     # One side in files, the other prepared.
     some = ["bleu-2", "radgraph", "chexbert", "chexbert:labels"]
-    mixed = mo.score(corpus["test"], out, some, **files(corpus, "test"))
+    mixed = mo.score(mo.reports(corpus["test"], **files(corpus, "test")), out, some)
     assert mixed.table.select(some).equals(wanted.table.select(some))
 
 
 def test_what_a_prepared_set_does_not_take(index, prepared):
     match = r"^retrieve: uncertain must be 'negative' as in the index; got 'blank'\."
-    queries = mo.load_queries(prepared)
+    queries = mo.reports(prepared).load()
     settings = {
         **queries.attached,
         "labels": replace(queries.attached["labels"], settings={"uncertain": "blank"}),
     }
     with pytest.raises(InputError, match=match):
         mo.retrieve(index, replace(queries, attached=settings), "chexbert:labels")
-    match = r"^load_queries: section must be left out for a prepared set; got a value\. Drop it\.$"
+    match = r"^reports: section must be left out for a prepared set; got a value\. Drop it\.$"
     with pytest.raises(InputError, match=match):
-        mo.load_queries(prepared, section="findings")
-    match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add radgraph and predicted"
+        mo.reports(prepared, section="findings").load()
+    match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add mo\.reports\("
     with pytest.raises(InputError, match=match):
         mo.score(prepared, ["a"], "radgraph", inner=True)
 
@@ -144,49 +144,107 @@ def test_states_whose_cut_is_not_known_are_made_again(index, prepared, monkeypat
 
 
 CALLS = {
-    "build_index": lambda mo, **o: mo.build_index(["a"], "nowhere", **o),
-    "load_queries": lambda mo, **o: mo.load_queries(["a"], **o),
-    "retrieve": lambda mo, **o: mo.retrieve("I", ["a"], "bleu", **o),
-    "baseline": lambda mo, **o: mo.baseline("I", ["a"], "random", "bleu", **o),
-    "expectation": lambda mo, **o: mo.expectation("I", ["a"], "bleu", **o),
-    "verify": lambda mo, **o: mo.verify("I", "r.csv", ["a"], **o),
-    "score": lambda mo, **o: mo.score(["a"], ["a"], **o),
-    "pairwise": lambda mo, **o: mo.pairwise(["a"], ["a"], "bleu", **o),
-    "reward": lambda mo, **o: mo.reward("bleu", **o),
+    "build_index": lambda **o: mo.build_index(["a"], "nowhere", **o),
+    "retrieve": lambda **o: mo.retrieve("I", ["a"], "bleu", **o),
+    "baseline": lambda **o: mo.baseline("I", ["a"], "random", "bleu", **o),
+    "expectation": lambda **o: mo.expectation("I", ["a"], "bleu", **o),
+    "verify": lambda **o: mo.verify("I", "r.csv", ["a"], **o),
+    "rerank": lambda **o: mo.rerank("I", ["a"], "crepe", **o),
+    "study": lambda **o: mo.study("I", ["a"], **o),
+    "score": lambda **o: mo.score(["a"], ["a"], **o),
+    "compute": lambda **o: mo.compute(references=["a"], predictions=["a"], **o),
+    "pairwise": lambda **o: mo.pairwise(["a"], ["a"], "bleu", **o),
+    "reward": lambda **o: mo.reward("bleu", **o),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_unknown_keywords(name, index, monkeypatch):
-    monkeypatch.setattr("metric_oracle.api.searching.open_index", lambda path: index)
-    monkeypatch.setattr("metric_oracle.api.given.open_index", lambda path: index)
-    match = rf"^{name}: there is no argument 'radgrph'\. Did you mean 'radgraph'\?$"
-    with pytest.raises(TypeError, match=match):
-        CALLS[name](mo, radgrph="x.json")
+def test_calls_of_earlier_versions_are_told_what_to_write(name):
+    for old, new in {
+        "radgraph": "mo.reports(..., radgraph=...)",
+        "section": "mo.reports(..., section=...)",
+        "predicted_chexbert_ids": "mo.reports(..., chexbert_ids=...)",
+        "prevalence": "options=mo.SearchOptions(prevalence=...)",
+    }.items():
+        with pytest.raises(TypeError, match=rf"^{name}: there is no argument '{old}'\. Write {re.escape(new)}\.$"):
+            CALLS[name](**{old: "x.json"})
+    with pytest.raises(TypeError, match=r"^reports: there is no argument 'radgrph'\. Did you mean 'radgraph'\?$"):
+        mo.reports(["a"], radgrph="x.json")
+    for old in ("load_queries", "Model"):
+        with pytest.raises(AttributeError, match=rf"has no attribute '{old}'\. Write mo\.reports\(\.\.\.\)"):
+            getattr(mo, old)
 
 
-def test_every_argument_of_the_registry_is_typed():
-    from metric_oracle.api import annotating, given
-
+def test_every_argument_of_the_registry_is_one_of_reports():
     of_pairs = {name for record in SOURCES.values() if record.made == "pairs" for name in record.arguments}
-    for function in (mo.score, mo.rerank):
-        assert of_pairs <= inspect.signature(function).parameters.keys()
     arguments = {name for record in SOURCES.values() for name in record.arguments} - of_pairs
-    assert {*annotating.MODELS, *annotating.FILES, *given.READING} == annotating.Annotating.__annotations__.keys()
-    files = {name for record in SOURCES.values() for name in (*record.model_arguments, *record.settings)}
-    assert files <= given.Models.__annotations__.keys()
-    assert arguments <= given.Loading.__annotations__.keys()
-    assert {f"predicted_{name}" for name in arguments - {"encoder"}} <= given.Sides.__annotations__.keys()
-    assert set(given.LOADING) <= given.Loading.__annotations__.keys()
-    assert set(given.SIDES) <= given.Sides.__annotations__.keys()
-    own = inspect.signature(mo.score).parameters.keys() - {"references", "predictions", "metrics", "given"}
-    assert own == given.Scoring.__annotations__.keys() - given.Compared.__annotations__.keys()
+    arguments |= {name for record in SOURCES.values() for name in (*record.model_arguments, *record.settings)}
+    assert arguments <= inspect.signature(mo.reports).parameters.keys()
+    assert set(CREPE.values()) == of_pairs
 
 
-def test_loaded_queries_take_no_keywords(index, prepared):
-    match = r"^retrieve: radgraph must be left out for loaded queries; got a value\. Drop it\.$"
+def test_options_are_those_of_the_search_and_of_no_other_function(index):
+    with pytest.raises(InputError, match=r"^score: k must be left out for scores of given reports; got a value\. Drop"):
+        mo.score(["a"], ["a"], "bleu", options=mo.SearchOptions(k=2))
+    with pytest.raises(InputError, match=r"^baseline: backend must be left out for scores without a search; got a val"):
+        mo.baseline(index, ["a"], "identity", "bleu", options=mo.SearchOptions(backend="cpu"))
+    options = mo.SearchOptions(k=2, text=False)
+    assert mo.retrieve(index, ["a"], "bleu", options=options).table.num_rows == 2
+    table = mo.retrieve(index, ["a"], "bleu", k=3, options=options).table
+    assert (table.num_rows, "text" in table.column_names) == (3, False)
+
+
+def test_reports_are_read_when_they_are_used_and_once(index, corpus, monkeypatch):
+    tests = mo.reports("nowhere.csv", section="impression")
+    with pytest.raises(InputError, match=r"path must be an existing file or folder; got nowhere\.csv"):
+        mo.retrieve(index, tests, "bleu")
+    calls = []
+    graph = {"0": {"text": "no edema", "entities": {}}}
+    tests = mo.reports(["no edema"], radgraph=lambda texts: calls.append(texts) or graph)
+    assert calls == []
+    for _ in range(2):
+        assert mo.retrieve(index, tests, "bleu").table.num_rows == 1
+    assert calls == [["no edema"]]
+    assert tests.load(index) is tests.load(index)
+    assert repr(mo.reports(corpus["test"], radgraph="x.json")).endswith("test.csv with radgraph>")
+
+
+def test_the_role_of_reports_is_that_of_their_use(index):
+    match = r"^score: ids must be left out for reports that are no predictions; got a value\. Drop it\.$"
     with pytest.raises(InputError, match=match):
-        mo.retrieve(index, mo.load_queries(prepared), "bleu", radgraph="x.json")
+        mo.score(mo.reports(["a"], ids="ids.csv"), ["a"], "bleu")
+    match = r"^score: keep_empty must be left out for predictions; got a value\. Drop it\.$"
+    with pytest.raises(InputError, match=match):
+        mo.score(["a"], mo.reports(["a"], keep_empty=True), "bleu")
+    match = r"layer must be left out for test reports, whose index says it; got a value\. Drop it\.$"
+    with pytest.raises(InputError, match=match):
+        mo.retrieve(index, mo.reports(["a"], encoder="bert", layer=3), "bleu")
+    match = r"^study: encoder must be left out for a model's reports, which the encoder of the index encodes; got a val"
+    with pytest.raises(InputError, match=match):
+        mo.study(index, ["a"], {"M": mo.reports(["a"], encoder="bert")}, metrics="bleu")
+    match = r"^study: radgraph of a model must be a file, so that a study that was killed can go on; got dict\. Write"
+    with pytest.raises(InputError, match=match):
+        mo.study(index, ["a"], {"M": mo.reports(["a"], radgraph={})}, metrics="bleu")
+
+
+def test_what_both_sides_share_is_the_same():
+    sides = [mo.reports(["a"], uncertain=uncertain) for uncertain in ("positive", "negative")]
+    match = r"^score: uncertain must be the same for both sides; got two\. Give it to the references alone\.$"
+    with pytest.raises(InputError, match=match):
+        mo.score(*sides, "bleu")
+
+
+def test_only_reports_have_more_than_ten_parameters():
+    """Everything that belongs to reports is given to `reports`, and nowhere else."""
+    functions = {name: getattr(mo, name) for name in mo.__all__ if inspect.isfunction(getattr(mo, name))}
+    many = {name for name, function in functions.items() if len(public._known(function.__wrapped__)) > 10}
+    assert many == {"reports", "create_survey", "read_predictions"}
+
+
+def test_loaded_reports_take_no_sources(index, prepared):
+    match = r"^reports: radgraph must be left out for reports that have their sources; got a value\. Drop it\.$"
+    with pytest.raises(InputError, match=match):
+        mo.reports(mo.reports(prepared).load(), radgraph="x.json")
 
 
 def test_empty_reports_mean_the_same_in_memory(index):
@@ -197,7 +255,7 @@ def test_empty_reports_mean_the_same_in_memory(index):
     assert [one.filename for one in warned] == [__file__]
     assert found.table["query_id"].to_pylist() == ["1"]
     told = []
-    assert mo.load_queries(given, tell=told.append).ids == ["1"]
+    assert mo.reports(given, tell=told.append).load().ids == ["1"]
     assert [text.startswith(line) for text in told] == [True]
     for call in (mo.baseline, mo.expectation):
         with pytest.warns(UserWarning, match=re.escape(line)):
@@ -224,7 +282,7 @@ def test_sections_that_differ():
     with pytest.warns(UserWarning, match=r"^the references are of section impression, but Yu et al"):
         assert mo.score(sides[0], paper, "bleu").mean() == {"bleu-2": 1.0}
     told = []
-    mo.score(sides[0], paper, "bleu", tell=told.append)
+    mo.score(mo.reports(sides[0], tell=told.append), paper, "bleu")
     assert [line.partition(":")[0] for line in told[:2]] == ["references", "predictions"]
     assert told[2].startswith("the references are of section impression, but Yu et al")
     frame = {"study_id": ["0"], "impression": ["a b"]}
@@ -232,7 +290,7 @@ def test_sections_that_differ():
 
     with pytest.raises(InputError, match=r"got findings \(by caller\) and impression \(by column\)"):
         mo.score(sides[1], polars.DataFrame(frame), "bleu")
-    assert mo.score(sides[1], polars.DataFrame(frame), "bleu", predicted_section="findings").mean() == {"bleu-2": 1}
+    assert mo.score(sides[1], mo.reports(polars.DataFrame(frame), section="findings"), "bleu").mean() == {"bleu-2": 1}
 
 
 def test_a_prepared_set_keeps_its_section(tmp_path):
@@ -243,7 +301,7 @@ def test_a_prepared_set_keeps_its_section(tmp_path):
 
 def test_what_was_counted_is_told():
     told = []
-    scores = mo.score(["a b", "", None, "c"], ["a b", "x", "y", ""], "bleu", tell=told.append)
+    scores = mo.score(mo.reports(["a b", "", None, "c"], tell=told.append), ["a b", "x", "y", ""], "bleu")
     assert told[0].endswith("1 missing, left out; 1 empty, left out")
     assert told[1].endswith("1 empty, scored as such")
     assert scores.table["query_id"].to_pylist() == ["0", "3"]
@@ -273,10 +331,10 @@ class KilledRadGraph:
 
 def test_model_runs_of_a_killed_build_resume(tmp_path, monkeypatch):
     monkeypatch.setattr("metric_oracle.encoders.radgraph.RadGraph", KilledRadGraph)
-    options = {"radgraph": tmp_path / "radgraph.tar.gz", "radgraph_encoder": "somewhere", "metrics": "radgraph"}
+    options = {"radgraph": tmp_path / "radgraph.tar.gz", "radgraph_encoder": "somewhere"}
     with pytest.raises(KeyboardInterrupt):
-        mo.build_index(["a", "b"], tmp_path / "I", **options)
-    index = mo.build_index(["a", "b"], tmp_path / "I", **options)
+        mo.build_index(mo.reports(["a", "b"], **options), tmp_path / "I", metrics="radgraph")
+    index = mo.build_index(mo.reports(["a", "b"], **options), tmp_path / "I", metrics="radgraph")
     assert KilledRadGraph.calls == [("somewhere", "I.building", False), ("somewhere", "I.building", True)]
     assert index.content["representations"]["radgraph"]["encoder"] == KilledRadGraph.signature
     assert {path.name for path in index.folder.iterdir()} == {

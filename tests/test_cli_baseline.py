@@ -21,7 +21,7 @@ READ = "test reports: CXR-Report-Metric CSV, id study_id, column report, 12 of 1
 @pytest.fixture(scope="module")
 def index(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("index") / "I"
-    return api.build_index(corpus["train"], out, radgraph=corpus["train_graphs"]).folder
+    return api.build_index(api.reports(corpus["train"], radgraph=corpus["train_graphs"]), out).folder
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_help_has_the_options_of_files(oracle, kind):
 
 
 def test_tables(corpus, index):
-    batch = api.load_queries(corpus["test"], radgraph=corpus["test_graphs"])
+    batch = api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
     results = api.baseline(index, batch, "random", "radgraph", draws=3, seed=5)
     shown = rendered(answers_table(results))
     assert "radgraph random" in shown
@@ -112,7 +112,7 @@ def test_plot(oracle, given, tmp_path, ending):
 
 def test_plot_shows_counts_and_mean(corpus, index, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
-    batch = api.load_queries(corpus["test"])
+    batch = api.reports(corpus["test"]).load()
     found = api.expectation(index, batch, "bleu")
     drawn = []
     real = matplotlib.figure.Figure.savefig

@@ -27,6 +27,10 @@ from metric_oracle.retrieval.options import SearchOptions
 DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is tested, and leaves that know no files
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
+PREDICTED = (
+    "radgraph", "chexbert", "chexbert_ids", "sentences", "embeddings", "embedding_ids", "chexbert_labels", "srr_labels",
+    "entities", "id_column", "text_column", "section",
+)  # fmt: skip
 RENAMED = {
     ("*", "index"): r"open_index\.path",
     ("*", "queries"): r"read_reports\.path",
@@ -39,8 +43,21 @@ RENAMED = {
     ("synth", "--reports"): "n_reports",
     ("synth", "--tests"): "n_tests",
     ("synth", "out"): "out",
-    ("retrieve", "--text"): r"load_queries\.queries",
-    **{("baseline nearest", f"--{side}-vector-ids"): f"{side}_vectors" for side in ("corpus", "query")},
+    ("retrieve", "--text"): r"reports\.data",
+    **{
+        (command, f"--{side}-vector-ids"): f"{side}_vectors"
+        for side in ("corpus", "query")
+        for command in ("baseline nearest", "verify")
+    },
+    ("build-index", "reports"): r"reports\.data",
+    **{("score", side): r"reports\.data" for side in ("references", "predictions")},
+    **{("score", f"--predicted-{name.replace('_', '-')}"): rf"reports\.{name}" for name in PREDICTED},
+    **{(command, "--crepe"): r"crepe\.path" for command in ("rerank", "score")},
+    **{
+        (command, f"--crepe-{name}"): rf"crepe\.{name}"
+        for name in ("config", "vocabulary")
+        for command in ("rerank", "score")
+    },
     **{
         ("train-crepe", f"--{name}"): "settings"
         for name in ("epochs", "batch-size", "learning-rate", "presence-weight", "seed")
@@ -55,16 +72,16 @@ RENAMED = {
     ("compare-metrics", "--scatter"): r"plot_scatter\.path",
     **{(command, "--foreign"): r"read_foreign\.(?:name|path)" for command in ("table", "explore", "report")},
     **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
-    ("study", "--model"): "models",
+    ("study", "--model"): r"reports\.data|models",
     ("study", "--interval"): "method",
     **{
-        ("study", f"--model-{name}".replace("_", "-")): rf"models\.\w+\.{name}|models"
+        ("study", f"--model-{name}".replace("_", "-")): rf"reports\.{name}|models"
         for record in ATTACHED
         for name in record.arguments
     },
-    ("study", "--model-ids"): r"models\.\w+\.ids|models",
-    ("study", "--model-metadata"): r"models\.\w+\.metadata|models",
-    ("study", "--model-section"): r"models\.\w+\.section|models",
+    ("study", "--model-ids"): r"reports\.ids|models",
+    ("study", "--model-metadata"): r"reports\.metadata|models",
+    ("study", "--model-section"): r"reports\.section|models",
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): r"parse_levels\.texts",
     **{(command, "results"): r"read_result\.given" for command in ("explore", "report")},

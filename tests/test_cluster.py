@@ -83,10 +83,10 @@ METRICS = ("bleu-2", "rouge-l", "radgraph", "cider-d:corpus", "chexbert:labels",
 def made(files, corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sets")
     given = {"radgraph": files["train_graphs"], "chexbert_labels": corpus["train_labels"], **BESIDE}
-    one = mo.build_index(files["train"], folder / "one", **given)
-    many = mo.build_index(files["train"], folder / "set", shard_rows=30, **given)
+    one = mo.build_index(mo.reports(files["train"], **given), folder / "one")
+    many = mo.build_index(mo.reports(files["train"], **given), folder / "set", shard_rows=30)
     asked = {"radgraph": files["test_graphs"], "chexbert_labels": corpus["test_labels"], **BESIDE}
-    return one, many, mo.load_queries(files["test"], **asked), given
+    return one, many, mo.reports(files["test"], **asked).load(), given
 
 
 def on(machines) -> dict:
@@ -118,7 +118,7 @@ def test_answers_are_those_of_one_index(machines, made, metric):
     one, many, queries, _ = made
     done = Calls()
     for k in (1, 40):
-        found = mo.retrieve(many, queries, metric, k=k, progress=done, **on(machines))
+        found = mo.retrieve(many, queries, metric, k=k, progress=done, options=mo.SearchOptions(**on(machines)))
         here = mo.retrieve(many, queries, metric, k=k)
         assert found.table.equals(mo.retrieve(one, queries, metric, k=k).table)
         assert found.signature.keys() == here.signature.keys()
@@ -143,20 +143,25 @@ def test_a_model_encodes_the_queries_here_alone(machines, corpus, tmp_path, fake
     """Workers have no encoder: they get states and weights, and lay them out for their shards."""
     reports = mo.read_reports(corpus["train"])
     given = {"encoder": "fake", "radgraph": corpus["train_graphs"], "chexbert": corpus["train_embeddings"]}
-    many = mo.build_index(corpus["train"], tmp_path / "set", shard_rows=50, **given)
-    queries = mo.load_queries(corpus["test"], radgraph=corpus["test_graphs"], chexbert=corpus["test_embeddings"])
+    many = mo.build_index(mo.reports(corpus["train"], **given), tmp_path / "set", shard_rows=50)
+    queries = mo.reports(corpus["test"], radgraph=corpus["test_graphs"], chexbert=corpus["test_embeddings"]).load()
     assert len(reports.ids) > 100
     for metric, settings in (("bertscore", {"idf": "corpus"}), ("bertscore", {}), ("radcliq", {})):
-        here = mo.retrieve(many, queries, metric, k=3, **settings)
-        assert mo.retrieve(many, queries, metric, k=3, **settings, **on(machines)).table.equals(here.table)
+        here = mo.retrieve(many, queries, metric, k=3, options=mo.SearchOptions(**settings))
+        assert mo.retrieve(
+            many, queries, metric, k=3, options=mo.SearchOptions(**settings, **on(machines))
+        ).table.equals(here.table)
 
 
 def test_a_set_is_that_of_one_process(machines, files, made, tmp_path):
     said: list[tuple] = []
     found = mo.build_index(
-        files["train"], tmp_path / "set", shard_rows=30, progress=lambda *line: said.append(line), **made[3],
+        mo.reports(files["train"], **made[3]),
+        tmp_path / "set",
+        shard_rows=30,
+        progress=lambda *line: said.append(line),
         **on(machines),
-    )  # fmt: skip
+    )
     assert found.fingerprint == made[1].fingerprint
     assert sorted(path.name for path in found.folder.iterdir()) == sorted(p.name for p in made[1].folder.iterdir())
     done = [n for _, n, _ in said]
@@ -222,10 +227,14 @@ def test_a_worker_killed_in_the_middle(machines, files, made, tmp_path, what):
     thread.start()
     try:
         if what == "search":
-            found = mo.retrieve(made[1], made[2], "radgraph", k=5, backend="reference", **on(machines))
+            found = mo.retrieve(
+                made[1], made[2], "radgraph", k=5, backend="reference", options=mo.SearchOptions(**on(machines))
+            )
             assert found.table.equals(mo.retrieve(made[0], made[2], "radgraph", k=5).table)
         else:
-            built = mo.build_index(files["train"], tmp_path / "set", shard_rows=30, **made[3], **on(machines))
+            built = mo.build_index(
+                mo.reports(files["train"], **made[3]), tmp_path / "set", shard_rows=30, **on(machines)
+            )
             assert built.fingerprint == made[1].fingerprint
             built.verify_files()
     finally:
@@ -322,7 +331,7 @@ def test_a_damaged_shard_is_refused(machines, made, files, tmp_path):
     content = bytearray(path.read_bytes())
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(DamagedIndexError, match=r"^retrieve: .*shard-00002|^open_index: .*shard-00002"):
-        mo.retrieve(mo.open_index(many.folder), made[2], "bleu", **on(machines))
+        mo.retrieve(mo.open_index(many.folder), made[2], "bleu", options=mo.SearchOptions(**on(machines)))
 
 
 def test_another_set_in_the_place_of_this_one_is_refused(made):
@@ -448,7 +457,7 @@ def test_a_board_that_is_stopped_is_one_line(machines, tmp_path, monkeypatch):
 
 def test_nothing_of_a_report_is_in_a_log(machines, made):
     """Of all that was done here so far."""
-    mo.retrieve(made[1], made[2], "bleu", k=3, **on(machines))
+    mo.retrieve(made[1], made[2], "bleu", k=3, options=mo.SearchOptions(**on(machines)))
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     found = [path for path in logs.rglob("*") if path.is_file()]
     assert len(found) > 5

@@ -79,7 +79,6 @@ MODELS = {
     "chexbert_labels": classes,
     "uncertain": "positive",
 }
-BOTH = {**MODELS, **{f"predicted_{name}": model for name, model in MODELS.items() if callable(model)}}
 
 
 @pytest.mark.parametrize("metric", SEARCHED)
@@ -87,14 +86,17 @@ def test_pairwise_is_the_reference(metric, tmp_path):
     counted = {}
     if metric == "cider-d:corpus":
         counted["index"] = mo.build_index([*REFERENCES, *HYPOTHESES], tmp_path / "I", metrics=metric)
-    found = mo.pairwise(HYPOTHESES, REFERENCES, metric, encoder="bert", **BOTH, **counted)
+    found = mo.pairwise(
+        mo.reports(HYPOTHESES, **MODELS), mo.reports(REFERENCES, encoder="bert", **MODELS), metric, **counted
+    )
     assert found.shape == (6, 4)
     assert found.dtype == np.float64
 
     # `score` goes through the plain scorers. CRG's weights are those of all references, as CIDEr-D's.
     def scores(*sides):
-        given = (Reports.from_texts(side, keep_empty=True) for side in sides)
-        return mo.score(*given, metric, encoder="bert", **BOTH, **counted).table[metric].to_numpy()
+        one, other = (Reports.from_texts(side, keep_empty=True) for side in sides)
+        asked, written = mo.reports(one, encoder="bert", **MODELS), mo.reports(other, **MODELS)
+        return mo.score(asked, written, metric, **counted).table[metric].to_numpy()
 
     wanted = np.stack([scores(REFERENCES, [hypothesis] * 4) for hypothesis in HYPOTHESES])
     assert np.array_equal(found, wanted)
@@ -103,11 +105,11 @@ def test_pairwise_is_the_reference(metric, tmp_path):
 
 def test_blank_reports_without_graphs_share_nothing():
     some = {"0": graphs(["no edema"])["0"]}
-    given = {"radgraph": some, "predicted_radgraph": some}
-    assert mo.pairwise(["no edema", " "], ["no edema", ""], "radgraph", **given).tolist() == [[1, 0], [0, 0]]
+    hypotheses, references = mo.reports(["no edema", " "], radgraph=some), mo.reports(["no edema", ""], radgraph=some)
+    assert mo.pairwise(hypotheses, references, "radgraph").tolist() == [[1, 0], [0, 0]]
     match = r"^pairwise: every report must have a graph for metric 'radgraph'; got 1 without \('1'\)\."
     with pytest.raises(InputError, match=match):
-        mo.pairwise(["no edema", "x"], ["no edema"], "radgraph", **given)
+        mo.pairwise(mo.reports(["no edema", "x"], radgraph=some), mo.reports(["no edema"], radgraph=some), "radgraph")
     with pytest.raises(InputError, match=r"^pairwise: reports must be texts; got 1 missing\. Leave them out\.$"):
         mo.pairwise(["a", None], ["a"], "bleu")
 
@@ -128,21 +130,25 @@ def test_rewards():
         asked.append(list(texts))
         return graphs(texts)
 
-    rewarded = mo.reward("radgraph", radgraph=counted)
+    rewarded = mo.reward("radgraph", sources={"radgraph": counted})
     chat = [[{"role": "user", "content": "?"}, {"role": "assistant", "content": text}] for text in HYPOTHESES]
     reference = ["no edema"] * 5 + ["mild edema"]
     first = rewarded(["?"] * 6, HYPOTHESES, reference=reference, other=[0] * 6)
     assert all(type(value) is float for value in first)
     assert rewarded(prompts=["?"] * 6, completions=chat, reference=reference) == first
-    matrix = mo.pairwise(HYPOTHESES, reference, "radgraph", radgraph=graphs, predicted_radgraph=graphs)
+    matrix = mo.pairwise(mo.reports(HYPOTHESES, radgraph=graphs), mo.reports(reference, radgraph=graphs), "radgraph")
     assert first == np.diag(matrix).tolist()
     assert len({*first}) > 2
     # References once, completions at each call.
     assert asked == [["no edema", "mild edema"], HYPOTHESES, HYPOTHESES]
     assert rewarded.__name__ == "radgraph"
-    worse = mo.reward("radcliq", encoder="bert", column="truth", **MODELS)
+    worse = mo.reward("radcliq", column="truth", sources={**MODELS, "encoder": "bert"})
     values = worse(completions=["no edema", "large left effusion"], truth=["no edema", "no edema"])
-    wanted = mo.pairwise(["no edema", "large left effusion"], ["no edema"], "radcliq", encoder="bert", **BOTH)
+    wanted = mo.pairwise(
+        mo.reports(["no edema", "large left effusion"], **MODELS),
+        mo.reports(["no edema"], encoder="bert", **MODELS),
+        "radcliq",
+    )
     assert values == (-wanted[:, 0]).tolist()
     assert values[0] > values[1]
     assert worse.__name__ == "negative radcliq"
@@ -176,7 +182,7 @@ def test_what_is_in_memory_is_what_files_say():
         assert (table.keyed_by, table.entity_ptr.tolist()) == (keyed, [0, 2, 3])
         assert as_graphs(table, "f") is table
     told = []
-    queries = mo.load_queries(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare], tell=told.append)
+    queries = mo.reports(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare], tell=told.append).load()
     assert told == ["left out: 1 empty (the reports in memory, 2 of 3 rows)"]
     assert queries.ids == ["1", "2"]
     assert queries.attached["radgraph"].of_row.tolist() == [1, 2]
@@ -222,16 +228,16 @@ def test_what_is_in_memory_is_what_files_say():
         (lambda: as_labels({"a": [1] * 13}, "f"), r"^f: labels must be a file, a table or 14 classes .* got the dict"),
         (lambda: as_labels("abc"[1:1] or [[1], [1, 2]], "f"), r"^f: labels must be a file, a table or 14 classes"),
         (
-            lambda: mo.load_queries(["a", "b"], chexbert=lambda texts: vectors(texts)[:1]),
-            r"^load_queries: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
+            lambda: mo.reports(["a", "b"], chexbert=lambda texts: vectors(texts)[:1]).load(),
+            r"^reports: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
         ),
         (
-            lambda: mo.load_queries(["a"], chexbert_ids=["a"]),
-            r"^load_queries: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list",
+            lambda: mo.reports(["a"], chexbert_ids=["a"]).load(),
+            r"^reports: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list",
         ),
         (
-            lambda: mo.load_queries(["a"], chexbert_labels=classes),
-            r"^load_queries: uncertain must be positive, negative or blank where labels are given; got None\.",
+            lambda: mo.reports(["a"], chexbert_labels=classes).load(),
+            r"^reports: uncertain must be positive, negative or blank where labels are given; got None\.",
         ),
         (lambda: mo.score(["a"], ["a"], "bleu").values("rouge-l"), r"^values: metric must be one of bleu-2; got 'roug"),
     ],
@@ -247,7 +253,7 @@ def test_shown_without_texts(tmp_path):
     index = mo.build_index(reports, tmp_path / "I", metrics="bleu")
     results = mo.retrieve(index, texts, "bleu", k=2)
     scores = mo.score(texts, [texts[0], "secret"], "bleu", text=True)
-    queries = mo.load_queries(texts)
+    queries = mo.reports(texts).load()
     for shown in (reports, index, results, scores, queries):
         line = repr(shown)
         assert "\n" not in line
@@ -268,7 +274,9 @@ def test_shown_without_texts(tmp_path):
 def test_a_mean_of_nothing_is_no_number():
     some = {"0": graphs(["a"])["0"]}
     other = {"5": some["0"], "1": {**some["0"], "text": "b"}}
-    scores = mo.score(["a", "b"], ["a", "b"], "rouge-l, radgraph", radgraph=some, predicted_radgraph=other)
+    scores = mo.score(
+        mo.reports(["a", "b"], radgraph=some), mo.reports(["a", "b"], radgraph=other), "rouge-l, radgraph"
+    )
     assert scores.mean() == {"rouge-l": 1.0, "radgraph": pytest.approx(float("nan"), nan_ok=True)}
     assert scores.interval()["rouge-l"] == (1.0, 1.0, True)
     low, high, is_degenerate = scores.interval()["radgraph"]

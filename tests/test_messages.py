@@ -191,7 +191,7 @@ def test_errors_name_what_was_called():
 
 def test_shared_code_is_not_taken_for_another_function(tmp_path):
     index = mo.build_index(["a b", "b c"], tmp_path / "I", metrics="bleu")
-    beside = {"metric": "bleu", "idf": "off"}
+    beside = {"metric": "bleu", "options": mo.SearchOptions(idf="off")}
     for name, call in {
         "retrieve": lambda: mo.retrieve(index, ["a"], **beside),
         "baseline": lambda: mo.baseline(index, ["a"], "random", **beside),
@@ -205,7 +205,7 @@ def test_shared_code_is_not_taken_for_another_function(tmp_path):
         "verify": lambda given: mo.verify(index, tmp_path / "r.csv", given),
         "score": lambda given: mo.score(given, ["a"], "bleu"),
         "compute": lambda given: mo.compute(references=given, predictions=["a"], metrics="bleu"),
-        "load_queries": mo.load_queries,
+        "reports": lambda given: mo.reports(given).load(),
         "build_index": lambda given: mo.build_index(given, tmp_path / "J"),
     }.items():
         with pytest.raises(

@@ -84,11 +84,14 @@ CALLS = {
     "metrics that are none": (lambda i: mo.score(TEXTS, TEXTS, [None]), "metrics must be .*; got a list of NoneType"),
     "metrics in place of models": (lambda i: mo.study(i, TEXTS, "bleu,rouge-l"), "models must be a dict .*; got a str"),
     "models with numbers": (lambda i: mo.study(i, TEXTS, {1: TEXTS}), "models must be .*; got a dict from int to list"),
-    "files of a model": (
-        lambda i: mo.Model(TEXTS, ["graphs.json"]),
-        "files must be a dict of keyword arguments; got list",
+    "a number of answers as text": (
+        lambda i: mo.retrieve(i, TEXTS, "bleu", k="5"),
+        "k must be an int or None; got a str",
     ),
-    "a number of answers as text": (lambda i: mo.retrieve(i, TEXTS, "bleu", k="5"), "k must be an int; got a str"),
+    "an option of another type": (
+        lambda i: mo.retrieve(i, TEXTS, "bleu", options=mo.SearchOptions(max_memory="4")),
+        "options.max_memory must be a number or None; got a str",
+    ),
     "kind and metric swapped": (lambda i: mo.baseline(i, TEXTS, "bleu", "random"), "kind must be one of random"),
     "a path in place of a list": (lambda i: mo.merge("part.parquet"), "parts must be a list of paths; got a str"),
     "systems in a list": (lambda i: mo.compare(["a.parquet"]), "systems must be a dict .*; got a list of str"),
@@ -97,8 +100,11 @@ CALLS = {
         "raters must be a list of strings; got a str",
     ),
     "values that are no numbers": (lambda i: mo.interval(["a", "b"]), "values must be .*; got a list of str"),
-    "a section that is none": (lambda i: mo.score(TEXTS, TEXTS, "bleu", section="lungs"), "section must be one of"),
-    "graphs that are none": (lambda i: mo.load_queries(TEXTS, radgraph=5), "graphs must be a RadGraph file"),
+    "a section that is none": (
+        lambda i: mo.score(mo.reports(TEXTS, section="lungs"), TEXTS, "bleu"),
+        "section must be one of",
+    ),
+    "graphs that are none": (lambda i: mo.reports(TEXTS, radgraph=5).load(), "graphs must be a RadGraph file"),
     "completions that are none": (
         lambda i: mo.reward("bleu")(completions=5, reference=TEXTS),
         "completions must be texts, or",
@@ -125,7 +131,10 @@ def test_misuse_is_one_clear_line(index, case):
 
 def test_what_fits_is_let_through(index, tmp_path):
     assert mo.retrieve(str(index.folder), np.array(TEXTS), "bleu", k=np.int64(2)).table.num_rows == 4
-    assert mo.score(TEXTS, TEXTS, metrics=("bleu", "rouge-l"), rescale=None).metrics == ["bleu-2", "rouge-l"]
+    assert mo.score(TEXTS, TEXTS, metrics=("bleu", "rouge-l"), options=mo.SearchOptions(rescale=None)).metrics == [
+        "bleu-2",
+        "rouge-l",
+    ]
     assert mo.retrieve is mo.retrieve
     assert inspect.signature(mo.retrieve) == inspect.signature(mo.retrieve.__wrapped__)
 
@@ -133,9 +142,9 @@ def test_what_fits_is_let_through(index, tmp_path):
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: mo.score(TEXTS, TEXTS, "bertscore"), r"Add encoder=NAME\|FOLDER\.$"),
+        (lambda: mo.score(TEXTS, TEXTS, "bertscore"), r"Add mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)\.$"),
         (lambda: mo.score(TEXTS, TEXTS[:1]), r"Complete them, or pass inner=True to score the ids that have both\.$"),
-        (lambda: mo.score(TEXTS, TEXTS, layer=3), r"Add encoder=NAME or a folder\.$"),
+        (lambda: mo.score(mo.reports(TEXTS, layer=3), TEXTS), r"Add encoder=NAME or a folder\.$"),
         (lambda: mo.score(TEXTS, TEXTS, "cider-d:corpus"), r"Add index=INDEX, the corpus whose frequencies count\.$"),
         (lambda: mo.retrieve("none", TEXTS, "bleu"), 'Build one with "oracle build-index REPORTS --out INDEX"'),
     ],
@@ -148,21 +157,25 @@ def test_advice_is_in_python_s_terms(call, match):
 @pytest.mark.parametrize(
     ("message", "advice"),
     [
-        ("Pass --text-column NAME or --section; columns: 'a'.", "Pass text_column=NAME or section; columns: 'a'."),
-        ("Pass --section findings, or search on.", "Pass section=findings, or search on."),
+        (
+            "Pass --text-column NAME or --section; columns: 'a'.",
+            "Pass text_column=NAME or mo.reports(..., section=...); columns: 'a'.",
+        ),
+        ("Pass --section findings, or search on.", "Pass mo.reports(..., section=findings), or search on."),
         (
             "Build an index with --metrics bleu-2 --radgraph G.json.",
-            "Build an index with metrics=bleu-2 radgraph=G.json.",
+            "Build an index with metrics=bleu-2 mo.reports(..., radgraph=G.json).",
         ),
         ("Choose other columns with --metric.", "Choose other columns with metrics."),
         ("Name the files that retrieve --part wrote.", "Name the files that retrieve --part wrote."),
         ("Install it: pip install --no-deps medspacy.", "Install it: pip install --no-deps medspacy."),
         ("Search again without --no-text.", "Search again without text=False."),
-        ("Say by --model-section M=findings what it is.", 'Say by reading={"section": ...} of its Model what it is.'),
+        ("Say by --model-section M=findings what it is.", "Say by mo.reports(..., section=...) what it is."),
     ],
 )
 def test_options_become_arguments(message, advice):
-    assert public._in_python(message, {"metrics": str, "section": str}) == advice
+    homes = dict.fromkeys(("section", "radgraph"), "mo.reports(..., {})")
+    assert public._in_python(message, {"metrics": str, "text_column": str}, homes) == advice
 
 
 def test_the_command_line_has_its_own_terms(oracle, tmp_path):
@@ -175,6 +188,6 @@ def test_score_takes_the_section_as_a_search_does(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("study_id,findings,impression\n1,the heart is large,cardiomegaly\n")
     assert mo.score(path, {"1": "cardiomegaly"}, "rouge-l").mean() == {"rouge-l": 1.0}
-    assert mo.score(path, {"1": "cardiomegaly"}, "rouge-l", section="findings").mean() == {"rouge-l": 0.0}
+    assert mo.score(mo.reports(path, section="findings"), {"1": "cardiomegaly"}, "rouge-l").mean() == {"rouge-l": 0.0}
     with pytest.raises(InputError, match=r"^read_predictions: .* Pass "):
         mo.read_predictions(path)

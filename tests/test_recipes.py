@@ -90,7 +90,7 @@ def world(corpus, rated, tmp_path_factory):
     kept = [place for place, name in enumerate(lines[0]) if name != "poor"]  # a name that would need --direction
     write(folder / "scores.csv", [[cells[i] for i in kept] for cells in lines[1:]], [lines[0][i] for i in kept])
 
-    api.build_index(folder / "test.csv", folder / "TESTS", radgraph=folder / "test_graphs.json")
+    api.build_index(api.reports(folder / "test.csv", radgraph=folder / "test_graphs.json"), folder / "TESTS")
     texts = {}
     with zipfile.ZipFile(folder / "mimic-cxr-reports.zip", "w") as archive:
         for side in ("train", "test"):
@@ -119,11 +119,11 @@ def world(corpus, rated, tmp_path_factory):
 
     shards = api.build_index(folder / "train.csv", folder / "SET", metrics="bleu", shard_rows=60)
     for part in (1, 2):
-        found = api.retrieve(shards, folder / "test.csv", "bleu", k=5, part=f"{part}/2")
+        found = api.retrieve(shards, folder / "test.csv", "bleu", k=5, options=api.SearchOptions(part=f"{part}/2"))
         found.write(folder / f"part-{part}.parquet")
     labels = {"chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
-    api.build_index(folder / "train.csv", folder / "WITH_LABELS", **labels)
-    index = api.build_index(folder / "train.csv", folder / "INDEX", radgraph=folder / "train_graphs.json")
+    api.build_index(api.reports(folder / "train.csv", **labels), folder / "WITH_LABELS")
+    index = api.build_index(api.reports(folder / "train.csv", radgraph=folder / "train_graphs.json"), folder / "INDEX")
     api.retrieve(index, folder / "test.csv", "bleu").write(folder / "bleu.parquet")
     return folder
 

@@ -20,7 +20,9 @@ TRAIN = [
 ]  # fmt: skip
 TESTS = [(7, "the lungs are clear", "effusion"), (8, "the heart is small", "no acute process"), (9, "clear", "normal")]
 BOTH = r"test reports and index must be of one section; got impression \(by {}\) and findings \(by column\)\. "
-STEP = r"Pass (?:--section |section=)findings, or search an index of section impression\."
+STEP = (
+    r"Pass (?:--section findings|mo\.reports\(\.\.\., section=findings\)), or search an index of section impression\."
+)
 
 
 class Lengths:
@@ -43,9 +45,9 @@ def files(tmp_path_factory):
     found["impression"] = write(folder / "impression.csv", [(i, t) for i, _, t in TESTS], ("study_id", "impression"))
     for section in ("findings", "impression"):
         found[f"of {section}"] = folder / f"INDEX-{section}"
-        mo.build_index(found["train"], found[f"of {section}"], section=section)
+        mo.build_index(mo.reports(found["train"], section=section), found[f"of {section}"])
         found[f"tests of {section}"] = folder / f"TESTS-{section}"
-        mo.build_index(found["tests"], found[f"tests of {section}"], section=section)
+        mo.build_index(mo.reports(found["tests"], section=section), found[f"tests of {section}"])
         found[f"answers of {section}"] = folder / f"{section}.parquet"
         index = mo.open_index(found[f"of {section}"])
         mo.retrieve(index, found["tests"], "bleu").write(found[f"answers of {section}"])
@@ -56,12 +58,12 @@ def calls(files, tests, **loading):
     """Return what compares test reports with the index of findings, by name."""
     index, answers = files["of findings"], files["answers of findings"]
     return {
-        "retrieve": lambda: mo.retrieve(index, tests, "rouge-l", k=2, **loading),
-        "baseline": lambda: mo.baseline(index, tests, "random", "bleu", **loading),
-        "expectation": lambda: mo.expectation(index, tests, "bleu", **loading),
-        "verify": lambda: mo.verify(index, answers, tests, **loading),
-        "study": lambda: mo.study(index, tests, {"M": files["model"]}, metrics="bleu", **loading),
-        "score": lambda: mo.score(tests, files["model"], "bleu", index=index, **loading),
+        "retrieve": lambda: mo.retrieve(index, mo.reports(tests, **loading), "rouge-l", k=2),
+        "baseline": lambda: mo.baseline(index, mo.reports(tests, **loading), "random", "bleu"),
+        "expectation": lambda: mo.expectation(index, mo.reports(tests, **loading), "bleu"),
+        "verify": lambda: mo.verify(index, answers, mo.reports(tests, **loading)),
+        "study": lambda: mo.study(index, mo.reports(tests, **loading), {"M": files["model"]}, metrics="bleu"),
+        "score": lambda: mo.score(mo.reports(tests, **loading), files["model"], "bleu", index=index),
     }
 
 
@@ -84,11 +86,11 @@ def test_another_section_names_both(files, name, tests):
     loading = {"section": "impression"} if tests in ("by --section", "in memory") else {}
     given = {
         "by --section": files["tests"], "in memory": {str(i): text for i, _, text in TESTS},
-        "loaded": mo.load_queries(files["tests"]),
+        "loaded": mo.reports(files["tests"]).load(),
     }.get(tests, files.get(tests))  # fmt: skip
     match = BOTH.format("caller" if tests == "in memory" else "column") + STEP
     if name == "score":
-        match = r"references and index must be of one section; got impression .* Pass section=findings\."
+        match = r"references and index must be of one section; got impression .* Pass mo\.reports\(\.\.\., section=f"
     if tests == "impression":  # the file has no other column
         match = r"has no column that is clearly the findings; candidates are 'impression'"
     with pytest.raises(InputError, match=match):
@@ -96,10 +98,10 @@ def test_another_section_names_both(files, name, tests):
 
 
 def test_rerank_compares_the_sections(files):
-    index, queries = mo.open_index(files["of findings"]), mo.load_queries(files["tests"])
+    index, queries = mo.open_index(files["of findings"]), mo.reports(files["tests"]).load()
     with pytest.raises(InputError, match=BOTH.format("column") + STEP):
         plan_rerank(index, Pool(None), Lengths).run(queries)
-    queries = mo.load_queries(files["tests"], index=index)
+    queries = mo.reports(files["tests"]).load(index)
     assert plan_rerank(index, Pool(None), Lengths).run(queries).signature["section"] == "findings"
 
 
@@ -150,7 +152,7 @@ def test_pages_have_the_section_of_their_results(oracle, files, tmp_path):
     assert oracle(*words)[0] == 0
     match = r"report: test reports and results must be of one section; got impression .* and findings \(by a signature"
     assert_refused(oracle(*words, "--section", "impression"), match, "test reports: ")
-    index, loaded = mo.open_index(files["of findings"]), mo.load_queries(tests)
+    index, loaded = mo.open_index(files["of findings"]), mo.reports(tests).load()
     with pytest.raises(InputError, match=r"explore: test reports and results must be of one section"):
         read_cases([], index, loaded)
 
@@ -176,19 +178,19 @@ def test_what_does_not_say_its_section_agrees_with_all(files, tmp_path):
     assert "section" not in mo.retrieve(unknown, texts, "bleu").signature
     # Without the index's word a file is read as ever, and its section is that of the result.
     assert mo.retrieve(unknown, files["tests"], "bleu").signature["section"] == "impression"
-    found = mo.retrieve(files["of findings"], mo.load_queries(texts), "bleu")
+    found = mo.retrieve(files["of findings"], mo.reports(texts).load(), "bleu")
     assert found.table.equals(mo.retrieve(files["of findings"], files["tests"], "bleu").table)
     assert found.signature["section"] == "findings"
 
 
 def test_a_set_of_shards_has_a_section(files, tmp_path):
-    made = mo.build_index(files["train"], tmp_path / "SET", section="findings", shard_rows=2)
+    made = mo.build_index(mo.reports(files["train"], section="findings"), tmp_path / "SET", shard_rows=2)
     assert made.section == ("findings", "column")
     found = mo.retrieve(made, files["tests"], "bleu")
     assert found.table.equals(mo.retrieve(files["of findings"], files["tests"], "bleu").table)
     parts = [tmp_path / f"{place}.parquet" for place in (1, 2)]
     for place, path in enumerate(parts, start=1):
-        mo.retrieve(made, files["tests"], "bleu", part=f"{place}/2").write(path)
+        mo.retrieve(made, files["tests"], "bleu", options=mo.SearchOptions(part=f"{place}/2")).write(path)
     assert mo.merge(parts).signature["section"] == "findings"
     with pytest.raises(InputError, match=BOTH.format("column")):
         mo.retrieve(made, files["tests of impression"], "bleu")
@@ -199,4 +201,4 @@ def test_predictions_in_a_folder_give_the_section_of_score(files):
     assert found.signature["section"] == "findings"
     assert re.search(r"bleu-2 ", repr(found))
     with pytest.raises(InputError, match=r"score: references and predictions must be of one section"):
-        api.score(files["tests"], files["tests of findings"], "bleu", section="impression")
+        api.score(api.reports(files["tests"], section="impression"), files["tests of findings"], "bleu")

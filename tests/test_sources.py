@@ -10,7 +10,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.api.sharding import Beside
 from metric_oracle.bench import search as bench
-from metric_oracle.metrics import SOURCES
+from metric_oracle.metrics import METRICS, SOURCES
 from metric_oracle.tables.study import oracle_name
 from support import write
 from support.sources import CASES, Case, stand_in
@@ -54,8 +54,8 @@ class World:
         self.files = [
             case.file(folder / name, [*side], [*side.values()]) for name, side in (("train", TRAIN), ("test", TEST))
         ]
-        self.index = mo.build_index(TRAIN, folder / "I", metrics=self.metric, **self.memory[0], **QUIET)
-        self.queries = mo.load_queries(TEST, **self.memory[1])
+        self.index = mo.build_index(mo.reports(TRAIN, **self.memory[0], **QUIET), folder / "I", metrics=self.metric)
+        self.queries = mo.reports(TEST, **self.memory[1]).load()
         self.wanted = self.answers(self.index, self.queries)
 
     def _by_id(self, side):
@@ -94,30 +94,30 @@ def test_answers_say_something(world):
 
 def test_files(world, tmp_path):
     train, test = world.files
-    index = mo.build_index(world.train, tmp_path / "I", metrics=world.metric, **train, **QUIET)
+    index = mo.build_index(mo.reports(world.train, **train, **QUIET), tmp_path / "I", metrics=world.metric)
     assert index.fingerprint == world.index.fingerprint
-    world.is_right(index, mo.load_queries(world.test, **test))
+    world.is_right(index, mo.reports(world.test, **test).load())
 
 
 def test_functions(world, tmp_path):
     given = world.case.function()
     world.is_right(
-        mo.build_index(world.train, tmp_path / "I", metrics=world.metric, **given, **QUIET),
-        mo.load_queries(world.test, **given),
+        mo.build_index(mo.reports(world.train, **given, **QUIET), tmp_path / "I", metrics=world.metric),
+        mo.reports(world.test, **given).load(),
     )
 
 
 def test_models(made, tmp_path):
     given = made.case.models(tmp_path)
-    index = mo.build_index(made.train, tmp_path / "I", metrics=made.metric, **given, **QUIET)
-    made.is_right(index, mo.load_queries(made.test, **given))
+    index = mo.build_index(mo.reports(made.train, **given, **QUIET), tmp_path / "I", metrics=made.metric)
+    made.is_right(index, mo.reports(made.test, **given).load())
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
 
 
 def test_a_prepared_folder(world, tmp_path):
     prepared = mo.build_index(world.queries, tmp_path / "TESTS", metrics=world.metric).folder
-    world.is_right(world.index, mo.load_queries(prepared))
-    again = mo.build_index(world.index, tmp_path / "I", metrics=world.metric, **QUIET)
+    world.is_right(world.index, mo.reports(prepared).load())
+    again = mo.build_index(mo.reports(world.index, **QUIET), tmp_path / "I", metrics=world.metric)
     world.is_right(again)
 
 
@@ -125,7 +125,9 @@ def test_a_prepared_folder(world, tmp_path):
 def test_shard_sets(world, tmp_path, is_streamed):
     """A file of reports is read in pieces; reports in memory are cut."""
     corpus = world.train if is_streamed else mo.read_reports(world.train)
-    many = mo.build_index(corpus, tmp_path / "SET", metrics=world.metric, shard_rows=17, **world.files[0], **QUIET)
+    many = mo.build_index(
+        mo.reports(corpus, **world.files[0], **QUIET), tmp_path / "SET", metrics=world.metric, shard_rows=17
+    )
     assert many.n_shards == 4
     world.is_right(many)
 
@@ -134,8 +136,8 @@ def test_shard_sets(world, tmp_path, is_streamed):
 def test_shard_sets_by_a_model(made, tmp_path, is_streamed):
     corpus = made.train if is_streamed else mo.read_reports(made.train)
     given = made.case.models(tmp_path)
-    many = mo.build_index(corpus, tmp_path / "SET", metrics=made.metric, shard_rows=17, **given, **QUIET)
-    made.is_right(many, mo.load_queries(made.test, **given))
+    many = mo.build_index(mo.reports(corpus, **given, **QUIET), tmp_path / "SET", metrics=made.metric, shard_rows=17)
+    made.is_right(many, mo.reports(made.test, **given).load())
 
 
 def test_what_a_worker_gets(world):
@@ -146,7 +148,7 @@ def test_what_a_worker_gets(world):
     some = mo.read_reports(world.train)
     run = mo.Reports(some.ids[5:9], some.texts[5:9], "", {}, {})
     found = beside.inputs(run, True).attached
-    wanted = mo.load_queries(TRAIN, **world.memory[0]).take(np.arange(5, 9)).attached
+    wanted = mo.reports(TRAIN, **world.memory[0]).load().take(np.arange(5, 9)).attached
     assert found.keys() == wanted.keys()
     for kind, attachment in found.items():
         assert len(attachment.of_row) == 4
@@ -157,10 +159,12 @@ def test_what_a_worker_gets(world):
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 def test_ray(world, tmp_path):
-    given = {**world.files[0], **QUIET, "runner": "ray", "address": "local"}
-    many = mo.build_index(world.train, tmp_path / "SET", metrics=world.metric, shard_rows=17, **given)
+    corpus, ray = mo.reports(world.train, **world.files[0], **QUIET), {"runner": "ray", "address": "local"}
+    many = mo.build_index(corpus, tmp_path / "SET", metrics=world.metric, shard_rows=17, **ray)
     world.is_right(many)
-    found = mo.retrieve(many, world.queries, world.metric, k=5, text=False, runner="ray", address="local").table
+    found = mo.retrieve(
+        many, world.queries, world.metric, k=5, text=False, options=mo.SearchOptions(runner="ray", address="local")
+    ).table
     assert found.equals(world.wanted)
 
 
@@ -169,27 +173,28 @@ def test_scores_of_both_sides(world):
     some = dict(zip(TEST, TRAIN.values(), strict=False))
     (argument,) = {*train} - {*world.case.settings}
     predicted = world.case.file(world.folder / "predicted", [*some], [*some.values()])[argument]
-    found = mo.score(world.test, some, world.metric, **test, **{f"predicted_{argument}": predicted})
-    wanted = mo.pairwise(some, TEST, world.metric, **_both(world.case))
+    found = mo.score(mo.reports(world.test, **test), mo.reports(some, **{argument: predicted}), world.metric)
+    wanted = mo.pairwise(*_both(world.case, some, TEST), world.metric)
     assert found.table[world.metric].to_pylist() == np.diag(wanted).tolist()
 
 
-def _both(case):
-    return {**case.function(), f"predicted_{case.argument}": case.make}
+def _both(case, hypotheses, references):
+    return mo.reports(hypotheses, **{case.argument: case.make}), mo.reports(references, **case.function())
 
 
 def test_rewards(world):
     truth, written = [*TEST.values()], [*TRAIN.values()][: len(TEST)]
-    wanted = np.diag(mo.pairwise(written, truth, world.metric, **_both(world.case))).tolist()
-    rewarded = mo.reward(world.metric, **world.case.function())
+    sign = 1 if METRICS[world.metric].higher_is_better else -1
+    wanted = (sign * np.diag(mo.pairwise(*_both(world.case, written, truth), world.metric))).tolist()
+    rewarded = mo.reward(world.metric, sources=world.case.function())
     for _ in range(2):  # what was made of references is kept
         assert rewarded(completions=written, reference=truth) == wanted
 
 
 def test_rewards_by_a_model(made, tmp_path):
     truth, written = [*TEST.values()], [*TRAIN.values()][: len(TEST)]
-    wanted = mo.reward(made.metric, **made.case.function())(completions=written, reference=truth)
-    assert mo.reward(made.metric, **made.case.models(tmp_path))(completions=written, reference=truth) == wanted
+    wanted = mo.reward(made.metric, sources=made.case.function())(completions=written, reference=truth)
+    assert mo.reward(made.metric, sources=made.case.models(tmp_path))(completions=written, reference=truth) == wanted
 
 
 def test_studies(world):
@@ -197,8 +202,8 @@ def test_studies(world):
     some = dict(zip(TEST, TRAIN.values(), strict=False))
     files = world.case.file(world.folder / "model", [*some], [*some.values()])
     files = {name: value for name, value in files.items() if name not in world.case.settings}
-    found = mo.study(world.index, world.queries, {"m": mo.Model(some, files)}, metrics=world.metric)
-    wanted = mo.pairwise(some, TEST, world.metric, **_both(world.case))
+    found = mo.study(world.index, world.queries, {"m": mo.reports(some, **files)}, metrics=world.metric)
+    wanted = mo.pairwise(*_both(world.case, some, TEST), world.metric)
     assert found["m"].table[world.metric].to_pylist() == np.diag(wanted).tolist()
     best = found[oracle_name(world.metric)].table[world.metric].to_numpy()
     assert np.array_equal(best, world.wanted["score"].to_numpy()[::5])
@@ -217,7 +222,7 @@ def test_studies_from_the_command_line(world, oracle, tmp_path):
     )  # fmt: skip
     assert code == 0, err
     found = mo.read_scores(tmp_path / "STUDY/m.parquet").table[world.metric].to_pylist()
-    assert found == np.diag(mo.pairwise(some, TEST, world.metric, **_both(world.case))).tolist()
+    assert found == np.diag(mo.pairwise(*_both(world.case, some, TEST), world.metric)).tolist()
 
 
 def test_one_query_of_the_benchmark(world):
@@ -238,7 +243,7 @@ def test_annotations(made, tmp_path):
     own = {name: given[name]}
     mo.annotate(made.test, out, **own, **QUIET)
     files = {made.case.argument: out, **made.case.settings}
-    made.is_right(made.index, mo.load_queries(made.test, **files))
+    made.is_right(made.index, mo.reports(made.test, **files).load())
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [out.name, f"{out.name}.signature.json", given[name].name]
     )
@@ -246,14 +251,16 @@ def test_annotations(made, tmp_path):
 
 def test_token_states(tmp_path):
     """An encoder makes them: of the corpus, of queries, of a prepared set, of each shard, and for a reward."""
-    index = mo.build_index(TRAIN, tmp_path / "I", metrics=STATES, encoder="fake", **QUIET)
-    queries = mo.load_queries(TEST)
+    index = mo.build_index(mo.reports(TRAIN, encoder="fake", **QUIET), tmp_path / "I", metrics=STATES)
+    queries = mo.reports(TEST).load()
 
     def answers(index, queries):
         return mo.retrieve(index, queries, STATES, k=5, text=False).table
 
     wanted = answers(index, queries)
-    prepared = mo.load_queries(mo.build_index(TEST, tmp_path / "T", metrics=STATES, encoder="fake", **QUIET).folder)
+    prepared = mo.reports(
+        mo.build_index(mo.reports(TEST, encoder="fake", **QUIET), tmp_path / "T", metrics=STATES).folder
+    ).load()
     assert answers(index, prepared).equals(wanted)
     one = answers(index, queries.take(np.array([3])))
     for some in (queries, prepared):
@@ -261,10 +268,10 @@ def test_token_states(tmp_path):
     corpus = write(tmp_path / "train.csv", TRAIN)
     for reports in (corpus, mo.read_reports(corpus)):
         out = tmp_path / type(reports).__name__
-        many = mo.build_index(reports, out, metrics=STATES, encoder="fake", shard_rows=17, **QUIET)
+        many = mo.build_index(mo.reports(reports, encoder="fake", **QUIET), out, metrics=STATES, shard_rows=17)
         assert answers(many, queries).equals(wanted)
     truth, written = [*TEST.values()], [*TRAIN.values()][: len(TEST)]
-    pairs = np.diag(mo.pairwise(written, truth, STATES, encoder="fake")).tolist()
-    assert mo.reward(STATES, encoder="fake")(completions=written, reference=truth) == pairs
-    found = mo.study(index, queries, {"m": mo.Model(dict(zip(TEST, written, strict=True)))}, metrics=STATES)
+    pairs = np.diag(mo.pairwise(written, mo.reports(truth, encoder="fake"), STATES)).tolist()
+    assert mo.reward(STATES, sources={"encoder": "fake"})(completions=written, reference=truth) == pairs
+    found = mo.study(index, queries, {"m": mo.reports(dict(zip(TEST, written, strict=True)))}, metrics=STATES)
     assert found["m"].table[STATES].to_pylist() == pairs

@@ -1,10 +1,11 @@
 # The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
 from metric_oracle.api.annotating import annotate as annotate
+from metric_oracle.api.attached import reports as reports
 from metric_oracle.api.memory import compute as compute, pairwise as pairwise, reward as reward
 from metric_oracle.api.reranking import plan_rerank as plan_rerank, rerank as rerank
 from metric_oracle.api.scoring import score as score
 from metric_oracle.api.searching import baseline as baseline, build_index as build_index, expectation as expectation
-from metric_oracle.api.searching import load_queries as load_queries, merge as merge, open_index as open_index
+from metric_oracle.api.searching import merge as merge, open_index as open_index
 from metric_oracle.api.searching import retrieve as retrieve, verify as verify
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import read_reports as read_reports

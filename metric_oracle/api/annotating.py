@@ -73,7 +73,7 @@ def annotate(
     --------
     >>> import metric_oracle as mo
     >>> mo.annotate("test.csv", "test_graphs.json", radgraph="radgraph.tar.gz")  # doctest: +SKIP
-    >>> tests = mo.load_queries("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
+    >>> tests = mo.reports("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
     """
     check_options(given, (*READING, *MODELS, *FILES), "annotate")
     source, model, out = check_annotation(given, out)

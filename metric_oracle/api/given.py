@@ -14,10 +14,9 @@ from metric_oracle.corpora.reports import Reports, as_reports, check_left_out
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import ARGUMENTS, Inputs
+from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.shards import ShardSet, is_set, one_index, open_index
-from metric_oracle.progress import Progress
 
 # A file or folder, reports that were read, a prepared set; or a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
@@ -37,100 +36,14 @@ class Reading(TypedDict, total=False):
     separator: str | None
 
 
-class Beside(TypedDict, total=False):
-    """What is given beside reports, see :func:`metric_oracle.indexes.inputs.load_inputs`."""
-
-    radgraph: Any
-    chexbert: Any
-    chexbert_ids: Any
-    chexbert_labels: Any
-    labels: Any
-    srr_labels: Any
-    entities: Any
-    sentences: Any
-    embeddings: Any
-    embedding_ids: Any
-
-
-class Models(TypedDict, total=False):
-    """What models need, and how labels are counted."""
-
-    radgraph_encoder: str | Path | None
-    vocabulary: str | Path | None
-    entity_encoder: str | Path | None
-    device: str | None
-    uncertain: str | None
-    tell: Callable[[str], None]
-
-
-class Loading(Reading, Beside, Models, total=False):
-    """Keywords of :func:`metric_oracle.load_queries`."""
-
-    encoder: str | Path | None
-
-
-class Predicted(TypedDict, total=False):
-    """The same as `Beside` of predictions."""
-
-    predicted_radgraph: Any
-    predicted_chexbert: Any
-    predicted_chexbert_ids: Any
-    predicted_chexbert_labels: Any
-    predicted_labels: Any
-    predicted_srr_labels: Any
-    predicted_entities: Any
-    predicted_sentences: Any
-    predicted_embeddings: Any
-    predicted_embedding_ids: Any
-
-
-class Sides(Beside, Predicted, Models, total=False):
-    """What is given beside references and predictions."""
-
-
-class Compared(Reading, Sides, total=False):
-    """How references are read, and what is given beside references and predictions."""
-
-
-class Scoring(Compared, total=False):
-    """Keywords of :func:`metric_oracle.score` beside the sides and the metrics."""
-
-    index: str | Path | Index | None
-    system: str | None
-    inner: bool
-    encoder: str | Path | None
-    layer: int | None
-    rescale_table: str | Path | None
-    idf: str | Path | None
-    rescale: bool | None
-    text: bool
-    ids: str | Path | None
-    metadata: str | Path | None
-    seed: int
-    after_impression: bool
-    predicted_id_column: str | None
-    predicted_text_column: str | None
-    predicted_section: str | None
-    crepe: str | Path | None
-    crepe_config: str | Path | None
-    crepe_vocabulary: str | Path | None
-    progress: Progress | None
-
-
 READING = tuple(Reading.__annotations__)
-MODELS = tuple(Models.__annotations__)
-LOADING = (*READING, *ARGUMENTS, *MODELS, "encoder")
-SIDES = (*ARGUMENTS, *(f"predicted_{name}" for name in ARGUMENTS), *MODELS)
+# What models need, how labels are counted, and who is told.
+MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
 
 
 def split(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
     """Return the keywords, or those of some names, that were given a value."""
     return {name: given[name] for name in (given if names is None else names) if given.get(name) is not None}
-
-
-def predicted(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given beside the predictions, under the names of one side."""
-    return {name: given[f"predicted_{name}"] for name in ARGUMENTS if given.get(f"predicted_{name}") is not None}
 
 
 def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:

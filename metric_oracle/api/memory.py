@@ -2,23 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from metric_oracle.api.given import (
-    ARGUMENTS,
-    MODELS,
-    SIDES,
-    Given,
-    Scoring,
-    Sides,
-    opened,
-    predicted,
-    reports_of,
-    split,
-)
-from metric_oracle.api.scoring import score
+from metric_oracle.api.attached import attached
+from metric_oracle.api.given import MODELS, Given, opened, split
+from metric_oracle.api.scoring import own_sources, score, shared_models
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports, check_options
 from metric_oracle.errors import InputError, called
@@ -27,8 +17,9 @@ from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.matrix import score_matrix
-from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.sources.contract import Source, source_of
+from metric_oracle.sources.inputs import ARGUMENTS
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
 
@@ -39,69 +30,102 @@ def pairwise(
     metric: str,
     *,
     index: str | Path | Index | None = None,
-    encoder: str | Path | None = None,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
-    **given: Unpack[Sides],
+    options: SearchOptions | None = None,
 ) -> np.ndarray:
     """Score every hypothesis with every reference, exactly.
 
     Parameters
     ----------
-    hypotheses, references : list of texts, or another container
-        Empty ones count; a missing one (None) is an error.
+    hypotheses, references : list of texts, another container or AttachedReports
+        Empty ones count; a missing one (None) is an error. What the metric reads in addition to the texts is attached
+        by :func:`metric_oracle.reports`; a model or an encoder of the references serves both sides.
     metric : str
-    index
+        Name of a metric.
+    index : path or Index, optional
         Corpus whose document frequencies count, see :func:`score`.
-    encoder, idf, rescale
-        Of BERTScore, see :func:`score`.
-    radgraph, chexbert, ..., predicted_radgraph, ..., uncertain, ...
-        What is given beside references and hypotheses (``predicted_``), or the models that make it: see :func:`score`.
+    options : SearchOptions, optional
+        `idf` and `rescale` of BERTScore.
 
     Returns
     -------
-    float64[n, m]
-        Row i, column j: hypothesis i with reference j. Values are the metric's own: check its direction.
+    numpy.ndarray
+        float64[n, m]. Row i, column j: hypothesis i with reference j. Values are the metric's own: check its direction.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, a report is missing, or a side lacks what the metric reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.pairwise(["no acute process"], ["no acute process", "clear"], "rouge-l")
+    array([[1., 0.]])
     """
-    check_options(given, SIDES, "pairwise")
-    record = get_metric(metric, "pairwise")
-    asked, prepared = reports_of(references, "pairwise", {}, keep_empty=True)
-    written, prepared_too = reports_of(hypotheses, "pairwise", {}, predictions=True)
+    record, options = get_metric(metric, "pairwise"), options or DEFAULTS
+    options.check_used(("idf", "rescale"), "pairwise", "scores of given reports")
+    one, other = attached(references), attached(hypotheses)
+    models, encoded = shared_models(one, other, "pairwise")
+    asked, prepared = one.read("pairwise", keep_empty=True)
+    written, prepared_too = other.read("pairwise", predictions=True)
     for side in (asked, written):
         if side.states.get("missing"):
             msg = f"pairwise: reports must be texts; got {len(side.states['missing'])} missing. Leave them out."
             raise InputError(msg)
-    encoding = None if encoder is None else load_encoding(encoder, "pairwise")
+    encoding = None if encoded is None else encoded.open_encoding("pairwise")
     queries, corpus = _pairs.load_sides(
         asked,
         written,
-        split(given, ARGUMENTS),
-        predicted(given),
+        dict(one.sources),
+        own_sources(one, other),
         prepared=(prepared, prepared_too),
         places=(range(len(asked.ids)), range(len(written.ids))),
-        models=split(given, MODELS),
+        models=models,
         encoding=encoding,
     )
     counted = None if index is None else opened(index)
-    return score_matrix(queries, corpus, record, SearchOptions(idf=idf, rescale=rescale), counted)
+    return score_matrix(queries, corpus, record, options, counted)
 
 
 @called("compute")
 def compute(
-    *, predictions: Given, references: Given, metrics: str | Sequence[str] | None = None, **given: Unpack[Scoring]
+    *,
+    predictions: Given,
+    references: Given,
+    metrics: str | Sequence[str] | None = None,
+    index: str | Path | Index | None = None,
+    inner: bool = False,
+    crepe: str | Path | Mapping[str, Any] | None = None,
+    options: SearchOptions | None = None,
 ) -> dict[str, float]:
     """Return the mean score of predictions under each metric, as the `evaluate` library's metrics do.
 
     Parameters
     ----------
-    predictions, references : list of texts, or another container
+    predictions, references : list of texts, another container or AttachedReports
         Of lists, the reports at one place belong together.
-    metrics : str or sequence of str
-        By default the usual ones that need nothing but what is given.
-    **given
-        Keywords of :func:`score`, which also gives the score of each report.
+    metrics : str or sequence of str, optional
+        By default the usual ones that the sources allow.
+    index, inner, crepe, options : optional
+        See :func:`score`, which also gives the score of each report.
+
+    Returns
+    -------
+    dict of str to float
+        Mean of each metric over the pairs that it can score.
+
+    Raises
+    ------
+    InputError
+        If the sides are of different sections, share no ids, or lack what a metric reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.compute(predictions=["no acute disease"], references=["no acute process"], metrics="rouge-l")
+    {'rouge-l': 0.6666666666666666}
     """
-    return score(references, predictions, metrics, **given).mean()
+    return score(references, predictions, metrics, index=index, inner=inner, crepe=crepe, options=options).mean()
 
 
 def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
@@ -146,9 +170,8 @@ def reward(
     metric: str,
     *,
     index: str | Path | Index | None = None,
-    encoder: str | Path | None = None,
     column: str = "reference",
-    **given: Unpack[Sides],
+    sources: Mapping[str, Any] | None = None,
 ) -> Callable[..., list[float]]:
     """Return a reward function of the shape that TRL's GRPO trainer calls.
 
@@ -159,15 +182,13 @@ def reward(
         metric whose scores depend on the other references of a call, such as ``cider-d``, is refused.
     index : path or Index
         Corpus whose document frequencies count under ``cider-d:corpus``, which needs it.
-    encoder : str or path
-        Of BERTScore.
     column : str
         Column of the data set that holds the references.
-    radgraph, chexbert, chexbert_labels, entities
-        Models that make what the metric reads, opened once: a RadGraph archive, chexbert.pth, RaTE-NER's folder, or a
-        function from texts to graphs, vectors or classes in their order. What they make of references is kept.
-    uncertain, radgraph_encoder, vocabulary, entity_encoder, device
-        See :func:`build_index`.
+    sources : dict, optional
+        What makes what the metric reads, by the arguments of :func:`metric_oracle.reports`, opened once: a RadGraph
+        archive, ``chexbert.pth``, RaTE-NER's folder, or a function from texts to graphs, vectors or classes in their
+        order; the encoder of BERTScore; and `uncertain`, `device` and what else the models need. What they make of
+        references is kept.
 
     Returns
     -------
@@ -175,8 +196,21 @@ def reward(
         ``(prompts, completions, reference, **_) -> list of float``; completions are texts or lists of chat messages,
         whose last content counts. An empty completion scores as the metric says, and so does one that is nothing but a
         word for a missing report, such as "None".
+
+    Raises
+    ------
+    InputError
+        If the metric is refused, or lacks a model, an encoder or a corpus that it needs.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.reward("rouge-l")(completions=["no acute disease"], reference=["no acute process"])
+    [0.6666666666666666]
     """
-    check_options(given, SIDES, "reward")
+    given = dict(sources or {})
+    check_options(given, (*ARGUMENTS, *MODELS, "encoder"), "reward")
+    encoder = given.get("encoder")
     record = get_metric(metric, "reward")
     if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
         instead = "cider-d:corpus with --index INDEX" if record.kernel == "cider_d" else "a metric that does not"

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
-from metric_oracle.api.given import Given, Loading
-from metric_oracle.api.searching import load_batch
+from metric_oracle.api.given import Given
+from metric_oracle.api.scoring import open_crepe
+from metric_oracle.api.searching import chosen, loaded
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
@@ -16,29 +17,21 @@ from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.rerank import RerankPlan
 from metric_oracle.retrieval.results import Results
-from metric_oracle.sources.inputs import Inputs
-from metric_oracle.sources.pair_models import open_pair_models
 
 
 @called("rerank")
 def rerank(
     index: str | Path | Index,
     queries: Given,
-    crepe: str | Path,
+    crepe: str | Path | Mapping[str, Any],
     *,
     pool: str = f"radcliq:{_rerank.SIZE}",
-    weights: str | Path | None = None,
-    k: int = 1,
+    k: int | None = None,
     audit: int = 0,
     recall: float | None = None,
     seed: int = 0,
-    crepe_config: str | Path | None = None,
-    crepe_vocabulary: str | Path | None = None,
-    text: bool = True,
+    options: SearchOptions | None = None,
     progress: Progress | None = None,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
-    **loading: Unpack[Loading],
 ) -> Results:
     """Find, for every test report, the k reports of a pool with the fewest errors that CREPE predicts.
 
@@ -48,56 +41,61 @@ def rerank(
     Parameters
     ----------
     index : path or Index
-    queries : path, container, prepared set or Inputs
-    crepe, crepe_config, crepe_vocabulary : path
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, see :func:`retrieve`.
+    crepe : path or dict
         The checkpoint, see :func:`score`.
-    pool : str
-        ``"METRIC:N"``, the first N reports of each search under a metric, by default ``"radcliq:200"``;
-        ``"composite:N"`` with `weights`, such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which
-        is exact. With `recall`, ``"METRIC"``.
-    weights, idf, rescale
-        Of that search, see :func:`retrieve`.
-    k : int
-        Answers a query.
-    audit : int
+    pool : str, default "radcliq:200"
+        ``"METRIC:N"``, the first N reports of each search under a metric; ``"composite:N"`` with ``options.weights``,
+        such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which is exact. With `recall`,
+        ``"METRIC"``.
+    k : int, optional
+        Reports returned for each query, by default 1.
+    audit : int, default 0
         Queries, drawn at random, for which the whole corpus is scored: their answers are exact, and the signature's
         ``pool`` says what the pool misses of them.
-    recall : float
+    recall : float, optional
         Probability with which the pool is to hold a best report; the audit chooses its size.
-    seed : int
+    seed : int, default 0
         Of the draw.
-    text, progress
-        See :func:`metric_oracle.retrieval.rerank.rerank`.
-    **loading
-        Keyword arguments of :func:`load_queries`; `device` is also that of CREPE.
+    options : SearchOptions, optional
+        `text`, and the options of the search that makes the pool.
+    progress : function, optional
+        Called with what is done ("audit", "rerank"), finished queries and all.
 
     Returns
     -------
     Results
-        With the columns nA to nF, `pool` and `certified`; see :func:`metric_oracle.retrieval.rerank.rerank`.
+        With the columns nA to nF, `pool` and `certified`; see :mod:`metric_oracle.retrieval.rerank`.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or pool, k or audit do not fit index and queries.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> best = mo.rerank("INDEX", "test.csv", "crepe-biomedbert", pool="bleu:200", audit=50)  # doctest: +SKIP
     """
-    checkpoint = {"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary}
-    options = SearchOptions(k=k, text=text, idf=idf, rescale=rescale, weights=weights)
-    planned = plan_rerank(index, checkpoint, loading.get("device"), pool, audit, recall, seed, options)
-    if isinstance(queries, Inputs):
-        loading.pop("device", None)  # that of CREPE alone: these are loaded
-    return planned.run(load_batch(planned.index, queries, loading, "rerank", progress), progress)
+    planned = plan_rerank(index, crepe, pool, audit, recall, seed, chosen(options, k=k))
+    return planned.run(loaded(queries, planned.index, progress), progress)
 
 
 @called("rerank")
 def plan_rerank(
-    index: str | Path | Index, checkpoint: Mapping[str, str | Path | None], device: str | None, pool: str,
-    audit: int, recall: float | None, seed: int, options: SearchOptions,
+    index: str | Path | Index, crepe: str | Path | Mapping[str, Any], pool: str, audit: int, recall: float | None,
+    seed: int, options: SearchOptions,
 ) -> RerankPlan:  # fmt: skip
     """Check everything that :func:`rerank` is given except the test reports."""
     name, size = read_pool(pool, recall is not None)
     record = None if name is None else weighed(name, options.weights)
     if record is None:
         options.check_used(("k", "text"), "rerank", "a pool that is the whole corpus")
-    named = {name: path for name, path in checkpoint.items() if path is not None}
     return _rerank.plan_rerank(
         index, _rerank.Pool(record, size, audit, recall, seed, replace(options, weights=None)),
-        lambda: open_pair_models(named, "rerank", device)["crepe"],
+        lambda: open_crepe(crepe, "rerank")["crepe"],
     )  # fmt: skip
 
 

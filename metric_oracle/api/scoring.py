@@ -2,38 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
-from metric_oracle.api.given import (
-    ARGUMENTS,
-    MODELS,
-    READING,
-    SIDES,
-    Compared,
-    Given,
-    names_of,
-    opened,
-    predicted,
-    reports_of,
-    say,
-    section_of,
-    split,
-)
-from metric_oracle.corpora.reports import JOINED, Reports, check_options
+from metric_oracle.api.attached import AttachedReports, attached
+from metric_oracle.api.given import Given, names_of, opened, say, section_of, split
+from metric_oracle.corpora.reports import JOINED, Reports, check_left_out, check_options
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import BINARY, ENDINGS, SEPARATED
-from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import load_encoding
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
-from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import with_pair_models
 from metric_oracle.retrieval.results import Scores
+from metric_oracle.sources.inputs import attached_sources
 from metric_oracle.sources.pair_models import open_pair_models
+
+# Keys of a checkpoint of CREPE, by the names of the registry.
+CREPE = {"path": "crepe", "config": "crepe_config", "vocabulary": "crepe_vocabulary"}
 
 
 @called("score")
@@ -45,65 +33,43 @@ def score(
     index: str | Path | Index | None = None,
     system: str | None = None,
     inner: bool = False,
-    encoder: str | Path | None = None,
-    layer: int | None = None,
-    rescale_table: str | Path | None = None,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
-    crepe: str | Path | None = None,
-    crepe_config: str | Path | None = None,
-    crepe_vocabulary: str | Path | None = None,
     text: bool = False,
-    ids: str | Path | None = None,
-    metadata: str | Path | None = None,
-    seed: int = 0,
-    after_impression: bool = False,
-    predicted_id_column: str | None = None,
-    predicted_text_column: str | None = None,
-    predicted_section: str | None = None,
+    crepe: str | Path | Mapping[str, Any] | None = None,
+    options: SearchOptions | None = None,
     progress: Progress | None = None,
-    **given: Unpack[Compared],
 ) -> Scores:
-    """Score a model's reports against the radiologists', joined on ids, under every metric that the files allow.
+    """Score a model's reports against the radiologists', joined on ids, under every metric that their sources allow.
 
     Parameters
     ----------
-    references : path or container
-        Test reports, as for :func:`load_queries`, or a folder of :func:`build_index` with what is inside.
-    predictions : path or container
-        What a model wrote, see :func:`metric_oracle.read_predictions`, or such a folder.
-    metrics : str or sequence of str
-        Names of the registry; by default the usual ones that the given files allow.
-    index : path or Index
-        Corpus whose document frequencies count under ``cider-d:corpus`` and ``idf="corpus"``, which need it; its
-        section is the default of `section`.
-    system : str
+    references : path, container, AttachedReports or prepared folder
+        Test reports, with what the metrics read in addition to the texts: :func:`metric_oracle.reports`. A model
+        (a RadGraph archive, ``chexbert.pth``, RaTE-NER's folder) or an encoder serves both sides.
+    predictions : path, container, AttachedReports or prepared folder
+        What a model wrote. Empty reports are scored.
+    metrics : str or sequence of str, optional
+        Names of metrics; by default the usual ones that the sources allow.
+    index : path or Index, optional
+        Corpus whose document frequencies count under ``cider-d:corpus`` and ``idf="corpus"``, which need it. Its
+        section is the default of the references'.
+    system : str, optional
         Name of the model, by default that of its file.
-    inner : bool
+    inner : bool, default False
         Score the ids that have both a reference and a prediction; otherwise an id without one of them is an error.
-    radgraph, chexbert, chexbert_ids, chexbert_labels, entities
-        Of the references, and with ``predicted_`` before the name of the predictions, as in :func:`build_index`. A
-        model (a RadGraph archive, chexbert.pth, RaTE-NER's folder) is given once, for both.
-    uncertain, encoder, layer, rescale_table, radgraph_encoder, vocabulary, entity_encoder, device
-        As in :func:`build_index`.
-    idf, rescale
-        As in :func:`retrieve`; "tests" are the references, "corpus" the reports of `index`.
-    crepe, crepe_config, crepe_vocabulary : path
-        Checkpoint of CREPE, a folder or its weights, and its other files where they do not lie beside the weights.
-    text : bool
-        Whether the scores carry the texts of both sides.
-    section, id_column, text_column, split, split_file, profile, keep_empty, encoding, separator
-        How the references are read, see :func:`metric_oracle.read_reports`.
-    ids, metadata, seed, after_impression, predicted_id_column, predicted_text_column, predicted_section
-        How the predictions are read, see :func:`metric_oracle.read_predictions`; its `split`, `encoding` and
-        `separator` are those of the references.
-    tell, progress
-        Called with lines for people, with finished and all items of a model's work, and with the name of each step.
+    text : bool, default False
+        Whether the scores contain the texts of both sides.
+    crepe : path or dict, optional
+        Checkpoint of CREPE: a folder or its weights; or a dict of ``path``, ``config``, ``vocabulary`` and ``device``,
+        where its files do not lie next to the weights.
+    options : SearchOptions, optional
+        `idf` and `rescale` of BERTScore. "tests" are the references, "corpus" the reports of `index`.
+    progress : function, optional
+        Called with the name of each step.
 
     Returns
     -------
     Scores
-        One row a reference; null where a pair cannot be scored.
+        One row for each reference; null where a pair cannot be scored.
 
     Raises
     ------
@@ -113,61 +79,51 @@ def score(
     Warns
     -----
     UserWarning
-        If Yu et al. compare such predictions with another section; `tell` gets the line instead, where it is given.
+        If Yu et al. compare such predictions with another section; the references' `tell` gets the line instead, where
+        it is given.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.score(["no acute process"], ["no acute disease"], "rouge-l").mean()
+    {'rouge-l': 0.6666666666666666}
     """
-    check_options(given, (*READING, *SIDES), "score")
-    names = names_of(metrics)
+    names, options = names_of(metrics), options or DEFAULTS
     records = [get_metric(name, "score") for name in names or ()]
+    options.check_used(("idf", "rescale"), "score", "scores of given reports")
+    asked, written = attached(references), attached(predictions)
+    models, encoded = shared_models(asked, written, "score")
     corpus = None if index is None else opened(index)
-    asked = split({"layer": layer, "rescale_table": rescale_table})
-    if encoder is None and asked:
-        msg = f"score: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
-        raise InputError(msg)
-    check_counted(corpus, records, idf, "score")
-    of_crepe = split({"crepe": crepe, "crepe_config": crepe_config, "crepe_vocabulary": crepe_vocabulary})
-    pair_models = with_pair_models(records, open_pair_models(of_crepe, "score", given.get("device")), "score")
-    tell = given.get("tell")
+    check_counted(corpus, records, options.idf, "score")
+    of_crepe = {} if crepe is None else open_crepe(crepe, "score", models.get("device"))
+    pair_models = with_pair_models(records, of_crepe, "score")
+    tell = models.get("tell")
     told = tell or (lambda line: None)
-    reading = split(given, READING)
-    asked_reports, prepared = reports_of(references, "score", reading, like=section_of(corpus, predictions))
+    asked_reports, prepared = asked.read("score", like=section_of(corpus, written.data))
     told(f"references: {_counted(asked_reports)}")
-    written, prepared_too = reports_of(
-        predictions,
-        "score",
-        split(
-            {
-                "ids": ids, "split": reading.get("split") if ids is not None else None, "metadata": metadata,
-                "seed": seed, "after_impression": after_impression or None, "id_column": predicted_id_column,
-                "text_column": predicted_text_column, "section": predicted_section, **_of_text(predictions, reading),
-            }
-        ),
-        predictions=True,
-    )  # fmt: skip
-    told(f"predictions: {_counted(written)}")
+    written_reports, prepared_too = written.read("score", predictions=True)
+    told(f"predictions: {_counted(written_reports)}")
     if corpus is not None:
         check_sections("score", asked_reports.said, corpus.section, ("references", "index"))
-    step = f"Pass --section {written.section}"
-    step += ", --after-impression" if (asked_reports.section, written.section) == ("impression", JOINED) else ""
+    step = f"Pass --section {written_reports.section}"
+    is_joined = (asked_reports.section, written_reports.section) == ("impression", JOINED)
+    step += ", --after-impression" if is_joined else ""
     step += f", or --predicted-section {asked_reports.section} where that is what the model writes"
-    warning = check_sections("score", asked_reports.said, written.said, step=step)
+    warning = check_sections("score", asked_reports.said, written_reports.said, step=step)
     if warning:
         say(warning, tell)
-    of_models = split(given, ("device", "tell")) | split({"progress": progress})
-    encoding = None if encoder is None else load_encoding(encoder, "score", **asked, **of_models)
-    if system is None:
-        system = Path(predictions).name.partition(".")[0] if isinstance(predictions, str | Path) else "predictions"
     return _pairs.score(
         asked_reports,
-        written,
+        written_reports,
         names,
-        system=system,
+        system=system or written.name or "predictions",
         inner=inner,
-        files=split(given, ARGUMENTS),
-        predicted_files=predicted(given),
+        files=dict(asked.sources),
+        predicted_files=own_sources(asked, written),
         prepared=(prepared, prepared_too),
-        models=split(given, MODELS) | split({"progress": progress}),
-        encoding=encoding,
-        options=SearchOptions(idf=idf, rescale=rescale),
+        models=models | split({"progress": progress}),
+        encoding=None if encoded is None else encoded.open_encoding("score", progress),
+        options=options,
         text=text,
         progress=progress,
         pair_models=pair_models,
@@ -175,13 +131,39 @@ def score(
     )
 
 
-def _of_text(predictions: Given, reading: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return how the text of the references is read, as far as the predictions are such a file, too."""
-    if not isinstance(predictions, str | Path) or not Path(predictions).is_file():
-        return {}
-    kind = ENDINGS.get(file_ending(Path(predictions)))
-    names = ["encoding"] * (kind not in BINARY) + ["separator"] * (kind in SEPARATED)
-    return {name: (reading or {}).get(name) for name in names}
+def open_crepe(crepe: str | Path | Mapping[str, Any], function: str, device: str | None = None) -> dict[str, Any]:
+    """Open a checkpoint of CREPE, see :func:`score`."""
+    given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
+    check_options(given, (*CREPE, "device"), function)
+    named = {CREPE[name]: value for name, value in split(given).items() if name in CREPE}
+    return open_pair_models(named, function, str(given["device"]) if given.get("device") else device)
+
+
+def shared_models(
+    one: AttachedReports, other: AttachedReports, function: str
+) -> tuple[dict[str, Any], AttachedReports | None]:
+    """Return what models of both sides need, and the side that names the encoder of both."""
+    for side in (one, other):
+        check_left_out([name for name in ("states", "bf16") if name in side.encoding], (), function, "scores")
+    differing = [name for name in one.models.keys() & other.models.keys() if one.models[name] != other.models[name]]
+    if one.encoding and other.encoding and one.encoding != other.encoding:
+        differing.append("encoder")
+    if differing:
+        msg = f"{function}: {differing[0]} must be the same for both sides; got two. Give it to the references alone."
+        raise InputError(msg)
+    encoded = next((side for side in (one, other) if side.encoding), None)
+    return {**other.models, **one.models}, encoded
+
+
+def own_sources(one: AttachedReports, other: AttachedReports) -> dict[str, Any]:
+    """Return the sources of the second side, without models that serve both."""
+    shared = {
+        source.argument
+        for source in attached_sources()
+        if source.is_model(other.sources.get(source.argument))
+        and str(one.sources.get(source.argument)) == str(other.sources[source.argument])
+    }
+    return {name: value for name, value in other.sources.items() if name not in shared}
 
 
 def _counted(reports: Reports) -> str:

@@ -3,34 +3,21 @@
 What a search does not need is imported by the function that does: one query shall not wait for all of the package.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
-from metric_oracle.api.given import (
-    ARGUMENTS,
-    LOADING,
-    MODELS,
-    READING,
-    Given,
-    Loading,
-    names_of,
-    opened,
-    reports_of,
-    say,
-    section_of,
-    split,
-)
-from metric_oracle.corpora.reports import check_left_out, check_options
+from metric_oracle.api.attached import attached, with_prepared
+from metric_oracle.api.given import Given, names_of, opened, say, split
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs, load_encoding, load_inputs
+from metric_oracle.indexes.inputs import Inputs, load_inputs
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
-from metric_oracle.progress import Progress, silent
+from metric_oracle.progress import Progress
 from metric_oracle.retrieval.expectation import BINS_OF_STUDY, QUANTILES, Expectation, plan_expectation
-from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import open_runner, plan
 from metric_oracle.retrieval.results import Results, read_results
 
@@ -38,7 +25,6 @@ __all__ = [
     "baseline",
     "build_index",
     "expectation",
-    "load_queries",
     "merge",
     "open_index",
     "retrieve",
@@ -52,77 +38,75 @@ def build_index(
     out: str | Path,
     *,
     metrics: str | Sequence[str] | None = None,
-    layer: int | None = None,
-    states: str | None = None,
-    bf16: bool = False,
-    rescale_table: str | Path | None = None,
-    max_memory: float | None = None,
     shard_rows: int | None = None,
-    progress: Progress | None = None,
+    max_memory: float | None = None,
     runner: str | None = None,
     address: str | None = None,
     num_gpus: float | None = None,
-    **given: Unpack[Loading],
+    progress: Progress | None = None,
 ) -> Index:
     """Build an index of a corpus of reports, or prepare test reports or predictions.
 
     Parameters
     ----------
-    reports : path or container
-        What :func:`metric_oracle.corpora.reports.as_reports` takes, or another index. Predictions are read with
-        :func:`metric_oracle.read_predictions` first, which keeps the empty ones.
+    reports : path, container or AttachedReports
+        The corpus, with what the metrics read in addition to the texts: :func:`metric_oracle.reports`. Or another
+        index. Predictions are read with :func:`metric_oracle.read_predictions` first, which keeps the empty ones.
     out : path
         New folder. It may stand wherever test reports, references or predictions are asked for.
-    metrics : str or sequence of str
-        Metrics to build for; by default all that the given files allow.
-    layer, states, bf16, rescale_table, max_memory
-        Of token states, see :func:`metric_oracle.indexes.inputs.load_encoding`.
-    shard_rows : int
+    metrics : str or sequence of str, optional
+        Metrics to build for; by default all that the sources allow.
+    shard_rows : int, optional
         Build a set of shards of so many reports each, which stands where an index does. Parquet, CSV and JSON Lines
         are read piece by piece; anything else, and a split, is read whole and then cut. The same call in several
         processes shares the work.
-    progress : function
-        Called as ``progress(step, done, total)``: for each part before it is built, and while a model runs. Both
-        numbers are None where they are not known; with a runner they count shards.
-    runner, address, num_gpus
-        Build the shards by the workers of a Ray cluster, models included, see :func:`retrieve`.
-    radgraph, chexbert, chexbert_ids, chexbert_labels, entities, uncertain, radgraph_encoder, vocabulary, \
-    entity_encoder, device, tell
-        What is given beside the reports, in files or in memory, and models that make it: see
-        :func:`metric_oracle.indexes.inputs.load_inputs`.
-    encoder : str or path
-        Name or folder of a Hugging Face encoder, for token states.
-    section, id_column, text_column, split, split_file, profile, keep_empty
-        See :func:`metric_oracle.read_reports`.
+    max_memory : float, optional
+        Memory in GB that encoding may use in addition to the model and mapped files.
+    runner, address, num_gpus : optional
+        Build the shards by the workers of a Ray cluster, models included, see :class:`metric_oracle.SearchOptions`.
+    progress : function, optional
+        Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
+        of all, None while the latter is unknown and at most as many while a Parquet file is read.
+
+    Returns
+    -------
+    Index
+        The opened index, a `ShardSet` with `shard_rows`.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, a file cannot be read or does not belong to the reports, or `out` exists.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="bleu")
+    >>> index.n_reports
+    2
     """
     from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
     from metric_oracle.indexes import build
     from metric_oracle.indexes.shard_build import check_shard_rows
     from metric_oracle.indexes.store import Strings
 
-    check_options(given, LOADING, "build_index")
+    given = attached(reports)
     names = names_of(metrics)
     for name in names or ():
         get_metric(name, "build_index")
-    asked = split(
-        {
-            "layer": layer, "states": states, "bf16": bf16 or None, "rescale_table": rescale_table,
-            "max_memory": max_memory,
-        }
-    )  # fmt: skip
-    encoder = given.get("encoder")
-    if encoder is None and asked:
-        msg = f"build_index: encoder must be given with {', '.join(asked)}; got None. Add --encoder NAME or a folder."
+    if max_memory is not None and not given.encoding:
+        msg = "build_index: encoder must be given with max_memory; got None. Add --encoder NAME or a folder."
         raise InputError(msg)
-    reading, models = split(given, READING), split(given, MODELS) | split({"progress": progress})
     if shard_rows is not None:
         check_shard_rows(shard_rows)
     where = open_runner("build_index", runner, address, num_gpus)
-    opening = {"encoder": encoder, **asked, **split(models, ("device", "tell", "progress"))}
-    if shard_rows is not None and may_stream(reports, reading):
+    if shard_rows is not None and may_stream(given.data, given.reading):
+        of_encoder = {**given.encoding, **split({"max_memory": max_memory, "progress": progress})}
+        opening = {**of_encoder, **split(given.models, ("device", "tell"))} if given.encoding else {}
         return build_streamed(
-            Path(reports), out, shard_rows, reading, split(given, ARGUMENTS), models,
-            opening if encoder is not None else {}, names, progress, where,
+            Path(given.data), out, shard_rows, dict(given.reading), dict(given.sources),
+            dict(given.models) | split({"progress": progress}), opening, names, progress, where,
         )  # fmt: skip
     if where is not None:
         msg = (
@@ -130,20 +114,16 @@ def build_index(
             "got others. Add shard_rows, or convert them."
         )
         raise InputError(msg)
-    encoding = None
-    corpus, prepared = reports_of(reports, "build_index", reading)
-    if "tell" in given:
-        given["tell"](f"reports: {corpus.source}")
+    corpus, prepared = given.read("build_index")
+    if "tell" in given.models:
+        given.models["tell"](f"reports: {corpus.source}")
     elif corpus.words:
         say(f"reports: {corpus.source}", None)
-    if encoder is not None:
-        encoding = load_encoding(function="build_index", **opening)
-    inputs = load_inputs(
-        corpus.ids, corpus.texts, "build_index", encoding=encoding, **models, **split(given, ARGUMENTS)
-    )
-    inputs = _with_prepared(inputs, prepared)
+    encoding = given.open_encoding("build_index", progress, **split({"max_memory": max_memory}))
+    inputs = load_inputs(corpus.ids, corpus.texts, "build_index", encoding=encoding, **given.models, **given.sources)
+    inputs = with_prepared(inputs, prepared)
     if shard_rows is not None:
-        return build_cut(inputs, corpus, out, shard_rows, split(given, ARGUMENTS), names, progress)
+        return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
     described: dict[str, Any] = {
         "source": corpus.source,
@@ -154,50 +134,14 @@ def build_index(
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)
 
 
-def _with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
-    """Add what a prepared set holds to what was given beside it."""
-    return inputs if prepared is None else replace(inputs, attached={**prepared.attached, **inputs.attached})
+def loaded(queries: Given, index: Index, progress: Progress | None = None) -> Inputs:
+    """Return loaded test reports as they are, and others as they are compared with an index."""
+    return queries if isinstance(queries, Inputs) else attached(queries).load(index, progress)
 
 
-@called("load_queries")
-def load_queries(
-    queries: Given, *, index: str | Path | Index | None = None, progress: Progress | None = None,
-    **given: Unpack[Loading],
-) -> Inputs:  # fmt: skip
-    """Read test reports and what belongs to them.
-
-    Parameters
-    ----------
-    queries : path or container
-        What :func:`metric_oracle.corpora.reports.as_reports` takes: a file, the reports themselves (whose ids become
-        "0", "1", ...), a dict id -> text, a table. Or a folder of :func:`build_index`, whose texts, graphs, vectors,
-        labels and token states are those of the queries. Missing, empty and token-less reports are left out; `tell` is
-        called with how many, or else a warning says it.
-    index : path or Index
-        What they will be compared with. Its section is read where `section` says no other.
-    encoder : str or path
-        Where the encoder of the index is now; by default where it was when the index was built.
-    radgraph, chexbert, ..., section, ...
-        As in :func:`build_index`.
-    """
-    check_options(given, LOADING, "load_queries")
-    reports, prepared = reports_of(queries, "load_queries", split(given, READING), like=section_of(index))
-    if reports.left_out:
-        say(reports.left_out, given.get("tell"))
-    inputs = load_inputs(
-        reports.ids, reports.texts, "retrieve", encoder=given.get("encoder"), **split(given, MODELS),
-        **split(given, ARGUMENTS), progress=silent if progress is None else progress,
-    )  # fmt: skip
-    return replace(_with_prepared(inputs.completed(), prepared), section=reports.said)
-
-
-def load_batch(index: Index, queries: Given, given: Loading, function: str, progress: Progress | None = None) -> Inputs:
-    """Return queries that are loaded, or load them as the index has its reports."""
-    check_options(given, LOADING, function)
-    if not isinstance(queries, Inputs):
-        return load_queries(queries, index=index, progress=progress, **given)
-    check_left_out(split(given), ("tell",), function, "loaded queries")
-    return queries
+def chosen(options: SearchOptions | None, **given: Any) -> SearchOptions:
+    """Return search options with those that were given as arguments of their own."""
+    return replace(options or DEFAULTS, **split(given))
 
 
 @called("retrieve")
@@ -206,58 +150,56 @@ def retrieve(
     queries: Given,
     metric: str,
     *,
-    k: int = 1,
-    backend: str = "auto",
+    k: int | None = None,
+    backend: str | None = None,
     threads: int | None = None,
-    text: bool = True,
+    text: bool | None = None,
+    options: SearchOptions | None = None,
     progress: Progress | None = None,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
-    max_memory: float | None = None,
-    prevalence: dict[str, int] | None = None,
-    weights: str | Path | None = None,
-    part: str | None = None,
-    runner: str | None = None,
-    address: str | None = None,
-    num_gpus: float | None = None,
-    **loading: Unpack[Loading],
 ) -> Results:
     """Find, for every test report, the k reports of the corpus that score best under a metric.
 
     Parameters
     ----------
     index : path or Index
-    queries : path, container, prepared set or Inputs
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, with what the metric reads in addition to the texts: :func:`metric_oracle.reports`. Their section
+        is that of the index by default; another one is an error.
     metric : str
-        Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with `weights`.
-    k, backend, threads, text, progress, max_memory
-        See :class:`metric_oracle.SearchOptions`.
-    idf, rescale
-        Of BERTScore: weights of tokens ("off", "tests", "corpus" or a file), and whether scores are relative to the
-        encoder's baseline, by default where it has one.
-    prevalence : dict
-        Of CRG: counts of the whole test set, as its signature has them, where `queries` are a part of it.
-    weights : path
-        Of a composite: the file that fit-composite wrote.
-    part : str
-        Of a set of shards: "3/16" searches the third of sixteen runs of shards; write it for :func:`merge`.
-    runner : {"ray"}
-        Of a set of shards: search by the workers of a Ray cluster, a shard each with `threads` cores, one by default.
-        Workers must see the set's folder. Ray runs a shard again, three times at most, whose worker was lost.
-    address : str
-        "local" starts Ray here for this call; "auto" or HOST:PORT is a cluster that runs. By default the connection
-        that this process has, or else "local".
-    num_gpus : float
-        GPUs of each worker, by default none.
-    **loading
-        Keyword arguments of :func:`load_queries`, such as ``radgraph="test_graphs.json"``. The section is that of the
-        index; another one is an error.
+        Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with ``options.weights``.
+    k, backend, threads, text : optional
+        The most frequent search options as arguments; they replace those of `options`.
+    options : SearchOptions, optional
+        All other options of the search, see :class:`metric_oracle.SearchOptions`.
+    progress : function, optional
+        Called with the number of queries answered since the last call.
+
+    Returns
+    -------
+    Results
+        ``table`` has k rows for each query: best score first, equal scores by ascending corpus row. ``signature`` is
+        what is needed to reproduce them.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the test reports do not fit the index or lack what the metric reads.
+    BackendError
+        If the backend cannot be used here.
+    ExactnessError
+        If an answer is not exact: a bound was broken, or a score differs from the reference scorer's.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> mo.retrieve(index, ["small left effusion"], "rouge-l").table["text"].to_pylist()
+    ['small effusion']
     """
-    options = SearchOptions(
-        k, backend, threads, text, max_memory, idf, rescale, prevalence, weights, part, runner, address, num_gpus
-    )
-    planned = plan(index, metric, options)
-    return planned.run(load_batch(planned.index, queries, loading, "retrieve", progress), progress)
+    planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text))
+    return planned.run(loaded(queries, planned.index, progress), progress)
 
 
 @called("merge")
@@ -284,43 +226,58 @@ def baseline(
     draws: int | None = None,
     seed: int | None = None,
     corpus_vectors: Any = None,
-    corpus_vector_ids: Any = None,
     query_vectors: Any = None,
-    query_vector_ids: Any = None,
-    text: bool = True,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
-    **loading: Unpack[Loading],
+    text: bool | None = None,
+    options: SearchOptions | None = None,
 ) -> Results:
-    """Score what needs no oracle: chance, the most frequent report, a perfect prediction, or the nearest image.
+    """Score what needs no search: random reports, the most frequent one, a perfect prediction, or the nearest image.
 
     Parameters
     ----------
     index : path or Index
-    queries : path, container, prepared set or Inputs
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, see :func:`retrieve`.
     kind : {"random", "most-frequent", "identity", "nearest"}
-        See the functions of :mod:`metric_oracle.retrieval.baselines`.
+        See :mod:`metric_oracle.retrieval.baselines`.
     metric : str
-    draws, seed : int
-        Of "random": reports drawn for each query, by default 10, and the seed, by default 0.
-    corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids : path, or in memory
-        Of "nearest": image embeddings of both sides, and their ids where they carry none.
-    text, idf, rescale, **loading
-        See :func:`retrieve`.
+        Name of a metric.
+    draws : int, optional
+        "random": reports drawn for each query, by default 10.
+    seed : int, optional
+        "random": seed of the draws, by default 0.
+    corpus_vectors, query_vectors : path, dict of str to array, or pair of vectors and ids
+        "nearest": image embeddings of both sides, float[n, d]. A pair gives the ids where the vectors have none.
+    text : bool, optional
+        Whether results contain the text of the corpus reports, by default True.
+    options : SearchOptions, optional
+        Options that change scores, such as `idf` and `rescale`.
+
+    Returns
+    -------
+    Results
+        With the columns of a search; ``rank`` is the number of the draw.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the test reports do not fit the index or lack what the metric reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> mo.baseline(index, ["small effusion"], "identity", "rouge-l").table["score"].to_pylist()
+    [1.0]
     """
     from metric_oracle.retrieval.baselines import plan_baseline
 
     planned = plan_baseline(
-        index, kind, metric, SearchOptions(text=text, idf=idf, rescale=rescale), draws=draws, seed=seed,
-        corpus_vectors=with_ids(corpus_vectors, corpus_vector_ids),
-        query_vectors=with_ids(query_vectors, query_vector_ids),
+        index, kind, metric, chosen(options, text=text), draws=draws, seed=seed, corpus_vectors=corpus_vectors,
+        query_vectors=query_vectors,
     )  # fmt: skip
-    return planned.run(load_batch(planned.scores.index, queries, loading, "baseline"))
-
-
-def with_ids(vectors: Any, ids: Any) -> Any:
-    """Return vectors, with their ids where these are given apart."""
-    return vectors if ids is None else (vectors, ids)
+    return planned.run(loaded(queries, planned.scores.index))
 
 
 @called("expectation")
@@ -331,23 +288,49 @@ def expectation(
     *,
     quantiles: Sequence[float] = QUANTILES,
     bins: int = BINS_OF_STUDY,
+    options: SearchOptions | None = None,
     progress: Progress | None = None,
-    idf: str | Path | None = None,
-    rescale: bool | None = None,
-    **loading: Unpack[Loading],
 ) -> Expectation:
-    """Return what a random report of the corpus is expected to score, exactly: no draws.
+    """Describe the scores of every test report with all reports of the corpus, exactly: no report is drawn.
 
     Parameters
     ----------
-    index, queries, metric, idf, rescale, **loading
-        See :func:`retrieve`.
-    quantiles, bins, progress
-        See :mod:`metric_oracle.retrieval.expectation`.
+    index : path or Index
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, see :func:`retrieve`.
+    metric : str
+        Name of a metric.
+    quantiles : sequence of float, default (0.05, 0.25, 0.5, 0.75, 0.95)
+        From 0 to 1. The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method
+        "inverted_cdf".
+    bins : int, default 128
+        Bins of the histogram at most; their width is the least power of two that this allows.
+    options : SearchOptions, optional
+        `threads`, and options that change scores, such as `idf` and `rescale`.
+    progress : function, optional
+        Called with the number of queries described since the last call.
+
+    Returns
+    -------
+    Expectation
+        For each query mean, standard deviation, least, quantiles and greatest score; and a histogram of all pairs.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the test reports do not fit the index or lack what the metric reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> mo.expectation(index, ["small effusion"], "rouge-l").table["mean"].to_pylist()
+    [0.5]
     """
-    options = SearchOptions(idf=idf, rescale=rescale)
-    planned = plan_expectation(index, metric, options, quantiles=quantiles, bins=bins)
-    return planned.run(load_batch(planned.scores.index, queries, loading, "expectation", progress), progress)
+    planned = plan_expectation(index, metric, options or DEFAULTS, quantiles=quantiles, bins=bins)
+    return planned.run(loaded(queries, planned.scores.index, progress), progress)
 
 
 @called("verify")
@@ -359,44 +342,62 @@ def verify(
     sample: int = 20,
     seed: int = 0,
     corpus_vectors: Any = None,
-    corpus_vector_ids: Any = None,
     query_vectors: Any = None,
-    query_vector_ids: Any = None,
     progress: Progress | None = None,
-    **loading: Unpack[Loading],
+    tell: Callable[[str], None] | None = None,
 ) -> dict[str, int]:
     """Check every column of a result file, and search a sample of its queries by brute force.
 
     Parameters
     ----------
     index : path or Index
+        The index that the results were made with.
     results : path or Results
-    queries
-        Those that the results were made with, see :func:`load_queries`.
-    sample, seed, progress
-        See :func:`metric_oracle.retrieval.verification.verify`.
-    corpus_vectors, corpus_vector_ids, query_vectors, query_vector_ids
+        Results of a search or of a baseline.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        The test reports that the results were made with, see :func:`retrieve`.
+    sample : int, default 20
+        Queries that are searched by brute force.
+    seed : int, default 0
+        Of the choice of these queries.
+    corpus_vectors, query_vectors : optional
         Of the baseline "nearest", as :func:`baseline` took them: its rows are chosen again. Without them its scores are
-        checked alone; `tell` is called with that, or else a warning says it.
+        checked alone.
+    progress : function, optional
+        Called with the numbers of finished and of all pairs.
+    tell : function, optional
+        Called with what could not be verified; by default that is a warning.
 
     Returns
     -------
-    dict
-        ``pairs`` scored again and ``queries`` searched; a difference raises ExactnessError.
+    dict of str to int
+        ``pairs`` scored again and ``queries`` searched.
+
+    Raises
+    ------
+    InputError
+        If the results belong to another index or to other queries.
+    BackendError
+        If the encoder gives other token states here than where the results were made.
+    ExactnessError
+        If a value of the results differs.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> results = mo.retrieve(index, ["small effusion"], "rouge-l")
+    >>> mo.verify(index, results, ["small effusion"])
+    {'pairs': 1, 'queries': 1}
     """
     from metric_oracle.retrieval import verification
     from metric_oracle.retrieval.baselines import image_vectors
 
     held = opened(index)
-    batch = load_batch(held, queries, loading, "verify")
+    batch = loaded(queries, held)
     found = results if isinstance(results, Results) else read_results(results)
-    read = image_vectors(
-        {
-            "corpus_vectors": with_ids(corpus_vectors, corpus_vector_ids),
-            "query_vectors": with_ids(query_vectors, query_vector_ids),
-        },
-        "verify",
-    )
+    read = image_vectors({"corpus_vectors": corpus_vectors, "query_vectors": query_vectors}, "verify")
     vectors = None
     if read:
         lacking = [name for name in ("corpus_vectors", "query_vectors") if name not in read]
@@ -408,6 +409,6 @@ def verify(
     if vectors is None and found.signature.get("baseline") == "nearest":
         say(
             "not verified: which rows are nearest, for which both sides' image vectors must be given",
-            loading.get("tell"),
+            tell,
         )
     return checked

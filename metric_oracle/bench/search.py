@@ -201,7 +201,7 @@ def run_alone(
         Folder and file.
     metric, backend : str
     **loading
-        Keyword arguments of `api.load_queries`.
+        Keyword arguments of :func:`metric_oracle.reports`.
 
     Returns
     -------
@@ -245,7 +245,7 @@ def _process() -> None:
     def search(queries: Inputs) -> float:
         return timed(lambda: api.retrieve(held[0], queries, metric, backend=backend))
 
-    queries = api.load_queries(file, **loading)
+    queries = api.reports(file, **loading).load()
     one = alone(queries, 0)
     first = timed(load) + search(one)
     load_s = timed(load)
@@ -314,7 +314,7 @@ def run_bench(
     progress : function
         Called as ``progress(step, None, None)``.
     **loading
-        Keyword arguments of `api.load_queries`.
+        Keyword arguments of :func:`metric_oracle.reports`.
 
     Returns
     -------
@@ -339,7 +339,7 @@ def run_bench(
             names = [record.name for record in records]
             if metrics is None:
                 names = [name for name in names if name in opened.metrics] or opened.metrics
-            parts = [_Part(opened, api.load_queries(queries, **loading), Path(queries), loading, names)]
+            parts = [_Part(opened, api.reports(queries, **loading).load(), Path(queries), loading, names)]
         else:
             size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
             parts, rows = _synthetic(Path(scratch), records, size, step)
@@ -411,10 +411,10 @@ def _synthetic(
         step("building the index" if name == "plain" else "encoding reports with MiniLM", None, None)
         of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
         index = api.build_index(
-            paths["train"], scratch / name / "INDEX", metrics=wanted, **files["train"], **of_encoder
+            api.reports(paths["train"], **files["train"], **of_encoder), scratch / name / "INDEX", metrics=wanted
         )
         parts.append(
-            _Part(index, api.load_queries(paths["test"], **files["test"]), paths["test"], files["test"], wanted)
+            _Part(index, api.reports(paths["test"], **files["test"]).load(), paths["test"], files["test"], wanted)
         )
     return parts, rows
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.commands.command import given, used
-from metric_oracle.commands.options import Files, Models, Reading
+from metric_oracle.commands.options import CrepeFiles, Files, Models, Reading
 from metric_oracle.commands.output import note, progress
 from metric_oracle.errors import not_installed
 
@@ -76,7 +76,19 @@ def load_tests(queries: Path | str, files: Files, models: Models, reading: Readi
         read = read_reports(queries, **({"section": like} if like else {}) | used(reading))
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
+    tests = api.reports(read, **options, tell=note)
     if not models_of(files):
-        return api.load_queries(read, **options, tell=note)
+        return tests.load()
     with progress("test reports") as step:
-        return api.load_queries(read, **options, tell=note, progress=step)
+        return tests.load(progress=step)
+
+
+def checkpoint(crepe: Path | None, files: CrepeFiles, models: Models) -> dict[str, Any]:
+    """Return a checkpoint of CREPE as the public functions take it; nothing where no file of it is given."""
+    named = {"path": crepe, **{name.removeprefix("crepe_"): path for name, path in given(files).items()}}
+    return {**named, "device": models.device} if any(named.values()) else {}
+
+
+def with_ids(vectors: Path | None, ids: Path | None) -> Any:
+    """Return a file of vectors, with that of their ids where it is given."""
+    return vectors if ids is None else (vectors, ids)

@@ -28,10 +28,10 @@ def align(
     direction: o.Direction = None, paired: o.Paired = None, without_identical: o.WithoutIdentical = False,
     resamples: o.Resamples = 1000, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
-    """Measure how well metrics agree with radiologists: tau-b and Spearman by rater and on their mean.
+    """Measure how well metrics agree with each radiologist and with their mean: Kendall's tau-b and Spearman's rho.
 
-    The scores name their pairs by pair_id, or by study_id (or study_number) and candidate_type; a metric is a column
-    of theirs. Without scores, the texts of --samples are scored.
+    The tables of scores have a row for each pair, named by pair_id, or by study_id (or study_number) and
+    candidate_type, and a column for each metric. Without scores, the texts of --samples are scored.
     """
     from metric_oracle.raters import metric_agreement
     from metric_oracle.raters.metric_agreement_layout import alignment_tables
@@ -42,15 +42,15 @@ def align(
     directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function="align"))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function="align")
     with progress("align"):
-        found = metric_agreement.align(
+        result = metric_agreement.align(
             ratings, scores or (), samples=samples, metrics=names, directions=directions, paired=pairs,
             without_identical=without_identical, resamples=resamples, seed=seed,
         )  # fmt: skip
     if to.plot is not None:
-        plot_alignment(found, to.plot)
-        note(f"{to.plot}: errors against scores of {len(found.scores)} metrics")
-    tables = alignment_tables(found)
-    _deliver(to, "align", tables, tables, found.numbers, found)
+        plot_alignment(result, to.plot)
+        note(f"{to.plot}: errors against scores of {len(result.scores)} metrics")
+    tables = alignment_tables(result)
+    _deliver(to, "align", tables, tables, result.numbers, result)
 
 
 @command(
@@ -68,10 +68,11 @@ def compare_metrics(
     times: o.Times = None, resample_raters: o.ResampleRaters = False, scatter: o.Scatter = None,
     resamples: o.Resamples = 1000, seed: o.Seed = 0,
 ) -> None:  # fmt: skip
-    """Compare metrics by their agreement with radiologists on several rated sets: the tables of a paper on a metric.
+    """Compare metrics by their agreement with radiologists on one or several rated sets, as papers on metrics do.
 
-    With the texts of a set: the same without pairs of equal texts (ReXVal*), and metrics of ours beside the columns of
-    the scores, timed. --plot draws bars.
+    A set has counted errors, grades, preferences between two candidates, or candidates in an order. If its texts are
+    known, the set without pairs of equal texts is added (ReXVal*), and metrics of this tool are scored and timed next
+    to the columns of the scores. --plot draws bars.
     """
     from metric_oracle.presentation.matplotlib_io import check_plot
     from metric_oracle.raters import metric_agreement
@@ -95,7 +96,7 @@ def compare_metrics(
     directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function=function))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function=function)
     with progress("compare-metrics"):
-        found = metric_agreement.compare_metrics(
+        result = metric_agreement.compare_metrics(
             {name: metric_agreement.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
             metrics=metric and split_names(metric), directions=directions, paired=pairs, times=times,
             ablations=dict(named(ablation, "ablation", "NAME=FILE", "=", function=function)),
@@ -106,10 +107,10 @@ def compare_metrics(
         (scatter, ratings_plots.plot_scatter, "errors against scores"),
     ):
         if path is not None:
-            draw(found, path)
-            note(f"{path}: {what} of {len(found.metrics)} metrics")
-    tables = comparison_tables(found)
-    _deliver(to, function, tables, tables, found.numbers, found)
+            draw(result, path)
+            note(f"{path}: {what} of {len(result.metrics)} metrics")
+    tables = comparison_tables(result)
+    _deliver(to, function, tables, tables, result.numbers, result)
 
 
 @command(
@@ -125,16 +126,16 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
     A terminal gets the means and the significant differences; with --category, every test.
     """
     from metric_oracle.raters import failure_modes as modes
-    from metric_oracle.raters.layout import failure_mode_tables, found_table, mean_tables
+    from metric_oracle.raters.layout import failure_mode_tables, mean_tables, significant_table
     from metric_oracle.raters.plots import plot_failure_modes
 
-    found = modes.failure_modes(ratings, categories=category, rate=rate)
+    result = modes.failure_modes(ratings, categories=category, rate=rate)
     if to.plot is not None:
-        plot_failure_modes(found, to.plot)
-        note(f"{to.plot}: mean errors of {len(found.candidates)} candidate types")
-    every = failure_mode_tables(found)
-    shown = every if category else [*mean_tables(found), found_table(found)]
-    _deliver(to, "failure_modes", shown, every, found.tests, found)
+        plot_failure_modes(result, to.plot)
+        note(f"{to.plot}: mean errors of {len(result.candidates)} candidate types")
+    every = failure_mode_tables(result)
+    shown = every if category else [*mean_tables(result), significant_table(result)]
+    _deliver(to, "failure_modes", shown, every, result.tests, result)
 
 
 @command(
@@ -155,30 +156,30 @@ def agreement(
     from metric_oracle.raters.layout import agreement_tables
 
     with progress("agreement"):
-        found = interrater.agreement(ratings, repeated, resamples=resamples, seed=seed)
-    tables = agreement_tables(found)
-    _deliver(to, "agreement", tables, tables, found.table, found)
+        result = interrater.agreement(ratings, repeated, resamples=resamples, seed=seed)
+    tables = agreement_tables(result)
+    _deliver(to, "agreement", tables, tables, result.table, result)
 
 
-def _deliver(to: Destination, function: str, shown: Any, every: Any, numbers: Any, found: Any) -> None:
+def _deliver(to: Destination, function: str, shown: Any, every: Any, numbers: Any, result: Any) -> None:
     """Deliver tables: to a terminal, Markdown and LaTeX as a paper has them, elsewhere all numbers."""
     from metric_oracle.presentation import paper_table
     from metric_oracle.retrieval.results import Results
 
     def view() -> list[Any]:
-        note(paper_table.sources_line(found.signature))
-        return [*shown, signed(found.signature)]
+        note(paper_table.sources_line(result.signature))
+        return [*shown, signed(result.signature)]
 
     def write(path: Any) -> None:
-        paper_table.write_tables(path, every, numbers, found.signature, function)
+        paper_table.write_tables(path, every, numbers, result.signature, function)
 
     texts = {
-        "jsonl": Results(numbers, found.signature).json_lines,
+        "jsonl": Results(numbers, result.signature).json_lines,
         "csv": lambda: csv_lines(numbers),
-        "md": lambda: [paper_table.markdown(every, found.signature).removesuffix("\n")],
-        "tex": lambda: [paper_table.latex(every, found.signature).removesuffix("\n")],
+        "md": lambda: [paper_table.markdown(every, result.signature).removesuffix("\n")],
+        "tex": lambda: [paper_table.latex(every, result.signature).removesuffix("\n")],
     }
-    to.deliver(view, texts, found.summary(), write)
+    to.deliver(view, texts, result.summary(), write)
 
 
 @command(

@@ -10,7 +10,7 @@ import typer
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, used
-from metric_oracle.commands.inputs import check_device, check_installed, load_tests
+from metric_oracle.commands.inputs import check_device, check_installed, checkpoint, load_tests
 from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
 from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import InputError
@@ -45,19 +45,38 @@ def score(
     check_installed("score", files, models.encoder, crepe)
     check_device("score", files, models)
     of_predictions = given(predicted)
-    of_predictions |= given(of_predictions.pop("predicted_files"))
+    inner = of_predictions.pop("inner")
+    own = {**of_predictions, **given(of_predictions.pop("predicted_files"))}
+    own = {name.removeprefix("predicted_"): value for name, value in own.items() if name != "predicted_files"}
+    split = reading.split if own["ids"] is not None else None
     with progress("scoring") as step:
+        written = api.reports(predictions, **own, split=split, seed=seed, **_of_text(predictions, reading))
+        asked = api.reports(
+            references, **given(files), **used(models), **used(reading), layer=layer, rescale_table=rescale_table,
+            tell=note,
+        )  # fmt: skip
         scores = api.score(
-            references, predictions, names, system=system, **given(files), **used(models), layer=layer,
-            rescale_table=rescale_table, **given(bertscore), crepe=crepe, **given(beside),
-            text=with_text or published_names, **used(reading), index=index, tell=note,
-            progress=step, seed=seed, **of_predictions,
+            asked, written, names, system=system, index=index, inner=inner, text=with_text or published_names,
+            crepe=checkpoint(crepe, beside, models) or None,
+            options=api.SearchOptions(**given(bertscore)), progress=step,
         )  # fmt: skip
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
     deliver_results(
         to, scores, lambda: [scores_table(scores)], f"{scores.table.num_rows:,} pairs: {', '.join(means)}",
         write=partial(scores.write, published_names=published_names),
     )  # fmt: skip
+
+
+def _of_text(predictions: Path, reading: o.Reading) -> dict[str, Any]:
+    """Return how the text of the references is read, as far as the predictions are such a file, too."""
+    from metric_oracle.corpora.tables import BINARY, ENDINGS, SEPARATED
+    from metric_oracle.corpora.text_files import file_ending
+
+    if not predictions.is_file():
+        return {}
+    kind = ENDINGS.get(file_ending(predictions))
+    names = ["encoding"] * (kind not in BINARY) + ["separator"] * (kind in SEPARATED)
+    return {name: getattr(reading, name) for name in names}
 
 
 def scores_mean(scores: Any, name: str) -> str:
@@ -168,12 +187,10 @@ def study(
             if name not in written:
                 msg = f"study: model_{option} must name a model; got {name!r}, which has no --model. Add it."
                 raise InputError(msg)
-            kind = "files" if option in own else "reading"
-            value = path if option == "section" else Path(path)
-            of_model.setdefault(name, {}).setdefault(kind, {})[option] = value
+            of_model.setdefault(name, {})[option] = path if option == "section" else Path(path)
             if option == "ids" and reading.split is not None:
-                of_model[name][kind]["split"] = reading.split
-    rows = {name: studies.Model(Path(path), **of_model.get(name, {})) for name, path in written.items()}
+                of_model[name]["split"] = reading.split
+    rows = {name: api.reports(Path(path), **of_model.get(name, {})) for name, path in written.items()}
     opened = api.open_index(index)
     batch = load_tests(queries, files, models, reading, opened)
     with progress("study") as step:

@@ -12,7 +12,7 @@ import typer
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
-from metric_oracle.commands.inputs import check_device, check_installed, load_tests
+from metric_oracle.commands.inputs import check_device, check_installed, checkpoint, load_tests, with_ids
 from metric_oracle.commands.output import Destination, checking, deliver_results, note, progress, put
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
@@ -50,11 +50,13 @@ def build_index(
         msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another folder."
         raise InputError(msg)
     with progress("building") as step:
-        index = api.build_index(
-            reports, out, metrics=names, **given(files), **used(models), layer=layer, states=states, bf16=bf16,
-            rescale_table=rescale_table, max_memory=max_memory, shard_rows=shard_rows, tell=note, progress=step,
-            **used(reading), **given(running),
+        corpus = api.reports(
+            reports, **given(files), **used(models), **used(reading), layer=layer, states=states, bf16=bf16,
+            rescale_table=rescale_table, tell=note,
         )  # fmt: skip
+        index = api.build_index(
+            corpus, out, metrics=names, shard_rows=shard_rows, max_memory=max_memory, **given(running), progress=step
+        )
     _show_info(index, to)
 
 
@@ -128,9 +130,8 @@ def rerank(
     from metric_oracle import api
 
     check_installed("rerank", files, crepe)
-    checkpoint = {"crepe": crepe, **given(beside)}
     options = api.SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
-    plan = api.plan_rerank(index, checkpoint, models.device, pool, audit, recall, seed, options)
+    plan = api.plan_rerank(index, checkpoint(crepe, beside, models), pool, audit, recall, seed, options)
     batch = load_tests(queries, files, models, reading, plan.index)
     with progress("rerank") as step:
         results = plan.run(batch, step)
@@ -198,8 +199,8 @@ def verify(
         opened.verify_files()
         checked = api.verify(
             opened, results, batch, sample=sample, seed=seed, progress=step, tell=note,
-            corpus_vectors=corpus_vectors, corpus_vector_ids=corpus_vector_ids, query_vectors=query_vectors,
-            query_vector_ids=query_vector_ids,
+            corpus_vectors=with_ids(corpus_vectors, corpus_vector_ids),
+            query_vectors=with_ids(query_vectors, query_vector_ids),
         )  # fmt: skip
     put(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 

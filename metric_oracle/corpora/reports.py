@@ -227,13 +227,7 @@ def read_reports(
     path = Path(path)
     if section is not None:
         check_section(section, "read_reports")
-    if profile not in PROFILES:
-        raise InputError(
-            argument="profile",
-            rule=f"must be one of {', '.join(PROFILES)}",
-            value=repr(profile),
-            step="Choose one of these.",
-        )
+    check_profile(profile)
     if split_file is not None and split is None:
         raise InputError(
             "split_file needs a split.", f"Name the rows wanted from {split_file}: {option('split', 'NAME')}."
@@ -349,6 +343,17 @@ def check_section(section: object, function: str) -> None:
             argument="section",
             rule=f"must be one of {', '.join(SECTIONS)}",
             value=repr(section),
+            step="Choose one of these.",
+        )
+
+
+def check_profile(profile: object) -> None:
+    """Raise unless `profile` is the name of a rule for the sections of MIMIC-CXR report files."""
+    if profile not in PROFILES:
+        raise InputError(
+            argument="profile",
+            rule=f"must be one of {', '.join(PROFILES)}",
+            value=repr(profile),
             step="Choose one of these.",
         )
 

@@ -11,7 +11,7 @@ from metric_oracle.presentation.expectation_plot import draw_histogram
 from metric_oracle.presentation.matplotlib_io import picture
 from metric_oracle.presentation.paper_table import PaperTable, entry
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
-from metric_oracle.raters.layout import found_table, mean_tables
+from metric_oracle.raters.layout import mean_tables, significant_table
 from metric_oracle.raters.metric_agreement import Alignment, align
 from metric_oracle.raters.metric_agreement_layout import alignment_tables
 from metric_oracle.raters.plots import draw_alignment, draw_failure_modes
@@ -131,4 +131,4 @@ def _of_alignment(found: Alignment) -> tuple[Any, ...]:
 
 def _of_modes(found: FailureModes) -> tuple[Any, ...]:
     alt = f"Bars of mean errors by category and candidate type, with a star over differences: {found.summary()}."
-    return [*mean_tables(found), found_table(found)], alt, draw_failure_modes
+    return [*mean_tables(found), significant_table(found)], alt, draw_failure_modes

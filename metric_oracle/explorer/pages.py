@@ -378,7 +378,7 @@ class Explorer:
             raise InputError("no metric is ticked.", "Tick at least one.")
         begun = perf_counter()
         with self._working:
-            batch = api.load_queries([text])
+            batch = api.reports([text]).load()
             found = [self._answer(batch, name, text) for name in asked]
         if not is_page:
             return _download({"query": text, "candidates": [_plain(group) for group in found]}, "live.json")

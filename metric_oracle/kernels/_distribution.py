@@ -129,8 +129,8 @@ def summarise(scores, rows, ranks, scratch, out):
         Corpus rows of each document, at least 1.
     ranks : int64[n]
         Ranks among all rows, lowest score first, from 1.
-    room : Room
-        `room.counts[0]` is left with the rows in each bin.
+    scratch : Scratch
+        `scratch.counts[0]` is left with the rows in each bin.
 
     Writes
     ------

@@ -1,4 +1,4 @@
-"""Pairs of reports whose errors are counted by category: what CREPE is trained on."""
+"""Pairs of reports with errors counted by category, the training data of CREPE."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,44 +14,48 @@ from metric_oracle.statistics import Array
 
 
 class CountedPairs(NamedTuple):
-    """Pairs of (reference, candidate), and their errors of categories A to F: float64[n, 6]."""
+    """Pairs of texts (reference, candidate), and their errors of categories A to F, float64[n, 6]."""
 
     pairs: list[tuple[str, str]]
     counts: Array
 
 
 def read_counted_pairs(references: Path, predictions: Path, ratings: Path, tell: Callable[[str], None]) -> CountedPairs:
-    """Return the pairs that are rated, joined on ids, with the mean of their raters' counts.
+    """Return the rated pairs, joined on ids, with the mean of their raters' counts.
 
     Parameters
     ----------
     references, predictions : path
         Tables of reports.
     ratings : path
-        Of six categories, see `raters.ratings.read_ratings`.
+        Counted errors of six categories, see `read_ratings`.
     tell : function
-        Called with what is left out.
+        Called with a line that says what is left out.
     """
-    asked, written = read_reports(references), read_predictions(predictions)
+    reference_reports, predicted_reports = read_reports(references), read_predictions(predictions)
     rated = read_ratings(ratings)
     if len(rated.categories) != len(COMPONENTS):
-        msg = (
-            f"train_crepe: ratings must have six categories of errors, A to F; got {len(rated.categories)} in "
-            f"{ratings}. Leave out, or join, the others."
+        raise InputError(
+            argument="ratings",
+            rule="must have six categories of errors, A to F",
+            value=f"{len(rated.categories)} in {ratings}",
+            step="Leave out, or join, the others.",
         )
-        raise InputError(msg)
-    of_references, of_predictions, _ = join_ids(asked, written, True, tell, "train_crepe")
-    place = {pair: row for row, pair in enumerate(rated.pairs)}
-    known = [
-        (a, b, place[asked.ids[a]]) for a, b in zip(of_references, of_predictions, strict=True) if asked.ids[a] in place
+    rows, predicted_rows, _ = join_ids(reference_reports, predicted_reports, True, tell, "train_crepe")
+    row_of = {pair: row for row, pair in enumerate(rated.pairs)}
+    counted = [
+        (row, predicted_row, row_of[reference_reports.ids[row]])
+        for row, predicted_row in zip(rows, predicted_rows, strict=True)
+        if reference_reports.ids[row] in row_of
     ]
-    if not known:
-        msg = (
-            f"train_crepe: ratings must be of these pairs; got none of {len(of_references)} in {ratings}. "
-            "Check the ids."
+    if not counted:
+        raise InputError(
+            argument="ratings",
+            rule="must be of these pairs",
+            value=f"none of {len(rows)} in {ratings}",
+            step="Check the ids.",
         )
-        raise InputError(msg)
-    if len(known) < len(of_references):
-        tell(f"left out: {len(of_references) - len(known):,} pairs without counts")
-    counts = rated.errors("total").mean(axis=1)[[row for _, _, row in known]]
-    return CountedPairs([(asked.texts[a], written.texts[b]) for a, b, _ in known], counts)
+    if len(counted) < len(rows):
+        tell(f"left out: {len(rows) - len(counted):,} pairs without counts")
+    counts = rated.errors("total").mean(axis=1)[[rated_row for *_, rated_row in counted]]
+    return CountedPairs([(reference_reports.texts[a], predicted_reports.texts[b]) for a, b, _ in counted], counts)

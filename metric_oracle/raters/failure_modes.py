@@ -1,13 +1,15 @@
-"""Failure modes of metrics: which errors radiologists find in the reports that a metric calls best.
+"""Failure modes of metrics: the errors that radiologists find in the reports that a metric ranks best.
 
-Yu et al., Patterns 2023, tables S3 and S4 and figure 4. For each error category, every metric-oracle's counts are
-compared with every other's by a one-sided two-sample t test with pooled variance; one point is one radiologist and one
-study, so 6 x 50 = 300 against 300. Points of one study are not independent, which that test does not know: under equal
-candidates it rejects up to four times too often where raters agree, and too seldom where studies differ. Beside it
-stands a paired t test of the studies' means, and the ratio of the two rates of errors with an interval over studies.
-A family of the Benjamini-Hochberg procedure is of one category and one kind of errors. The paper's holds both
-directions of each difference, 12 tests of four oracles, with p and 1 - p. The one by study holds each difference once,
-6 two-sided tests.
+Tables S3 and S4 and figure 4 of Yu et al. (Patterns 2023). For each error category, the counts of each metric-oracle
+are compared with those of every other one by a one-sided two-sample t test with pooled variance. A point is one
+radiologist and one study, that is 6 x 50 = 300 points against 300. The test ignores that the points of a study are
+dependent: for equal candidates it rejects up to four times too often where raters agree, and too seldom where studies
+differ. A paired t test of the studies' means is therefore added, and the ratio of the two error rates with an interval
+over studies.
+
+A family of the Benjamini-Hochberg procedure is one category and one kind of errors. The paper's family has both
+directions of each difference, 12 tests for four oracles, with p and 1 - p. The family by study has each difference
+once, 6 two-sided tests.
 """
 
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
 from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
@@ -45,10 +47,10 @@ class FailureModes(OneLine):
         For each kind of errors ("total", "significant"), errors of a report, mean over raters and studies.
     tests : pyarrow.Table
         One row for each kind, category and directed pair: t statistic, p-value, Benjamini-Hochberg critical value,
-        decision, means and numbers of points of the paper's test; then those of the studies' means (``study_``), with
-        the ratio of the rates a / b and its 95 % interval. That test is two-sided and one for both rows of a pair, and
-        ``study_significant`` true in the row to which the difference points. A t statistic is null where it is infinite
-        (no variation), a ratio where a rate is 0.
+        decision, means and numbers of points of the paper's test. The columns ``study_`` are those of the test of the
+        studies' means, with the ratio of the rates a / b and its 95 % interval. This test is two-sided, the same for
+        both rows of a pair; ``study_significant`` is true in the row whose direction the difference has. A t statistic
+        is null if it is infinite (no variation), a ratio if a rate is 0.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -64,11 +66,11 @@ class FailureModes(OneLine):
         return self.tests.to_pylist()
 
     def summary(self) -> str:
-        """Return one line: what was compared on what."""
-        found = sum(self.tests["significant"].to_pylist()), sum(self.tests["study_significant"].to_pylist())
+        """Return one line that says what was compared."""
+        by_paper, by_study = (sum(self.tests[name].to_pylist()) for name in ("significant", "study_significant"))
         return (
             f"{self.tests.num_rows} tests between {len(self.candidates)} candidate types on "
-            f"{self.signature['studies']:,} studies: {found[0]} significant by the paper's test, {found[1]} by study"
+            f"{self.signature['studies']:,} studies: {by_paper} significant by the paper's test, {by_study} by study"
         )
 
     def warnings(self) -> list[str]:
@@ -78,6 +80,7 @@ class FailureModes(OneLine):
         return [f"Fewer than {FEW} studies ({self.signature['studies']}): intervals and tests say little."]
 
 
+@called("failure_modes")
 def failure_modes(
     ratings: str | Path | Ratings,
     *,
@@ -115,38 +118,49 @@ def failure_modes(
     ['bleu', 's_emb', 'bertscore', 'radgraph']
     """
     if direction not in DIRECTIONS:
-        msg = f"failure_modes: direction must be one of {', '.join(DIRECTIONS)}; got {direction!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="direction",
+            rule=f"must be one of {', '.join(DIRECTIONS)}",
+            value=repr(direction),
+            step="Choose one.",
+        )
     if not 0 < rate < 1:
-        msg = f"failure_modes: rate must be between 0 and 1; got {rate}. The paper takes 0.01."
-        raise InputError(msg)
+        raise InputError(
+            argument="rate",
+            rule="must be between 0 and 1",
+            value=str(rate),
+            step="The paper takes 0.01.",
+        )
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     candidates = list(dict.fromkeys(rated.candidates or ()))
     if len(candidates) < 2:
-        msg = (
-            f"failure_modes: ratings must hold at least 2 candidate types to compare; got {len(candidates)}. "
-            "Add a column candidate_type."
+        raise InputError(
+            argument="ratings",
+            rule="must hold at least 2 candidate types to compare",
+            value=f"{len(candidates)}",
+            step="Add a column candidate_type.",
         )
-        raise InputError(msg)
     wanted = list(dict.fromkeys(rated.categories if categories is None else categories))
     unknown = [category for category in wanted if category not in rated.categories]
     if unknown or not wanted:
-        msg = (
-            f"failure_modes: categories must be among {shown_names(rated.categories)}; got "
-            f"{shown_names(unknown) or 'none'}. Correct --category."
+        raise InputError(
+            argument="categories",
+            rule=f"must be among {shown_names(rated.categories)}",
+            value=f"{shown_names(unknown) or 'none'}",
+            step=f"Correct {option('category', python='categories')}.",
         )
-        raise InputError(msg)
-    points = {}  # one for each rater and study: float64[n, C]
+    points = {}  # float64[n, C], a row for each rater and study
     for kind, candidate in product(KINDS, candidates):
         of_candidate = rated.errors(kind)[[name == candidate for name in rated.candidates or ()]]
         points[kind, candidate] = of_candidate.reshape(-1, len(rated.categories)).astype(np.float64)
     few = min(len(values) for values in points.values())
     if few < 2:
-        msg = (
-            f"failure_modes: ratings must hold at least 2 points (rater x study) of each candidate type; got {few}. "
-            "Rate more studies."
+        raise InputError(
+            argument="ratings",
+            rule="must hold at least 2 points (rater x study) of each candidate type",
+            value=str(few),
+            step="Rate more studies.",
         )
-        raise InputError(msg)
 
     means_of = _study_means(rated, candidates)
     pairs = list(permutations(candidates, 2))
@@ -206,9 +220,9 @@ def failure_modes(
 def pooled_t_tests(
     a: Sequence[npt.NDArray[np.float64]], b: Sequence[npt.NDArray[np.float64]], direction: str
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return t and p of one-sided tests of equal means, pooled variance, one for each pair of samples.
+    """Return t and p of one-sided tests of equal means with pooled variance, one for each pair of samples.
 
-    Two samples without any variation and with one mean give no reason to reject: t = 0, p = 1.
+    Two samples without variation and with equal means give no reason to reject: t = 0, p = 1.
     """
     from scipy.stats import ttest_ind_from_stats
 
@@ -221,7 +235,7 @@ def pooled_t_tests(
 
 
 def study_test(a: Array, b: Array) -> dict[str, float | None]:
-    """Compare two candidate types by the means of studies.
+    """Compare two candidate types by the means of the studies.
 
     Parameters
     ----------
@@ -231,15 +245,15 @@ def study_test(a: Array, b: Array) -> dict[str, float | None]:
     Returns
     -------
     dict
-        The paired t statistic, its two-sided p-value, and the ratio of the means with its interval: that of the
-        logarithm, linear in the studies (what a Poisson model with errors clustered by study has, up to its factor for
-        few clusters), with Student's t. All None of fewer than two studies.
+        The paired t statistic, its two-sided p-value, and the ratio of the means with its interval. The interval is
+        that of the logarithm, linearised in the studies, with Student's t (a Poisson model with errors clustered by
+        study has the same one, up to its factor for few clusters). All values are None for fewer than two studies.
     """
     from scipy.stats import t as student
 
-    found: dict[str, float | None] = dict.fromkeys(_BY_STUDY)
+    result: dict[str, float | None] = dict.fromkeys(_BY_STUDY)
     if len(a) < 2:
-        return found
+        return result
     n, difference = len(a), a - b
     mean, spread = float(difference.mean()), float(difference.std(ddof=1))
     if spread > 1e-12 * (np.abs(a).max() + np.abs(b).max()):
@@ -247,28 +261,28 @@ def study_test(a: Array, b: Array) -> dict[str, float | None]:
         p_value = float(2 * student.sf(abs(t), n - 1))
     else:
         t, p_value = (None, 0.0) if mean else (0.0, 1.0)
-    found |= {"study_t": t, "study_p_value": p_value}
+    result |= {"study_t": t, "study_p_value": p_value}
     if a.any() and b.any():
         ratio = a.mean() / b.mean()
         influence = a / a.mean() - b / b.mean()
         half = student.ppf((1 + LEVEL) / 2, n - 1) * np.sqrt((influence**2).sum() / (n * (n - 1)))
         ends = ratio * np.exp([-half, half])
-        found |= {"rate_ratio": float(ratio), "ratio_low": float(ends[0]), "ratio_high": float(ends[1])}
-    return found
+        result |= {"rate_ratio": float(ratio), "ratio_low": float(ends[0]), "ratio_high": float(ends[1])}
+    return result
 
 
 def _study_means(rated: Ratings, candidates: Sequence[str]) -> dict[tuple[str, str], Array]:
-    """Return each candidate's mean errors by study, float64[S, C], on the studies that have all candidates."""
+    """Return the mean errors of each candidate by study, float64[S, C], for the studies that have all candidates."""
     of_pair = list(zip(rated.studies, rated.candidates or (), strict=True))
     have = [{study for study, name in of_pair if name == candidate} for candidate in candidates]
-    shared = [study for study in dict.fromkeys(rated.studies) if all(study in some for some in have)]
-    found = {}
+    shared = [study for study in dict.fromkeys(rated.studies) if all(study in studies for studies in have)]
+    means = {}
     for kind in KINDS:
         errors = rated.errors(kind).mean(axis=1)
         for candidate in candidates:
             rows = [[i for i, pair in enumerate(of_pair) if pair == (study, candidate)] for study in shared]
-            found[kind, candidate] = np.array([errors[some].mean(axis=0) for some in rows])
-    return found
+            means[kind, candidate] = np.array([errors[of_study].mean(axis=0) for of_study in rows])
+    return means
 
 
 _BY_STUDY = ("study_t", "study_p_value", "rate_ratio", "ratio_low", "ratio_high")

@@ -1,9 +1,10 @@
 """Fit a composite as Yu et al. fitted RadCliQ: standardised metrics, linear regression on the number of errors.
 
-Beside the fit stands what it is worth on studies that it has not seen. Predictions of each study by a fit without it
-cannot be ranked together: a study of many errors lowers the intercept of the very fit that predicts it, so that where
-nothing predicts their tau is below 0 (-0.06 of 50 studies, -0.15 of 20). So two reports are compared under one fit,
-that without the studies of both (leave-pair-out: Airola et al., Computational Statistics and Data Analysis 2011).
+The held-out agreement says how well a fit predicts studies that it has not seen. Predictions of each study by the fit
+without it cannot be ranked together: leaving out a study with many errors lowers the intercept of the fit that predicts
+it, so that tau is below 0 if nothing predicts (-0.06 for 50 studies, -0.15 for 20). Two reports are therefore compared
+under one fit without the studies of both (leave-pair-out: Airola et al., Computational Statistics and Data Analysis
+2011).
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import numpy as np
 
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, number_of, read_table, shown_names
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS
 from metric_oracle.raters.interrater import RESAMPLES
@@ -29,7 +30,7 @@ from metric_oracle.statistics import FEW, LEVEL, Array
 from metric_oracle.tables.score_names import direction_of
 
 _SEED = 0
-_NO_WEIGHT = 1e-10  # relative size of an eigenvalue under which a column says nothing that others do not
+_NO_WEIGHT = 1e-10  # a column with a relative eigenvalue below this depends on the other columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +48,7 @@ class Composite(OneLine):
 
     @property
     def signature(self) -> dict[str, Any]:
-        """What is needed to fit it again."""
+        """What is needed to fit the composite again."""
         return {"command": "fit-composite", **self.content["source"], "metrics": [*self.content["terms"]]}
 
     def records(self) -> list[dict[str, Any]]:
@@ -61,16 +62,16 @@ class Composite(OneLine):
         return [f"Fewer than {FEW} studies ({n}): intervals and standard errors are too small."] if n < FEW else []
 
     def summary(self) -> str:
-        """Return one line: terms and fit."""
+        """Return one line that describes terms and fit."""
         fit = self.content["fit"]
         return f"{len(self.content['terms'])} metrics, {fit['pairs']:,} pairs, R2 {fit['r2']:.3f}"
 
     def write(self, path: str | Path) -> None:
-        """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads; beside and renamed."""
+        """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads."""
         path = Path(path)
         check_out(path, function="fit_composite", endings=(".json",))
-        with replacing("fit_composite", path) as (beside,):
-            beside.write_text(json_text(self.content), encoding="utf-8")
+        with replacing("fit_composite", path) as (temporary,):
+            temporary.write_text(json_text(self.content), encoding="utf-8")
 
 
 @called("fit_composite")
@@ -131,24 +132,28 @@ def fit_composite(
     <Composite: 2 metrics, 96 pairs, R2 0.360>
     """
     if isinstance(table, Rated) or scores or samples is not None:
-        rated, found, source = read_rated(table, scores, samples, None if scores else metrics, "fit_composite")
+        rated, scored, source = read_rated(table, scores, samples, None if scores else metrics)
         if TAU not in rated.statistics:
-            msg = (
-                f"fit_composite: ratings must be counts or grades, which a composite can predict; got {rated.source}. "
-                "Compare metrics on such a set with compare-metrics."
+            raise InputError(
+                argument="ratings",
+                rule="must be counts or grades, which a composite can predict",
+                value=str(rated.source),
+                step="Compare metrics on such a set with compare-metrics.",
             )
-            raise InputError(msg)
         kind = rated.kinds[0] if errors == "errors" else errors
         if kind not in rated.kinds:
-            msg = (
-                f"fit_composite: errors must be one of {', '.join(rated.kinds)} of ratings; got {errors!r}. Choose one."
+            raise InputError(
+                argument="errors",
+                rule=f"must be one of {', '.join(rated.kinds)} of ratings",
+                value=repr(errors),
+                step="Choose one.",
             )
-            raise InputError(msg)
         where = rated.source if isinstance(table, Rated) else str(table)
-        columns = {metric: found[column] for metric, column in _columns(list(found), metrics, where).items()}
+        chosen = _columns(list(scored), metrics, where)
+        columns = {metric: scored[column] for metric, column in chosen.items()}
         studies, y = rated.studies, rated.by_rater(kind).mean(axis=0)
         source = {**source, "errors": kind}
-        unused = [column for column in found if column not in _columns(list(found), metrics, where).values()]
+        unused = [column for column in scored if column not in chosen.values()]
         title = name or "composite"
     else:
         path = existing_file(Path(table), "fit_composite", "table")
@@ -176,12 +181,12 @@ def fit_composite(
         "studies": len(set(studies)),
         "r2": float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()),
     }
-    for ours, of_predicted in (
+    for name_of_tau, of_predicted in (
         ("tau_b", side(predicted, drawn)),
         ("tau_b_held_out", of_signs(held_out, drawn)),
     ):
-        found = interval_record(TAU, tau_b(of_predicted, of_errors, drawn), drawn)
-        fit |= {ours: found["value"], f"{ours}_low": found["low"], f"{ours}_high": found["high"]}
+        tau = interval_record(TAU, tau_b(of_predicted, of_errors, drawn), drawn)
+        fit |= {name_of_tau: tau["value"], f"{name_of_tau}_low": tau["low"], f"{name_of_tau}_high": tau["high"]}
     errors_of = _standard_errors(z, y - predicted, drawn.member).tolist()
     numbers = zip(columns, mean.tolist(), scale.tolist(), weights.tolist(), strict=True)
     return Composite(
@@ -212,14 +217,14 @@ def _signs_held_out(z: Array, y: Array, member: Array) -> Array:
     y : float64[P]
         Errors.
     member : float64[P, S]
-        1 where a pair is of a study.
+        1 where a pair belongs to a study.
 
     Returns
     -------
     float64[P, P]
-        Antisymmetric. A metric that is constant without two studies has no weight there.
+        Antisymmetric. A metric that is constant without two studies has no weight in their fit.
     """
-    # All fits follow from sums over studies: of (1, z, y) times (1, z, y).
+    # All fits follow from the sums over studies of the products of (1, z, y) with (1, z, y).
     full = np.concatenate([np.ones((len(z), 1)), z, y[:, None]], axis=1)
     of_study = np.einsum("ps,pi,pj->sij", member, full, full)
     whole, study = of_study.sum(axis=0), member.argmax(axis=1)
@@ -255,20 +260,25 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
     columns = {known[name]: name for name in chosen if name in known}
     if foreign or not chosen or len(columns) < len(chosen):
         got = repr(foreign[0]) if foreign else "none" if not chosen else "one twice"
-        msg = (
-            f"fit_composite: metrics must be columns called {', '.join(COMPOSABLE)}, each once; got {got} for {where}. "
-            f"Columns: {shown_names(names)}."
+        raise InputError(
+            argument="metrics",
+            rule=f"must be columns called {', '.join(COMPOSABLE)}, each once",
+            value=f"{got} for {where}",
+            step=f"Columns: {shown_names(names)}.",
         )
-        raise InputError(msg)
-    # A metric may be asked for by its name, and be there under another.
-    there = {known[name]: name for name in names if name in known}
-    return {metric: column if column in names else there.get(metric, column) for metric, column in columns.items()}
+    # A metric may be asked for by one name and have another name in the file.
+    in_file = {known[name]: name for name in names if name in known}
+    return {metric: column if column in names else in_file.get(metric, column) for metric, column in columns.items()}
 
 
 def _text(cell: object, row: int, path: Path) -> str:
     if is_missing(cell) or not str(cell).strip():
-        msg = f"fit_composite: study must be given in every row; got none in row {row} of {path}. Complete it."
-        raise InputError(msg)
+        raise InputError(
+            argument="study",
+            rule="must be given in every row",
+            value=f"none in row {row} of {path}",
+            step="Complete it.",
+        )
     return str(cell).strip()
 
 
@@ -278,11 +288,12 @@ def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
     for row, cell in enumerate(table.column(column, "fit_composite", "column"), start=1):
         value = number_of(cell)
         if not np.isfinite(value):
-            msg = (
-                f"fit_composite: column {column!r} must hold a finite number in every row; got none in row {row} of "
-                f"{path}. Leave out pairs without a score."
+            raise InputError(
+                argument=f"column {column!r}",
+                rule="must hold a finite number in every row",
+                value=f"none in row {row} of {path}",
+                step="Leave out pairs without a score.",
             )
-            raise InputError(msg)
         values.append(value)
     return np.array(values, np.float64)
 
@@ -290,28 +301,31 @@ def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
 def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str], where: str) -> None:
     """Raise unless the pairs determine a composite."""
     if len(set(studies)) < 2:
-        msg = (
-            f"fit_composite: pairs must be of two studies at least, as each is left out once; got {len(set(studies))} "
-            f"in {where}. Add pairs, or name the right column with --study."
+        raise InputError(
+            argument="pairs",
+            rule="must be of two studies at least, as each is left out once",
+            value=f"{len(set(studies))} in {where}",
+            step=f"Add pairs, or name the right column with {option('study')}.",
         )
-        raise InputError(msg)
     if len(y) <= x.shape[1] + 1:
-        msg = (
-            f"fit_composite: pairs must be more than the metrics and the intercept, {x.shape[1] + 1}; got {len(y)} in "
-            f"{where}. Add pairs, or fit fewer metrics."
+        raise InputError(
+            argument="pairs",
+            rule=f"must be more than the metrics and the intercept, {x.shape[1] + 1}",
+            value=f"{len(y)} in {where}",
+            step="Add pairs, or fit fewer metrics.",
         )
-        raise InputError(msg)
     constant = [column for column, values in zip([*columns, "errors"], [*x.T, y], strict=True) if np.ptp(values) == 0.0]
     if constant:
-        msg = (
-            f"fit_composite: columns must vary between pairs; got one value in {', '.join(map(repr, constant))} of "
-            f"{where}. Leave it out."
+        raise InputError(
+            argument="columns",
+            rule="must vary between pairs",
+            value=f"one value in {', '.join(map(repr, constant))} of {where}",
+            step="Leave it out.",
         )
-        raise InputError(msg)
     standardised = (x - x.mean(axis=0)) / x.std(axis=0)
     if np.linalg.matrix_rank(standardised) < x.shape[1]:
-        msg = (
-            f"fit_composite: no metric may follow from the others; got {', '.join(columns)} in {where}, of which one "
-            "does: its weight could be anything. Fit without it."
+        raise InputError(
+            f"one of the metrics {', '.join(columns)} in {where} follows from the others, so that its weight could be "
+            "anything.",
+            "Fit without it.",
         )
-        raise InputError(msg)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, number_of
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, number_of, shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.raters.rank_correlation import RATED
 from metric_oracle.raters.ratings import Rated, labels_of, name_of, texts_of
 
-# The scale of ReFiSco's README and notebook, after the ACR's RADPEER.
+# The scale of ReFiSco's README and notebook, adapted from the ACR's RADPEER.
 SEVERITIES = ("No error", "Not actionable", "Actionable nonurgent error", "Urgent error", "Emergent error")
-# What ReFiSco's lines make of a report: as Cho et al. (2025) count them, and ReFiSco's own MES and AES.
+# Grades of a report from its lines: the count of Cho et al. (2025), and ReFiSco's own MES and AES.
 LINES, MAXIMUM, AVERAGE = "lines with an error", "maximum severity", "average severity"
 # Version 0 (github.com/rajpurkarlab/ReFiSco-v0) and version 1 (header in github.com/rajpurkarlab/FineRadScore).
 REFISCO = (
@@ -28,7 +28,7 @@ REFISCO = (
 )  # fmt: skip
 WORSE, BETTER = "errors", "quality"  # columns of grades: larger is worse, larger is better
 _DIGITS = 12  # means of equal grades in another order differ by floating-point error, and ties are frequent
-_FUNCTION = "read_rated_set"
+_CALLER = "raters"  # errors show the name of the public function instead
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Grades(Rated):
     Attributes
     ----------
     grades : dict of float64[R, P]
-        Kind -> what each rater says of each pair, larger is worse; the other attributes are those of `Rated`.
+        Kind -> number of each rater for each pair, larger is worse. The other attributes are those of `Rated`.
     """
 
     pairs: list[str]
@@ -73,9 +73,9 @@ def read_refisco(table: Table) -> Grades:
     Its prediction consists of the lines that the rater saw, its reference of the lines as that rater corrected them.
     """
     names = next(names for names in REFISCO if set(names.values()) <= set(table.names))
-    cells = {role: table.column(name, _FUNCTION, name) for role, name in names.items()}
+    cells = {role: table.column(name, _CALLER, name) for role, name in names.items()}
     keys = [
-        canonical_ids(cells[role], _FUNCTION, f"column {names[role]!r} of {table.path}", mimic=role == "study")
+        canonical_ids(cells[role], _CALLER, f"column {names[role]!r} of {table.path}", mimic=role == "study")
         for role in ("study", "candidate", "rater")
     ]
     rows_of: dict[tuple[str, ...], list[int]] = {}
@@ -84,11 +84,12 @@ def read_refisco(table: Table) -> Grades:
     severity = [_severity(cell) for cell in cells["severity"]]
     bad = [row for row, value in enumerate(severity) if value is None]
     if bad or not severity:
-        msg = (
-            f"{_FUNCTION}: column {names['severity']!r} must hold {', '.join(SEVERITIES)}, or 0 to 4, in every row; "
-            f"got {f'something else in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}. Repair it."
+        raise InputError(
+            argument=f"column {names['severity']!r}",
+            rule=f"must hold {', '.join(SEVERITIES)}, or 0 to 4, in every row",
+            value=f"{f'something else in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}",
+            step="Repair it.",
         )
-        raise InputError(msg)
     by_pair = [np.array([severity[row] for row in rows], np.float64) for rows in rows_of.values()]
     lines = [[_corrected(cells["original"][row], cells["edited"][row]) for row in rows] for rows in rows_of.values()]
     studies = [study for study, *_ in rows_of]
@@ -128,16 +129,21 @@ def read_grades(table: Table) -> Grades:
     """Read one number for each pair and rater, in the column ``errors`` or ``quality``."""
     columns = [name for name in (WORSE, BETTER) if name in table.names]
     if len(columns) > 1:
-        msg = f"{_FUNCTION}: {table.path} must have errors or quality; got both columns. Keep or rename one."
-        raise InputError(msg)
+        raise InputError(
+            argument=str(table.path),
+            rule="must have errors or quality",
+            value="both columns",
+            step="Keep or rename one.",
+        )
     labels = labels_by_role(table, "pair", "study", "candidate", "rater")
     if "pair" not in labels:
         if "study" not in labels:
-            msg = (
-                f"{_FUNCTION}: {table.path} must say the pair of each row by a column pair_id, or by study_id and "
-                f"candidate_type; got columns {table.header}. Add or rename one."
+            raise InputError(
+                argument=str(table.path),
+                rule="must say the pair of each row by a column pair_id, or by study_id and candidate_type",
+                value=f"columns {table.header}",
+                step="Add or rename one.",
             )
-            raise InputError(msg)
         sides = [labels[role] for role in ("study", "candidate") if role in labels]
         labels["pair"] = ["/".join(key) for key in zip(*sides, strict=True)]
     numbers = numbers_of(table, columns[0])
@@ -147,12 +153,8 @@ def read_grades(table: Table) -> Grades:
 
 def labels_by_role(table: Table, *roles: str) -> dict[str, list[str]]:
     """Return the labels of the columns that play these roles; roles without a column are left out."""
-    names = {role: name_of(table, role, _FUNCTION) for role in roles}
-    return {
-        role: labels_of(table, name, _FUNCTION, mimic=role == "study")
-        for role, name in names.items()
-        if name is not None
-    }
+    names = {role: name_of(table, role) for role in roles}
+    return {role: labels_of(table, name, mimic=role == "study") for role, name in names.items() if name is not None}
 
 
 def texts_by_role(table: Table) -> dict[str, list[str | None]]:
@@ -162,14 +164,15 @@ def texts_by_role(table: Table) -> dict[str, list[str | None]]:
 
 def numbers_of(table: Table, column: str) -> list[float]:
     """Return a column of finite numbers, or raise."""
-    numbers = [number_of(cell) for cell in table.column(column, _FUNCTION, column)]
+    numbers = [number_of(cell) for cell in table.column(column, _CALLER, column)]
     for row, number in enumerate(numbers, start=1):
         if not np.isfinite(number):
-            msg = (
-                f"{_FUNCTION}: column {column!r} of {table.path} must hold a finite number in every row; got "
-                f"something else in row {row}. Repair it."
+            raise InputError(
+                argument=f"column {column!r} of {table.path}",
+                rule="must hold a finite number in every row",
+                value=f"something else in row {row}",
+                step="Repair it.",
             )
-            raise InputError(msg)
     return numbers
 
 
@@ -180,6 +183,7 @@ def assemble(
     values: Sequence[float],
     texts: Mapping[str, Sequence[str | None]],
     statistics: tuple[str, ...] = RATED,
+    rows: Sequence[int] | None = None,
 ) -> Grades:
     """Put grades given by row into an array over raters and pairs, after a check that the design is complete.
 
@@ -197,40 +201,61 @@ def assemble(
         ``reference`` and ``prediction`` of each row, if known.
     statistics : tuple of str
         Rank statistics that the grades allow.
+    rows : sequence of int, optional
+        Number of each row in the file, from 1, for messages; by default the rows are those of the file.
     """
+    rows = range(1, len(values) + 1) if rows is None else rows
     pair_of_row = labels["pair"]
     raters = labels.get("rater") or ["all"] * len(pair_of_row)
-    first = {pair: row for row, pair in reversed([*enumerate(pair_of_row)])}
     pairs, names = list(dict.fromkeys(pair_of_row)), sorted(set(raters))
     check_unique(
         [f"{pair}, rater {rater}" for pair, rater in zip(pair_of_row, raters, strict=True)],
-        _FUNCTION,
+        _CALLER,
         f"the rows of {table.path}",
     )
     if len(pair_of_row) != len(pairs) * len(names) or not pairs:
-        msg = (
-            f"{_FUNCTION}: {table.path} must have one row for each pair and rater ({len(pairs)} x {len(names)}); got "
-            f"{len(pair_of_row)}. Complete it: an absent grade is no grade."
+        raise InputError(
+            argument=str(table.path),
+            rule=f"must have one row for each pair and rater ({len(pairs)} x {len(names)})",
+            value=f"{len(pair_of_row)}",
+            step="Complete it: an absent grade is no grade.",
         )
-        raise InputError(msg)
     array = np.empty((len(names), len(pairs)))
     rater_codes, pair_codes = ({name: i for i, name in enumerate(axis)} for axis in (names, pairs))
     for rater, pair, value in zip(raters, pair_of_row, values, strict=True):
         array[rater_codes[rater], pair_codes[pair]] = value
 
-    def by_pair(cells: Sequence[Any] | None) -> Any:
-        return None if cells is None else [cells[first[pair]] for pair in pairs]
+    def by_pair(name: str, cells: Sequence[Any] | None) -> Any:
+        return None if cells is None else [*_of_pairs(table, name, pair_of_row, cells, rows).values()]
 
-    studies = by_pair(labels.get("study", pair_of_row))
+    studies = by_pair("study", labels.get("study", pair_of_row))
     return Grades(
         pairs,
         studies,
-        by_pair(labels.get("candidate")),
+        by_pair("candidate", labels.get("candidate")),
         names,
         {kind: array},
         f"one number a pair: {len(pairs):,} pairs, {len(set(studies)):,} studies, {len(names)} raters",
-        references=by_pair(texts.get("reference")),
-        predictions=by_pair(texts.get("prediction")),
-        groups=by_pair(labels.get("group")),
+        references=by_pair("reference", texts.get("reference")),
+        predictions=by_pair("prediction", texts.get("prediction")),
+        groups=by_pair("group", labels.get("group")),
         statistics=statistics,
     )
+
+
+def _of_pairs(
+    table: Table, name: str, pair_of_row: Sequence[str], cells: Sequence[Any], rows: Sequence[int]
+) -> dict[str, Any]:
+    """Return the cell of each pair, or raise if its rows disagree. A missing text may be given in another row."""
+    cell_of: dict[str, Any] = {}
+    for pair, cell, row in zip(pair_of_row, cells, rows, strict=True):
+        if cell_of.get(pair) is None:
+            cell_of[pair] = cell
+        elif cell is not None and cell != cell_of[pair]:
+            raise InputError(
+                argument=f"the {name} of each pair in {table.path}",
+                rule="must be the same in all its rows",
+                value=f"another one for pair {shown_names([pair])} in row {row}",
+                step="Repair it.",
+            )
+    return cell_of

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.raters.rank_correlation import (
     RATED,
@@ -97,6 +97,7 @@ class Agreement(OneLine):
         ]
 
 
+@called(_FUNCTION)
 def agreement(
     ratings: str | Path | Ratings,
     repeated: str | Path | Ratings | None = None,
@@ -141,8 +142,12 @@ def agreement(
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     again = repeated if isinstance(repeated, Ratings) or repeated is None else read_ratings(repeated)
     if len(rated.raters) < 2 and again is None:
-        msg = f"{_FUNCTION}: ratings must be of 2 raters at least; got {len(rated.raters)}. Add raters, or --repeated."
-        raise InputError(msg)
+        raise InputError(
+            argument="ratings",
+            rule="must be of 2 raters at least",
+            value=f"{len(rated.raters)}",
+            step=f"Add raters, or {option('repeated')}.",
+        )
     n_resamples = checked_resamples(resamples, _FUNCTION, RESAMPLES)
     records: list[dict[str, Any]] = []
     candidates = [ALL, *dict.fromkeys(rated.candidates or ())]
@@ -194,10 +199,12 @@ def _twice(
     """Yield, for each rater and kind of errors, the first and the second counts of the repeated pairs."""
     row_of = {pair: row for row, pair in enumerate(rated.pairs)}
     if not set(again.pairs) <= row_of.keys() or not set(again.raters) <= set(rated.raters):
-        msg = (
-            f"{_FUNCTION}: repeated must be pairs and raters of the ratings; got others. Give both files of one export."
+        raise InputError(
+            argument="repeated",
+            rule="must be pairs and raters of the ratings",
+            value="others",
+            step="Give both files of one export.",
         )
-        raise InputError(msg)
     rows = [row_of[pair] for pair in again.pairs]
     for i, rater in enumerate(again.raters):
         column = rated.raters.index(rater)

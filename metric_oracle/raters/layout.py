@@ -1,4 +1,4 @@
-"""The tables of a comparison with radiologists: agreement (tables S2 of Yu et al.), failure modes (S3 and S4)."""
+"""Tables of the agreement of raters, of failure modes (tables S3 and S4 of Yu et al.), and of a fitted composite."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -17,7 +17,7 @@ _KIND_TITLES = {"total": "total number of errors", "significant": "number of cli
 
 
 def kind_name(kind: str) -> str:
-    """Return how tables call a kind of errors or grades, in one or two lines."""
+    """Return the name of a kind of errors or grades in tables, in one or two lines."""
     return _KIND_NAMES.get(kind, kind)
 
 
@@ -41,26 +41,26 @@ def p_text(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def agreement_tables(found: Agreement) -> list[PaperTable]:
+def agreement_tables(result: Agreement) -> list[PaperTable]:
     """Return the tables of the raters' agreement: with one another by candidate type, and with themselves."""
-    records = found.records()
+    records = result.records()
     sides = [[r for r in records if (r["rater"] == BETWEEN) == is_between] for is_between in (True, False)]
     titles = ("Agreement of the radiologists with one another", "Agreement of the radiologists with themselves")
     tables = []
-    for title, key, name_of, some in zip(
+    for title, key, name_of, part in zip(
         titles, ("candidate", "rater"), (candidate_name, rater_name), sides, strict=True
     ):
-        if some:
-            heads = list(dict.fromkeys(r["statistic"] for r in some))
+        if part:
+            heads = list(dict.fromkeys(r["statistic"] for r in part))
             rows = [
                 (
-                    f"{name_of(one)}\n{kind_name(kind)}",
-                    [agreement_entry(r) for r in some if (r[key], r["errors"]) == (one, kind)],
+                    f"{name_of(label)}\n{kind_name(kind)}",
+                    [agreement_entry(r) for r in part if (r[key], r["errors"]) == (label, kind)],
                 )
-                for one, kind in product(dict.fromkeys(r[key] for r in some), KINDS)
+                for label, kind in product(dict.fromkeys(r[key] for r in part), KINDS)
             ]
             tables.append(PaperTable(title, heads, rows))
-    bootstrap = found.signature["bootstrap"]
+    bootstrap = result.signature["bootstrap"]
     tables[0].notes.extend(
         [
             (
@@ -69,17 +69,17 @@ def agreement_tables(found: Agreement) -> list[PaperTable]:
                 "Exact agreement: how often two raters count the same number of errors."
             ),
             (
-                f"{found.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, "
+                f"{result.summary()}; 95 % percentile intervals from {bootstrap['resamples']:,} resamples of studies, "
                 f"seed {bootstrap['seed']}, the raters fixed."
             ),
-            *found.warnings(),
+            *result.warnings(),
         ]
     )
     return tables
 
 
 def status_table(records: list[dict[str, Any]]) -> PaperTable:
-    """Return the table of how far the raters of a survey are."""
+    """Return the table of the progress of a survey, one row for each rater."""
     heads = ["finished studies", "open cells", "saves", "last save (UTC)"]
     rows = [
         (
@@ -98,23 +98,23 @@ def status_table(records: list[dict[str, Any]]) -> PaperTable:
 
 
 def rater_name(rater: str) -> str:
-    """Return how a rater is called."""
+    """Return the name of a rater in tables."""
     return f"Rater {rater}" if rater.isdecimal() else rater
 
 
 # Failure modes
 
 
-def failure_mode_tables(found: FailureModes) -> list[PaperTable]:
-    """Return the tables of means in the layout of table S3 of Yu et al., then a table a test family, as in S4."""
-    return [*mean_tables(found), *family_tables(found)]
+def failure_mode_tables(result: FailureModes) -> list[PaperTable]:
+    """Return the tables of means as in table S3 of Yu et al., then one table for each family of tests (S4)."""
+    return [*mean_tables(result), *family_tables(result)]
 
 
-def mean_tables(found: FailureModes) -> list[PaperTable]:
+def mean_tables(result: FailureModes) -> list[PaperTable]:
     """Return the two tables of means."""
-    heads = [*map(error_name, found.categories), "Total"]
-    note = f"Mean over {found.signature['raters']} radiologists and {found.signature['studies']:,} studies."
-    legend = "; ".join(f"{error_name(c)}: {CATEGORIES[c]}" for c in found.categories if c in CATEGORIES)
+    heads = [*map(error_name, result.categories), "Total"]
+    note = f"Mean over {result.signature['raters']} radiologists and {result.signature['studies']:,} studies."
+    legend = "; ".join(f"{error_name(c)}: {CATEGORIES[c]}" for c in result.categories if c in CATEGORIES)
     notes = [note, f"{legend}."] if legend else [note]
     return [
         PaperTable(
@@ -122,9 +122,9 @@ def mean_tables(found: FailureModes) -> list[PaperTable]:
             heads,
             [
                 (candidate_name(candidate), [entry(f"{value:.3f}") for value in (*row, row.sum())])
-                for candidate, row in zip(found.candidates, found.means[kind], strict=True)
+                for candidate, row in zip(result.candidates, result.means[kind], strict=True)
             ],
-            [*notes, *found.warnings()],
+            [*notes, *result.warnings()],
         )
         for kind in KINDS
     ]
@@ -138,25 +138,25 @@ _BY_STUDY = (
 )
 
 
-def family_tables(found: FailureModes) -> list[PaperTable]:
-    """Return one table for each category and kind that was asked for."""
+def family_tables(result: FailureModes) -> list[PaperTable]:
+    """Return one table of tests for each chosen category and each kind of errors."""
     heads = [
-        "p-value", f"critical value, FDR {found.signature['rate']:g}", "significant", "rate ratio", "p by study",
+        "p-value", f"critical value, FDR {result.signature['rate']:g}", "significant", "rate ratio", "p by study",
         "significant by study",
     ]  # fmt: skip
     tables = []
-    for category, kind in product(found.signature["categories"], KINDS):
-        family = [r for r in found.records() if (r["category"], r["errors"]) == (category, kind)]
+    for category, kind in product(result.signature["categories"], KINDS):
+        family = [r for r in result.records() if (r["category"], r["errors"]) == (category, kind)]
         rows = [(_comparison(r), [*_paper(r), *_by_study(r)]) for r in family]
-        note = f"One-sided two-sample t tests, pooled variance. {_families(found)}"
+        note = f"One-sided two-sample t tests, pooled variance. {_families(result)}"
         title = f"{category_title(category)}: {_KIND_TITLES[kind]}"
         tables.append(PaperTable(title, heads, rows, [note, _BY_STUDY]))
     return tables
 
 
-def _families(found: FailureModes) -> str:
-    """Say over what p-values are adjusted."""
-    n, size = found.signature["families"], found.signature["tests_in_family"]
+def _families(result: FailureModes) -> str:
+    """Return the sentence that says over which tests p-values are adjusted."""
+    n, size = result.signature["families"], result.signature["tests_in_family"]
     return (
         f"Benjamini-Hochberg within {n} families, one for each category and kind of errors: of the paper's tests "
         f"{size['paper']} in each, both directions of a difference with p and 1 - p; by study {size['by_study']}, each "
@@ -164,9 +164,9 @@ def _families(found: FailureModes) -> str:
     )
 
 
-def found_table(found: FailureModes) -> PaperTable:
-    """Return the differences that either test calls significant."""
-    records = [r for r in found.records() if r["significant"] or r["study_significant"]]
+def significant_table(result: FailureModes) -> PaperTable:
+    """Return the table of the differences that are significant in either test."""
+    records = [r for r in result.records() if r["significant"] or r["study_significant"]]
     rows = [
         (
             _comparison(r),
@@ -183,9 +183,9 @@ def found_table(found: FailureModes) -> PaperTable:
     ]
     by_paper, by_study = (sum(r[name] for r in records) for name in ("significant", "study_significant"))
     note = (
-        f"First, second: mean errors of a report. {by_paper} of {found.tests.num_rows} one-sided t tests, by study "
-        f"{by_study} of {found.tests.num_rows // 2}, at a false discovery rate of {found.signature['rate']:g} in each "
-        f"family. {_families(found)} --category or --out shows all tests."
+        f"First, second: mean errors of a report. {by_paper} of {result.tests.num_rows} one-sided t tests, by study "
+        f"{by_study} of {result.tests.num_rows // 2}, at a false discovery rate of {result.signature['rate']:g} in "
+        f"each family. {_families(result)} --category or --out shows all tests."
     )
     heads = [
         "error", "counted", "first", "second", "p-value", "critical", "significant", "rate ratio", "p by study",
@@ -211,7 +211,7 @@ def _by_study(record: dict[str, Any]) -> list[Entry]:
 
 
 def candidate_name(candidate: str) -> str:
-    """Return how the paper calls a candidate type."""
+    """Return the name of a candidate type in the paper."""
     return ORACLES.get(candidate, candidate)
 
 
@@ -230,13 +230,13 @@ def _comparison(record: dict[str, Any]) -> str:
 
 
 def scientific(value: float) -> str:
-    """Write a number as the paper does: 3.79e-3."""
+    """Return a number in the notation of the paper, 3.79e-3."""
     digits, exponent = f"{value:.2e}".split("e")
     return f"{digits}e{int(exponent)}"
 
 
 def composite_table(fitted: Composite) -> Group:
-    """Return the terms of a composite and how well it fits."""
+    """Return the table of the terms of a composite, with its fit in the notes."""
     content, fit = fitted.content, fitted.content["fit"]
     names = ("mean", "scale", "weight", "standard_error")
     rows = [(record["metric"], [entry(f"{record[name]:z.4f}") for name in names]) for record in fitted.records()]
@@ -259,6 +259,6 @@ def composite_table(fitted: Composite) -> Group:
 
 
 def _tau(fit: Mapping[str, Any], name: str) -> str:
-    """Return a tau with its interval."""
+    """Return Kendall's tau with its interval."""
     value, low, high = (fit[name + end] for end in ("", "_low", "_high"))
     return "undefined" if value is None else f"{value:.3f} [{low:.3f} {high:.3f}]"

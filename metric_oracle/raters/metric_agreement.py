@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, is_missing, read_table, shown_names
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.raters.interrater import (
     RADIOLOGISTS,
@@ -284,8 +284,11 @@ class _Scored:
                 [] if self.deviations is None else [side(-others, left_out) for _, others in each_left_out(by_rater)]
             )
             for (name, x), statistic in product(goodness.items(), self.rated.statistics):
-                of = STATISTICS[statistic]
-                parts = [of(x, whole, self.drawn), *(of(x.last(n_left_out), panel, left_out) for panel in panels)]
+                function = STATISTICS[statistic]
+                parts = [
+                    function(x, whole, self.drawn),
+                    *(function(x.last(n_left_out), panel, left_out) for panel in panels),
+                ]
                 values[statistic, kind, name] = np.concatenate(parts)
         return {key: values[key] for key in product(self.rated.statistics, self.rated.kinds, goodness)}
 
@@ -375,12 +378,12 @@ def align(
     check_resampling(resamples, seed)
     from scipy.stats import kendalltau, spearmanr
 
-    rated, columns, sources = read_rated(ratings, scores, samples, metrics, _ALIGN)
-    lower = lower_is_better(list(columns), directions or {}, _ALIGN)
+    rated, columns, sources = read_rated(ratings, scores, samples, metrics)
+    lower = lower_is_better(list(columns), directions or {})
     pairs = pairs_to_compare(list(columns), paired)
     left_out = 0
     if without_identical:
-        rated, columns, left_out = drop_identical(rated, columns, _ALIGN)
+        rated, columns, left_out = drop_identical(rated, columns)
     check_varied(rated, columns)
     part = _Scored(rated, columns, lower, _draw(rated, resamples, seed))
     by_rater = {kind: rated.by_rater(kind) for kind in rated.kinds}
@@ -506,24 +509,29 @@ def compare_metrics(
     """
     check_resampling(resamples, seed)
     if not sets:
-        msg = "compare_metrics: sets must be at least one rated set; got none. Give NAME=RATINGS."
-        raise InputError(msg)
+        raise InputError(
+            argument="sets",
+            rule="must be at least one rated set",
+            value="none",
+            step="Give NAME=RATINGS.",
+        )
     read: dict[str, tuple[Rated, dict[str, Array]]] = {}
     sources: dict[str, Any] = {}
     measured: dict[str, float] = {}
     for name, files in sets.items():
-        rated, columns, sources[name] = read_rated(files.ratings, files.scores, files.samples, metrics, _COMPARE)
+        rated, columns, sources[name] = read_rated(files.ratings, files.scores, files.samples, metrics)
         check_varied(rated, columns)
         measured = {**_measure(rated, sources[name]), **measured}
         if resample_raters and len(rated.raters) < 2:
-            msg = (
-                f"{_COMPARE}: resample_raters must be asked of sets with at least 2 raters; got {len(rated.raters)} in "
-                f"{name}. Leave the set or resample_raters out."
+            raise InputError(
+                argument="resample_raters",
+                rule="must be asked of sets with at least 2 raters",
+                value=f"{len(rated.raters)} in {name}",
+                step=f"Leave out the set or {option('resample_raters', True)}.",
             )
-            raise InputError(msg)
         read[name] = rated, columns
     names = list(dict.fromkeys(metric for _, columns in read.values() for metric in columns))
-    lower = lower_is_better(names, directions or {}, _COMPARE)
+    lower = lower_is_better(names, directions or {})
     pairs = pairs_to_compare(names, paired)
     views: list[View] = []
     parts: dict[str, _Scored] = {}
@@ -567,25 +575,38 @@ def compare_metrics(
 def check_resampling(resamples: int, seed: int) -> None:
     """Raise unless the number of resamples and the seed are valid."""
     if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < FEWEST:
-        msg = f"align: resamples must be an int of at least {FEWEST}; got {resamples!r}. The paper takes 1000."
-        raise InputError(msg)
+        raise InputError(
+            argument="resamples",
+            rule=f"must be an int of at least {FEWEST}",
+            value=repr(resamples),
+            step="The paper takes 1000.",
+        )
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        msg = f"align: seed must be an int from 0; got {seed!r}. Take 0."
-        raise InputError(msg)
+        raise InputError(
+            argument="seed",
+            rule="must be an int from 0",
+            value=repr(seed),
+            step="Take 0.",
+        )
 
 
 def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
     """Raise unless there are studies to resample and scores that can rank."""
     n = len(set(rated.studies))
     if n < 2:
-        msg = f"align: ratings must hold at least 2 studies, which the bootstrap resamples; got {n}. Rate more studies."
-        raise InputError(msg)
-    if all(values.min() == values.max() for values in columns.values()):
-        msg = (
-            f"align: scores must differ between pairs; got one value for all {len(rated.pairs)} in every column. "
-            "Choose other columns with --metric."
+        raise InputError(
+            argument="ratings",
+            rule="must hold at least 2 studies, which the bootstrap resamples",
+            value=str(n),
+            step="Rate more studies.",
         )
-        raise InputError(msg)
+    if all(values.min() == values.max() for values in columns.values()):
+        raise InputError(
+            argument="scores",
+            rule="must differ between pairs",
+            value=f"one value for all {len(rated.pairs)} in every column",
+            step=f"Choose other columns with {option('metric')}.",
+        )
 
 
 def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
@@ -594,11 +615,19 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
         return list(combinations(names, 2))
     for a, b in paired:
         if a == b or a not in names or b not in names:
-            msg = f"align: paired must name two metrics of {', '.join(names)}; got {a!r} and {b!r}. Correct the names."
-            raise InputError(msg)
+            raise InputError(
+                argument="paired",
+                rule=f"must name two metrics of {', '.join(names)}",
+                value=f"{a!r} and {b!r}",
+                step="Correct the names.",
+            )
     if len({frozenset(pair) for pair in paired}) < len(paired):
-        msg = "align: paired must name each pair once; got one twice. A repeated test changes the adjusted p-values."
-        raise InputError(msg)
+        raise InputError(
+            argument="paired",
+            rule="must name each pair once",
+            value="one twice",
+            step="A repeated test changes the adjusted p-values.",
+        )
     return [(a, b) for a, b in paired]
 
 
@@ -611,7 +640,7 @@ def _parts(name: str, whole: _Scored) -> Iterator[tuple[str, _Scored]]:
     yield name, whole
     texts = [*(whole.rated.references or [None]), *(whole.rated.predictions or [None])]
     if None not in texts:
-        differ = whole.rated.differing(_COMPARE)
+        differ = whole.rated.differing()
         if not differ.all():
             yield f"{name}{IDENTICAL}", whole.subset(differ)
 
@@ -698,12 +727,13 @@ def _read_variants(
         table = read_table(existing_file(Path(path), _COMPARE, "ablations"), _COMPARE)
         columns = [name for name in part.scores if name in table.names]
         if len(columns) != 1:
-            msg = (
-                f"{_COMPARE}: ablations must have one of the metrics as a column ({shown_names(names)}); got "
-                f"{shown_names(columns) or 'none'} in {path}. Call the variant's scores as the metric's."
+            raise InputError(
+                argument="ablations",
+                rule=f"must have one of the metrics as a column ({shown_names(names)})",
+                value=f"{shown_names(columns) or 'none'} in {path}",
+                step="Call the variant's scores as the metric's.",
             )
-            raise InputError(msg)
-        _, scores, _ = read_rated(part.rated, path, None, columns, _COMPARE)
+        _, scores, _ = read_rated(part.rated, path, None, columns)
         variants[variant] = (columns[0], scores[columns[0]])
     return variants
 
@@ -718,8 +748,8 @@ def _ablations(
     whole, statistic = parts[view.base], view.statistics[0]
     family = []
     for variant, (metric, scores) in variants.items():
-        one = _Scored(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
-        part = dict(_parts(view.base, one))[view.name]
+        alone = _Scored(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
+        part = dict(_parts(view.base, alone))[view.name]
         of_variant = part.agreement()
         for kind in view.kinds:
             key = statistic, kind, metric
@@ -737,7 +767,7 @@ def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
     measured = {}
     for metric in source.get("scored", {}):
         begin = time.perf_counter()
-        score_texts(rated, [metric], _COMPARE)  # the first scoring has compiled and loaded everything
+        score_texts(rated, [metric])  # the first scoring has compiled and loaded everything
         measured[metric] = 1000 * (time.perf_counter() - begin) / len(rated.pairs)
     return measured
 
@@ -755,11 +785,13 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
             except (TypeError, ValueError):
                 value = np.nan
             if not 0 < value < np.inf or str(metric) not in names or str(metric) in given:
-                msg = (
-                    f"{_COMPARE}: times must have each metric ({shown_names(names)}) at most once, with milliseconds "
-                    f"above 0 in ms_per_pair; got something else in row {row} of {path}. Correct it."
+                raise InputError(
+                    argument="times",
+                    rule=f"must have each metric ({shown_names(names)}) at most once, with milliseconds above 0 in "
+                    "ms_per_pair",
+                    value=f"something else in row {row} of {path}",
+                    step="Correct it.",
                 )
-                raise InputError(msg)
             given[str(metric)] = value, None if is_missing(device) else str(device)
     device = f"{machine()['cores']} cores" if measured else None
     for metric in names:

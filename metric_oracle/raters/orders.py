@@ -17,7 +17,7 @@ CHAIN = "chain"  # column
 # Grades of the candidates a and b: their mean over raters is the share of raters who prefer the other one.
 _GRADES: Mapping[str, tuple[float, float]] = {"a": (0.0, 1.0), "b": (1.0, 0.0), "tie": (0.5, 0.5)}
 _CANDIDATES = ("candidate_a", "candidate_b")
-_FUNCTION = "read_rated_set"
+_CALLER = "raters"  # errors show the name of the public function instead
 
 
 def read_preferences(table: Table) -> Grades:
@@ -29,7 +29,7 @@ def read_preferences(table: Table) -> Grades:
     """
     labels = _labels(table)
     candidates = _candidates(table)
-    cells = table.column(PREFERENCE, _FUNCTION, PREFERENCE)
+    cells = table.column(PREFERENCE, _CALLER, PREFERENCE)
     texts = {
         name: texts_of(table, name) for name in ("reference", "prediction_a", "prediction_b") if name in table.names
     }
@@ -37,6 +37,7 @@ def read_preferences(table: Table) -> Grades:
     row_of: dict[tuple[int, str], int] = {}
     long: dict[str, list[str]] = {name: [] for name in ("pair", "study", "candidate", "rater", "group")}
     values: list[float] = []
+    rows: list[int] = []
     long_texts: dict[str, list[str | None]] = {"reference": [], "prediction": []}
     for row, (study, rater, cell) in enumerate(zip(labels["study"], labels["rater"], cells, strict=True)):
         names = (candidates[0][row], candidates[1][row])
@@ -57,11 +58,12 @@ def read_preferences(table: Table) -> Grades:
             for key, label in (("study", study), ("candidate", name), ("rater", rater), ("group", group)):
                 long[key].append(label)
             values.append(grade)
+            rows.append(row + 1)
             for key, column in (("reference", "reference"), ("prediction", f"prediction_{side}")):
                 long_texts[key].append(texts[column][row] if column in texts else None)
     _check_complete(table, len(first_row), labels["rater"], "comparison")
     known = {key: cells for key, cells in long_texts.items() if any(name.startswith(key) for name in texts)}
-    return assemble(table, PREFERENCE, long, values, known, (ACCURACY, TIES))
+    return assemble(table, PREFERENCE, long, values, known, (ACCURACY, TIES), rows)
 
 
 def read_orders(table: Table) -> Grades:
@@ -73,7 +75,7 @@ def read_orders(table: Table) -> Grades:
     """
     labels = _labels(table)
     values = numbers_of(table, ORDER)
-    chains = labels_of(table, CHAIN, _FUNCTION) if CHAIN in table.names else None
+    chains = labels_of(table, CHAIN) if CHAIN in table.names else None
     if "candidate" not in labels:
         levels = [f"level {value:g}" for value in values]
         labels["candidate"] = (
@@ -96,14 +98,19 @@ def _labels(table: Table) -> dict[str, list[str]]:
     """Return study, rater and, if known, candidate of each row."""
     labels = labels_by_role(table, "study", "candidate", "rater")
     if "study" not in labels:
-        msg = (
-            f"{_FUNCTION}: {table.path} must have a column study_id, as candidates are compared within a study; got "
-            f"columns {table.header}. Add or rename one."
+        raise InputError(
+            argument=str(table.path),
+            rule="must have a column study_id, as candidates are compared within a study",
+            value=f"columns {table.header}",
+            step="Add or rename one.",
         )
-        raise InputError(msg)
     if not table.n_rows:
-        msg = f"{_FUNCTION}: {table.path} must have rows; got none. Fetch the file again."
-        raise InputError(msg)
+        raise InputError(
+            argument=str(table.path),
+            rule="must have rows",
+            value="none",
+            step="Fetch the file again.",
+        )
     return {"rater": ["all"] * table.n_rows, **labels}
 
 
@@ -111,13 +118,14 @@ def _candidates(table: Table) -> list[list[str]]:
     """Return the names of both candidates of each row: float64[2][n_rows], by default a and b."""
     named = [name for name in _CANDIDATES if name in table.names]
     if len(named) == 1:
-        msg = (
-            f"{_FUNCTION}: {table.path} must have both columns candidate_a and candidate_b, or neither; got "
-            f"{named[0]}. Add the other one."
+        raise InputError(
+            argument=str(table.path),
+            rule="must have both columns candidate_a and candidate_b, or neither",
+            value=f"{named[0]}",
+            step="Add the other one.",
         )
-        raise InputError(msg)
     if named:
-        return [labels_of(table, name, _FUNCTION) for name in _CANDIDATES]
+        return [labels_of(table, name) for name in _CANDIDATES]
     return [["a"] * table.n_rows, ["b"] * table.n_rows]
 
 
@@ -125,12 +133,15 @@ def _check_complete(table: Table, n: int, raters: list[str], noun: str) -> None:
     """Raise unless every rater judged everything: an absent judgement is not a tie."""
     n_raters = len(set(raters))
     if table.n_rows != n * n_raters:
-        msg = (
-            f"{_FUNCTION}: {table.path} must have one row for each {noun} and rater ({n} x {n_raters}); got "
-            f"{table.n_rows}. Complete it, or leave out what not all raters judged."
+        raise InputError(
+            argument=str(table.path),
+            rule=f"must have one row for each {noun} and rater ({n} x {n_raters})",
+            value=str(table.n_rows),
+            step="Complete it, or leave out what not all raters judged.",
         )
-        raise InputError(msg)
 
 
 def _broken(table: Table, column: str, rule: str, got: str, row: int, step: str = "Repair it.") -> InputError:
-    return InputError(f"{_FUNCTION}: column {column!r} of {table.path} must {rule}; got {got} in row {row + 1}. {step}")
+    return InputError(
+        argument=f"column {column!r} of {table.path}", rule=f"must {rule}", value=f"{got} in row {row + 1}", step=step
+    )

@@ -1,4 +1,4 @@
-"""Pictures of a comparison with radiologists: errors against scores (figure 3 of Yu et al.), by category (figure 4)."""
+"""Figures of agreement with radiologists: errors against scores, errors by category (figures 3 and 4 of Yu et al.)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -33,11 +33,11 @@ def draw_alignment(alignment: Alignment) -> Any:
     return _scatter(alignment.scores, alignment.errors, records, lower, "align")
 
 
-def plot_scatter(found: MetricComparison, path: str | Path) -> None:
-    """Draw mean errors against scores, as `plot_alignment`, of the first set of a comparison of metrics."""
-    view = found.views[0]
-    records = {(r["metric"], r["errors"]): r for r in found.select(AGREEMENT, set=view.name, statistic=TAU)}
-    figure = _scatter(view.scores, view.errors, records, found.signature["lower_is_better"], "compare_metrics")
+def plot_scatter(result: MetricComparison, path: str | Path) -> None:
+    """Draw mean errors against scores for the first set of a comparison of metrics, like `plot_alignment`."""
+    view = result.views[0]
+    records = {(r["metric"], r["errors"]): r for r in result.select(AGREEMENT, set=view.name, statistic=TAU)}
+    figure = _scatter(view.scores, view.errors, records, result.signature["lower_is_better"], "compare_metrics")
     write_figure(Path(path), figure, "compare_metrics")
 
 
@@ -50,11 +50,12 @@ def _scatter(
 ) -> Any:
     names = list(scores)
     if not records:
-        msg = (
-            f"{function}: plot must be of counts or grades; got preferences or orders, which have no values to draw "
-            "against scores. Leave the figure of scores out."
+        raise InputError(
+            argument="plot",
+            rule="must be of counts or grades",
+            value="preferences or orders, which have no values to draw against scores",
+            step="Leave the figure of scores out.",
         )
-        raise InputError(msg)
     figure = new_figure(function, max(3.0 * len(names), 4.5), 6)
     panels = figure.subplots(len(errors), len(names), squeeze=False, sharex="col", sharey="row")
     for (row, kind), (column, name) in product(enumerate(errors), enumerate(names)):
@@ -69,7 +70,7 @@ def _scatter(
         panel.text(
             corner, 0.97, label, transform=panel.transAxes, va="top", ha="left" if corner < 0.5 else "right", fontsize=8
         )
-        # Room for the label above the points.
+        # Leave room for the label above the points.
         least = min(y.min(), 0)
         room = max(y.max() - least, 1)
         panel.set_ylim(bottom=least - 0.03 * room, top=least + 1.25 * room)
@@ -82,23 +83,25 @@ def _scatter(
     return figure
 
 
-def plot_metric_bars(found: MetricComparison, path: str | Path) -> None:
-    """Draw tau-b of each metric on each set as bars with their intervals, best first; a dashed line is the raters'.
+def plot_metric_bars(result: MetricComparison, path: str | Path) -> None:
+    """Draw the agreement of each metric on each set as bars with intervals, best first.
+
+    A dashed line shows the agreement of one radiologist with the others.
 
     Parameters
     ----------
-    found : MetricComparison
+    result : MetricComparison
     path : path
         Ends with .png, .svg or .pdf.
     """
-    most = max(len(view.kinds) for view in found.views)
-    high = max(len(view.scores) for view in found.views)
-    figure = new_figure("compare_metrics", 4.2 * most, len(found.views) * (0.9 + 0.28 * high))
-    panels = figure.subplots(len(found.views), most, squeeze=False)
-    for row, view in enumerate(found.views):
+    n_kinds = max(len(view.kinds) for view in result.views)
+    n_metrics = max(len(view.scores) for view in result.views)
+    figure = new_figure("compare_metrics", 4.2 * n_kinds, len(result.views) * (0.9 + 0.28 * n_metrics))
+    panels = figure.subplots(len(result.views), n_kinds, squeeze=False)
+    for row, view in enumerate(result.views):
         statistic = view.statistics[0]
-        records = found.select(AGREEMENT, set=view.name, statistic=statistic)
-        one_rater = found.select(CEILING, set=view.name, metric=RADIOLOGISTS, statistic=statistic)
+        records = result.select(AGREEMENT, set=view.name, statistic=statistic)
+        one_rater = result.select(CEILING, set=view.name, metric=RADIOLOGISTS, statistic=statistic)
         ceiling = {r["errors"]: r["value"] for r in one_rater}
         for place, panel in enumerate(panels[row]):
             if place >= len(view.kinds):
@@ -120,9 +123,9 @@ def plot_metric_bars(found: MetricComparison, path: str | Path) -> None:
             panel.spines[["top", "right"]].set_visible(False)
             title = f"{plain(view.name)}: {kind_name(kind)}".replace("\n", " ")
             panel.set_title(title, fontsize=9, parse_math=False)
-            if row == len(found.views) - 1:
+            if row == len(result.views) - 1:
                 names = dict.fromkeys(
-                    "Kendall tau-b" if v.statistics[0] == TAU else v.statistics[0] for v in found.views
+                    "Kendall tau-b" if v.statistics[0] == TAU else v.statistics[0] for v in result.views
                 )
                 label = f"{' or '.join(names)}, 95 % interval; dashed: one radiologist"
                 panel.set_xlabel(label, fontsize=8)
@@ -154,45 +157,45 @@ def plot_alignment(alignment: Alignment, path: str | Path) -> None:
     write_figure(Path(path), draw_alignment(alignment), "align")
 
 
-def draw_failure_modes(found: FailureModes) -> Any:
+def draw_failure_modes(result: FailureModes) -> Any:
     """Return a Matplotlib figure: mean errors by category and candidate type, a star over significant differences.
 
     Figure 4 of Yu et al.
     """
-    n = len(found.candidates)
+    n = len(result.candidates)
     width = 0.8 / n
-    figure = new_figure("failure_modes", max(1.6 * len(found.categories), 6), 7)
+    figure = new_figure("failure_modes", max(1.6 * len(result.categories), 6), 7)
     panels = figure.subplots(len(KINDS), 1, sharex=True)
-    tests = [r for r in found.tests.to_pylist() if r["significant"]]
+    tests = [r for r in result.tests.to_pylist() if r["significant"]]
     for panel, kind in zip(panels, KINDS, strict=True):
-        means = found.means[kind]
-        places = np.arange(len(found.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
-        for candidate, x, heights in zip(found.candidates, places, means, strict=True):
+        means = result.means[kind]
+        places = np.arange(len(result.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
+        for candidate, x, heights in zip(result.candidates, places, means, strict=True):
             panel.bar(x, heights, width * 0.92, label=literal(candidate_name(candidate)))
         step = 0.06 * max(means.max(), 1e-9)
-        for place, category in enumerate(found.categories):
+        for place, category in enumerate(result.categories):
             top = means[:, place].max()
             for record in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
                 top += step
-                ends = [places[found.candidates.index(record[side]), place] for side in ("a", "b")]
+                ends = [places[result.candidates.index(record[side]), place] for side in ("a", "b")]
                 panel.plot(ends, [top, top], color="black", linewidth=0.9)
                 panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=10)
         panel.margins(y=0.08)
         panel.set_ylabel(f"{_KIND_LABELS[kind]} of a report, mean", fontsize=9)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=n, fontsize=9)
-    labels = [fill(literal(category_title(category)), 22) for category in found.categories]
+    labels = [fill(literal(category_title(category)), 22) for category in result.categories]
     panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
-    panels[-1].set_xlabel(f"* significant difference, Benjamini-Hochberg at {found.signature['rate']:g}", fontsize=8)
+    panels[-1].set_xlabel(f"* significant difference, Benjamini-Hochberg at {result.signature['rate']:g}", fontsize=8)
     return figure
 
 
-def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
+def plot_failure_modes(result: FailureModes, path: str | Path) -> None:
     """Draw the mean errors by category and candidate type, and write it as PNG, SVG or PDF by the ending of the path.
 
     Parameters
     ----------
-    found : FailureModes
+    result : FailureModes
         What [`failure_modes`][metric_oracle.failure_modes] returned.
     path : str or path
         File that ends in ``.png``, ``.pdf`` or ``.svg``. An existing one is replaced only when the new one is complete.
@@ -209,7 +212,7 @@ def plot_failure_modes(found: FailureModes, path: str | Path) -> None:
     >>> modes = mo.failure_modes("ratings.csv")
     >>> mo.plot_failure_modes(modes, "figure.png")
     """
-    write_figure(Path(path), draw_failure_modes(found), "failure_modes")
+    write_figure(Path(path), draw_failure_modes(result), "failure_modes")
 
 
 def least_squares(x: Array, y: Array) -> tuple[float, float, float | None]:

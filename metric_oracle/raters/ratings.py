@@ -1,7 +1,7 @@
-"""Errors that radiologists counted in pairs of a reference and a candidate report: ReXVal, its cousins, plain tables.
+"""Rated pairs of reports, and the errors that radiologists counted in them: ReXVal, similar sets, plain tables.
 
-Whatever the file, the counts become one array over pairs, raters, error categories and clinical significance, in an
-order that does not depend on the order of the rows. The design must be complete: an absent cell is an error, never 0.
+The counts of every layout become one array over pairs, raters, error categories and clinical significance. Its order
+does not depend on the order of the rows. The design must be complete: an absent cell is an error, never 0.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ from metric_oracle.corpora.tables import (
     read_table,
     shown_names,
 )
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.raters.rank_correlation import RATED
 
-# Metric-oracles of ReXVal in the order of table S3 of Yu et al., and how the paper calls them.
+# Metric-oracles of ReXVal in the order of table S3 of Yu et al., with their names in the paper.
 ORACLES = {"bleu": "BLEU", "s_emb": "CheXbert", "bertscore": "BERTScore", "radgraph": "RadGraph"}
-# What ReXVal's categories mean; RadEvalX has the same six, and two more.
+# Meanings of ReXVal's categories. RadEvalX has the same six and two more.
 CATEGORIES = {
     "1": "false prediction of finding",
     "2": "omission of finding",
@@ -49,11 +49,11 @@ _NAMES = {
 }
 _TEXT_NAMES = {"reference": ("reference", "gt_report"), "prediction": ("prediction", "candidate")}
 _ID_NAMES = ("query_id", "id", "uid", "doc_id", "report_id")
-# RadEvalX: a row a report, rater and significance, a column for each of its eight categories.
+# RadEvalX: a row for each report, rater and significance; a column for each of its eight categories.
 _RADEVALX = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 _ANNOTATORS = ("annotator", "annotator_id", "reader")
 _TRUTH = {"true": 1, "1": 1, "1.0": 1, "yes": 1, "false": 0, "0": 0, "0.0": 0, "no": 0}
-_FUNCTION = "read_ratings"
+_CALLER = "raters"  # errors show the name of the public function instead
 RatedSet = TypeVar("RatedSet", bound="Rated")
 
 
@@ -65,19 +65,19 @@ class Rated:
     Attributes
     ----------
     pairs : list of str
-        Unique ids, P of them: the file's own, else "study/candidate", else the study.
+        Unique ids of the P pairs: those of the file, else "study/candidate", else the study.
     studies : list of str
-        Study of each pair: the unit of resampling. ReXVal's are row numbers of its samples file, from 0.
+        Study of each pair, the unit of resampling. The studies of ReXVal are row numbers of its samples file, from 0.
     candidates : list of str or None
-        Candidate type of each pair, such as the metric whose oracle it is; None where the file has none.
+        Candidate type of each pair, such as the metric whose oracle it is; None if the file has none.
     raters : list of str
-        R raters.
+        Names of the R raters.
     source : str
-        One line for people that says what was recognised.
+        One line that says which layout was recognised and how much was read.
     study_ids : list of str or None
-        Of each pair, the study id that the samples file gives to the study number.
+        Study id of each pair in the samples file, if studies are numbers.
     references, predictions : list of (str or None), or None
-        The two texts of each pair, untouched; None within a list is a missing text.
+        The two texts of each pair, unchanged; None within a list is a missing text.
     groups : list of str or None
         Group of each pair within which it is compared with others; None: its study.
     statistics : tuple of str
@@ -98,48 +98,53 @@ class Rated:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Names of what the raters say of a pair, each a number that is larger where the report is worse."""
+        """Names of the numbers that the raters give to a pair. Each is larger where the report is worse."""
         raise NotImplementedError
 
     def by_rater(self, kind: str) -> npt.NDArray[Any]:
-        """Return what each rater says of each pair as a number[R, P]."""
+        """Return the number of one kind that each rater gives to each pair, number[R, P]."""
         raise NotImplementedError
 
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return the fields of the own ratings of some pairs."""
+        """Return the fields of a subclass for a subset of the pairs."""
         raise NotImplementedError
 
     def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
         """Keep the pairs where `chosen`, a bool[P], is true."""
         kept = np.flatnonzero(chosen)
 
-        def of(items: Any) -> Any:
+        def take(items: Any) -> Any:
             return None if items is None else [items[i] for i in kept]
 
         names = ("pairs", "studies", "candidates", "study_ids", "references", "predictions")
-        return replace(self, **{name: of(getattr(self, name)) for name in names}, **self._taken(kept))  # type: ignore[type-var]
+        return replace(self, **{name: take(getattr(self, name)) for name in names}, **self._taken(kept))  # type: ignore[type-var]
 
-    def differing(self, function: str) -> npt.NDArray[np.bool_]:
-        """Tell of which pairs the two texts differ up to white space: ReXVal* of Cho et al. (2025) has these alone."""
+    def differing(self) -> npt.NDArray[np.bool_]:
+        """Return whether the two texts of each pair differ in more than white space, bool[P].
+
+        ReXVal* of Cho et al. (2025) has only pairs whose texts differ.
+        """
         if self.references is None or self.predictions is None:
-            msg = (
-                f"{function}: samples must be given to find identical pairs; got None. "
-                "Add --samples 50_samples_gt_and_candidates.csv."
+            raise InputError(
+                argument="samples",
+                rule="must be given to find identical pairs",
+                value="None",
+                step=f"Add {option('samples', '50_samples_gt_and_candidates.csv')}.",
             )
-            raise InputError(msg)
-        two = list(zip(self.references, self.predictions, strict=True))
-        lacking = [pair for pair, texts in zip(self.pairs, two, strict=True) if None in texts]
-        if lacking:
-            msg = (
-                f"{function}: samples must hold both texts of every pair to find identical ones; got "
-                f"{len(lacking)} without, first {shown_names(lacking[:3])}. Complete the file."
+        texts = list(zip(self.references, self.predictions, strict=True))
+        without = [pair for pair, both in zip(self.pairs, texts, strict=True) if None in both]
+        if without:
+            raise InputError(
+                argument="samples",
+                rule="must hold both texts of every pair to find identical ones",
+                value=f"{len(without)} without, first {shown_names(without[:3])}",
+                step="Complete the file.",
             )
-            raise InputError(msg)
-        return np.array([str(a).split() != str(b).split() for a, b in two])
+        return np.array([str(a).split() != str(b).split() for a, b in texts])
 
-    def without_identical(self, function: str) -> Self:
-        """Drop the pairs whose two texts are the same up to white space."""
-        return self.subset(self.differing(function))
+    def without_identical(self) -> Self:
+        """Return the pairs whose two texts differ in more than white space."""
+        return self.subset(self.differing())
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,7 @@ class Ratings(Rated):
         return {"counts": self.counts[kept]}
 
 
+@called("read_ratings")
 def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Ratings:
     """Read the errors that radiologists counted, from a file whose layout follows from its header.
 
@@ -209,10 +215,10 @@ def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Rati
     >>> ratings.counts.shape
     (96, 3, 6, 2)
     """
-    ratings = ratings_of_table(read_table(existing_file(Path(path), _FUNCTION), _FUNCTION))
+    ratings = ratings_of_table(read_table(existing_file(Path(path), _CALLER), _CALLER))
     if samples is None:
         return ratings
-    return with_texts(ratings, read_table(existing_file(Path(samples), _FUNCTION, "samples"), _FUNCTION))
+    return with_texts(ratings, read_table(existing_file(Path(samples), _CALLER, "samples"), _CALLER))
 
 
 def ratings_of_table(table: Table) -> Ratings:
@@ -224,102 +230,102 @@ def ratings_of_table(table: Table) -> Ratings:
     return _read_long(table)
 
 
-def match_pairs(ratings: Rated, table: Table, function: str) -> tuple[npt.NDArray[np.int64], set[str]]:
+def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], set[str]]:
     """Find the row of each pair in a table about the same pairs.
 
-    The pair is said by a column ``pair_id`` or ``pair``; else by study and candidate type; else by the one id column.
-    A column ``study_number`` holds ReXVal's row numbers; another study column holds ids of the samples file where that
-    was read.
+    A column ``pair_id`` or ``pair`` names the pair; else study and candidate type; else the only id column. A column
+    ``study_number`` has ReXVal's row numbers; another study column has the ids of the samples file, if that was read.
 
     Returns
     -------
     rows : int64[P]
     names : set of str
-        The columns that said it.
+        The columns that name the pair.
     """
     where = f"the pairs of {table.path}"
     known = ratings.pairs
     if ratings.groups is not None:  # a report may be in several groups
         known = _joined(ratings.studies, ratings.candidates or [])
-    name = name_of(table, "pair", function)
-    study, candidate = (name_of(table, role, function) for role in ("study", "candidate"))
+    name = name_of(table, "pair")
+    study, candidate = (name_of(table, role) for role in ("study", "candidate"))
     if not name and study and candidate and ratings.candidates is not None:
         by_number = study.lower() == "study_number" or ratings.study_ids is None
         known = _joined(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
-        ids = _joined(labels_of(table, study, function, mimic=True), labels_of(table, candidate, function))
+        ids = _joined(labels_of(table, study, mimic=True), labels_of(table, candidate))
         names = {study, candidate}
         if ratings.groups is None:
-            check_unique(known, function, "ratings joined by study and candidate type")
+            check_unique(known, _CALLER, "ratings joined by study and candidate type")
     else:
-        found = [name] if name else [study] if study else [n for n in table.names if n.lower() in _ID_NAMES]
-        if len(found) != 1 or found[0] is None:
-            msg = (
-                f"{function}: {table.path} must say the pair of each row by a column pair_id, or by study_id and "
-                f"candidate_type; got columns {table.header}. Add or rename one."
+        named = [name] if name else [study] if study else [n for n in table.names if n.lower() in _ID_NAMES]
+        if len(named) != 1 or named[0] is None:
+            raise InputError(
+                argument=str(table.path),
+                rule="must say the pair of each row by a column pair_id, or by study_id and candidate_type",
+                value=f"columns {table.header}",
+                step="Add or rename one.",
             )
-            raise InputError(msg)
-        ids, names = labels_of(table, found[0], function, mimic=found[0] == study), {found[0]}
-    check_unique(ids, function, where)
+        ids, names = labels_of(table, named[0], mimic=named[0] == study), {named[0]}
+    check_unique(ids, _CALLER, where)
     row_of = {pair: row for row, pair in enumerate(ids)}
     if row_of.keys().isdisjoint(known):
-        msg = (
-            f"{function}: {where} must be those of the ratings; got none of {len(known)}: ids there are like "
-            f"{shown_names(ids[:1])}, rated pairs like {shown_names(known[:1])}. Join them by the same ids."
+        raise InputError(
+            argument=where,
+            rule="must be those of the ratings",
+            value=f"none of {len(known)}: ids there are like {shown_names(ids[:1])}, rated pairs like "
+            f"{shown_names(known[:1])}",
+            step="Join them by the same ids.",
         )
-        raise InputError(msg)
-    for some, rule in (
-        (sorted(row_of.keys() - set(known)), "among the rated ones; got {} others"),
-        ([pair for pair in known if pair not in row_of], "all the rated ones; got none for {} of them"),
+    for names_of_pairs, rule, got in (
+        (sorted(row_of.keys() - set(known)), "must be among the rated ones", "{} others"),
+        ([pair for pair in known if pair not in row_of], "must be all the rated ones", "none for {} of them"),
     ):
-        if some:
-            msg = (
-                f"{function}: {where} must be {rule.format(len(some))}, first {shown_names(some[:3])}. "
-                "Repair the file, or check that it is of these ratings."
+        if names_of_pairs:
+            raise InputError(
+                argument=where,
+                rule=rule,
+                value=f"{got.format(len(names_of_pairs))}, first {shown_names(names_of_pairs[:3])}",
+                step="Repair the file, or check that it is of these ratings.",
             )
-            raise InputError(msg)
     return np.array([row_of[pair] for pair in known], np.int64), names
 
 
 def _read_long(table: Table) -> Ratings:
-    found = {role: name_of(table, role, _FUNCTION) for role in _NAMES}
-    lacking = [role for role in ("rater", "category", "significance", "count") if found[role] is None]
-    if found["pair"] is None and found["study"] is None:
-        lacking.insert(0, "pair")
-    if lacking:
-        msg = (
-            f"{_FUNCTION}: ratings must have a column for each of pair or study, rater, category, significance and "
-            f"count; got none for {', '.join(lacking)} in {table.path}. Name it like "
-            f"{' or like '.join(_NAMES[role][0] for role in lacking)}."
+    names = {role: name_of(table, role) for role in _NAMES}
+    absent = [role for role in ("rater", "category", "significance", "count") if names[role] is None]
+    if names["pair"] is None and names["study"] is None:
+        absent.insert(0, "pair")
+    if absent:
+        raise InputError(
+            argument="ratings",
+            rule="must have a column for each of pair or study, rater, category, significance and count",
+            value=f"none for {', '.join(absent)} in {table.path}",
+            step=f"Name it like {' or like '.join(_NAMES[role][0] for role in absent)}.",
         )
-        raise InputError(msg)
     labels = {
-        role: labels_of(table, name, _FUNCTION, mimic=role == "study")
+        role: labels_of(table, name, mimic=role == "study")
         for role in ("pair", "study", "candidate", "rater", "category")
-        if (name := found[role]) is not None
+        if (name := names[role]) is not None
     }
-    significant = _numbers(table, found["significance"], "true or false", _as_truth)
-    count = _numbers(table, found["count"], "a whole number from 0", _as_count)
+    significant = _numbers(table, names["significance"], "true or false", _as_truth)
+    count = _numbers(table, names["count"], "a whole number from 0", _as_count)
     return _assemble(table, "counts by row", labels, significant, count)
 
 
 def _read_green(table: Table) -> Ratings:
-    """Read by position: the two blocks of raters bear the same names, or pandas' `0.1` for the second."""
+    """Read GREEN's table by position: its two blocks of raters have equal names, or pandas' `0.1` in the second."""
     ends = [table.names.index(name) for name in ("error_category", "sig_mean_errors", "insig_mean_errors")]
     blocks = [range(a + 1, b) for a, b in pairwise(ends)]
     raters = [[table.names[place].strip().removesuffix(".1") for place in block] for block in blocks]
     if not raters[0] or raters[0] != raters[1]:
-        msg = (
-            f"{_FUNCTION}: ratings must have the same raters before sig_mean_errors and before insig_mean_errors; got "
-            f"{len(raters[0])} and {len(raters[1])} columns, or other names, in {table.path}. Fetch the file again."
+        raise InputError(
+            argument="ratings",
+            rule="must have the same raters before sig_mean_errors and before insig_mean_errors",
+            value=f"{len(raters[0])} and {len(raters[1])} columns, or other names, in {table.path}",
+            step="Fetch the file again.",
         )
-        raise InputError(msg)
-    check_unique(raters[0], _FUNCTION, f"the raters of {table.path}")
-    names = {role: name_of(table, role, _FUNCTION) for role in ("study", "candidate", "category")}
-    once = {
-        role: labels_of(table, name, _FUNCTION, mimic=role == "study")
-        for role, name in names.items()
-        if name is not None
-    }
+    check_unique(raters[0], _CALLER, f"the raters of {table.path}")
+    names = {role: name_of(table, role) for role in ("study", "candidate", "category")}
+    once = {role: labels_of(table, name, mimic=role == "study") for role, name in names.items() if name is not None}
     labels: dict[str, list[str]] = {role: [] for role in (*once, "rater")}
     significant: list[int] = []
     count: list[int] = []
@@ -334,11 +340,11 @@ def _read_green(table: Table) -> Ratings:
 
 
 def _read_radevalx(table: Table) -> Ratings:
-    """Read RadEvalX's counts: without a column of raters, each report has one row of each significance."""
+    """Read RadEvalX's counts. Without a column of raters, each report has one row for each significance."""
     name = next((n for n in table.names if n.lower() in (*_NAMES["rater"], *_ANNOTATORS)), None)
     by_row = {
-        "study": labels_of(table, "report_id", _FUNCTION),
-        "rater": ["all"] * table.n_rows if name is None else labels_of(table, name, _FUNCTION),
+        "study": labels_of(table, "report_id"),
+        "rater": ["all"] * table.n_rows if name is None else labels_of(table, name),
     }
     significant = _numbers(table, "error_type", "significant or insignificant", _as_significance)
     labels: dict[str, list[str]] = {role: cells * len(_RADEVALX) for role, cells in by_row.items()} | {
@@ -351,34 +357,39 @@ def _read_radevalx(table: Table) -> Ratings:
 def _assemble(
     table: Table, layout: str, labels: dict[str, list[str]], significant: list[int], count: list[int]
 ) -> Ratings:
-    """Put counts given by row into the array, after checking that each cell of the design occurs once."""
+    """Put counts given by row into an array, after a check that each cell of the design occurs once."""
     if not count:
-        msg = f"{_FUNCTION}: ratings must have rows; got none in {table.path}. Fetch the file again."
-        raise InputError(msg)
+        raise InputError(
+            argument="ratings",
+            rule="must have rows",
+            value=f"none in {table.path}",
+            step="Fetch the file again.",
+        )
     by_candidate = "pair" not in labels and "candidate" in labels
     if by_candidate:
         labels["pair"] = _joined(labels["study"], labels["candidate"])
     elif "pair" not in labels:
         labels["pair"] = labels["study"]
-    labels.setdefault("study", labels["pair"])  # without studies, each pair is its own
+    labels.setdefault("study", labels["pair"])  # without studies, each pair is a study
     of_pair: dict[str, tuple[str, ...]] = {}
     for pair, *others in zip(*(labels[role] for role in ("pair", "study", "candidate") if role in labels), strict=True):
         if of_pair.setdefault(pair, tuple(others)) != tuple(others):
-            msg = (
-                f"{_FUNCTION}: every pair of {table.path} must be of one study and one candidate type; got several "
-                f"for {shown_names([pair])}. Repair the file."
+            raise InputError(
+                argument=f"every pair of {table.path}",
+                rule="must be of one study and one candidate type",
+                value=f"several for {shown_names([pair])}",
+                step="Repair the file.",
             )
-            raise InputError(msg)
 
     candidates = _candidate_order(labels["candidate"]) if "candidate" in labels else []
     studies = _ordered(labels["study"])
-    if by_candidate:  # a pair with no row at all is absent too
+    if by_candidate:  # a pair without any row is absent, too
         of_pair = {f"{study}/{candidate}": (study, candidate) for study in studies for candidate in candidates}
         pairs = list(of_pair)
     else:
-        places = [{label: i for i, label in enumerate(some)} for some in (studies, candidates)]
+        positions = [{label: i for i, label in enumerate(axis)} for axis in (studies, candidates)]
         natural = {pair: i for i, pair in enumerate(_ordered(of_pair))}
-        pairs = sorted(natural, key=lambda pair: (*map(dict.get, places, of_pair[pair]), natural[pair]))
+        pairs = sorted(natural, key=lambda pair: (*map(dict.get, positions, of_pair[pair]), natural[pair]))
     axes = (pairs, _ordered(labels["rater"]), _ordered(labels["category"]))
     shape = (*map(len, axes), 2)
     codes = []
@@ -391,13 +402,14 @@ def _assemble(
         first = int(np.flatnonzero(times != 1)[0])
         i, j, k, s = (int(part) for part in np.unravel_index(first, shape))
         got = f"{times[first]} rows" if times[first] else "none"
-        msg = (
-            f"{_FUNCTION}: {table.path} must have one row for each pair, rater, category and significance "
-            f"({times.size:,}); got {got} for pair {shown_names([axes[0][i]])}, rater {shown_names([axes[1][j]])}, "
-            f"category {shown_names([axes[2][k]])}, {('insignificant', 'significant')[s]} ({(times == 0).sum():,} "
-            f"absent, {(times > 1).sum():,} doubled). Repair the file: no error is a row with 0."
+        raise InputError(
+            argument=str(table.path),
+            rule=f"must have one row for each pair, rater, category and significance ({times.size:,})",
+            value=f"{got} for pair {shown_names([axes[0][i]])}, rater {shown_names([axes[1][j]])}, category "
+            f"{shown_names([axes[2][k]])}, {('insignificant', 'significant')[s]} ({(times == 0).sum():,} absent, "
+            f"{(times > 1).sum():,} doubled)",
+            step="Repair the file: no error is a row with 0.",
         )
-        raise InputError(msg)
     counts = np.zeros(times.size, np.int64)
     counts[cells] = count
     source = (
@@ -421,13 +433,14 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
     if "gt_report" in table.names and types and types <= set(table.names):
         numbers = {str(row) for row in range(table.n_rows)}
         if set(ratings.studies) != numbers:
-            msg = (
-                f"{_FUNCTION}: samples must have one row for each study_number from 0; got {table.n_rows} rows in "
-                f"{table.path} for {len(set(ratings.studies))} studies. Use the samples file of these ratings."
+            raise InputError(
+                argument="samples",
+                rule="must have one row for each study_number from 0",
+                value=f"{table.n_rows} rows in {table.path} for {len(set(ratings.studies))} studies",
+                step="Use the samples file of these ratings.",
             )
-            raise InputError(msg)
-        ids = canonical_ids(table.column("study_id", _FUNCTION, "samples"), _FUNCTION, f"the studies of {table.path}")
-        check_unique(ids, _FUNCTION, f"the studies of {table.path}")
+        ids = canonical_ids(table.column("study_id", _CALLER, "samples"), _CALLER, f"the studies of {table.path}")
+        check_unique(ids, _CALLER, f"the studies of {table.path}")
         columns = {name: texts_of(table, name) for name in ("gt_report", *types)}
         numbered = [(int(study), kind) for study, kind in zip(ratings.studies, ratings.candidates or (), strict=True)]
         return replace(  # type: ignore[type-var]
@@ -436,42 +449,45 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
             references=[columns["gt_report"][row] for row, _ in numbered],
             predictions=[columns[kind][row] for row, kind in numbered],
         )
-    found = {role: [n for n in table.names if n.lower() in names] for role, names in _TEXT_NAMES.items()}
-    if any(len(names) != 1 for names in found.values()):
-        msg = (
-            f"{_FUNCTION}: samples must have the columns gt_report and one for each candidate type, or the pair, "
-            f"reference and prediction; got columns {table.header} in {table.path}. Rename them."
+    columns_of = {role: [n for n in table.names if n.lower() in names] for role, names in _TEXT_NAMES.items()}
+    if any(len(names) != 1 for names in columns_of.values()):
+        raise InputError(
+            argument="samples",
+            rule="must have the columns gt_report and one for each candidate type, or the pair, reference and "
+            "prediction",
+            value=f"columns {table.header} in {table.path}",
+            step="Rename them.",
         )
-        raise InputError(msg)
-    rows, _ = match_pairs(ratings, table, _FUNCTION)
-    references, predictions = (texts_of(table, names[0]) for names in found.values())
+    rows, _ = match_pairs(ratings, table)
+    references, predictions = (texts_of(table, names[0]) for names in columns_of.values())
     return replace(  # type: ignore[type-var]
         ratings, references=[references[row] for row in rows], predictions=[predictions[row] for row in rows]
     )
 
 
 def texts_of(table: Table, name: str) -> list[str | None]:
-    """Return the cells of a column as texts, None where one is missing."""
-    cells = table.column(name, _FUNCTION, "samples", is_text=True)
+    """Return the cells of a column as texts; a missing text is None."""
+    cells = table.column(name, _CALLER, "samples", is_text=True)
     return [None if is_missing(cell) else str(cell) for cell in cells]
 
 
-def name_of(table: Table, role: str, function: str) -> str | None:
-    """Return the one column that plays a role by its name, or None."""
-    found = [name for name in table.names if name.lower() in _NAMES[role]]
-    if len(found) > 1:
-        msg = (
-            f"{function}: {table.path} must have one column for the {role}; got {shown_names(found)}. "
-            "Keep or rename one."
+def name_of(table: Table, role: str) -> str | None:
+    """Return the column with a name of this role, or None."""
+    names = [name for name in table.names if name.lower() in _NAMES[role]]
+    if len(names) > 1:
+        raise InputError(
+            argument=str(table.path),
+            rule=f"must have one column for the {role}",
+            value=shown_names(names),
+            step="Keep or rename one.",
         )
-        raise InputError(msg)
-    return found[0] if found else None
+    return names[0] if names else None
 
 
-def labels_of(table: Table, name: str, function: str, *, mimic: bool = False) -> list[str]:
-    """Return the ids of a column as text; those of MIMIC-CXR lose their prefix where the column is one of studies."""
+def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
+    """Return the ids of a column as text. With `mimic`, study ids of MIMIC-CXR lose their prefix."""
     return canonical_ids(
-        table.column(name, function, name), function, f"column {shown_names([name])} of {table.path}", mimic=mimic
+        table.column(name, _CALLER, name), _CALLER, f"column {shown_names([name])} of {table.path}", mimic=mimic
     )
 
 
@@ -479,14 +495,15 @@ def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> l
     """Return the cells of a column (by name or position) as integers."""
     place = name if isinstance(name, int) else table.names.index(str(name))
     values = []
-    for row, cell in enumerate(table.cells(place, _FUNCTION)):
+    for row, cell in enumerate(table.cells(place, _CALLER)):
         value = convert(cell)
         if value is None:
-            msg = (
-                f"{_FUNCTION}: column {shown_names([table.names[place]])} of {table.path} must hold {rule} in every "
-                f"row; got something else in row {row + 1}. Repair it."
+            raise InputError(
+                argument=f"column {shown_names([table.names[place]])} of {table.path}",
+                rule=f"must hold {rule} in every row",
+                value=f"something else in row {row + 1}",
+                step="Repair it.",
             )
-            raise InputError(msg)
         values.append(value)
     return values
 
@@ -512,7 +529,7 @@ def _joined(studies: Iterable[str], candidates: Iterable[str]) -> list[str]:
 
 
 def _ordered(labels: Iterable[str]) -> list[str]:
-    """Return the distinct labels: by number where all are numbers, else by letter."""
+    """Return the distinct labels, in numerical order if all are numbers, else in alphabetical order."""
     distinct = sorted(set(labels))
     return sorted(distinct, key=int) if all(label.isdecimal() for label in distinct) else distinct
 

@@ -94,7 +94,7 @@ def create_survey(
     Parameters
     ----------
     references : path or container
-        Test reports, as for [`load_queries`][metric_oracle.load_queries].
+        Test reports, see [`reports`][metric_oracle.reports].
     candidates : mapping
         Candidate type -> results of a search, whose best report of each study is used, or what a model wrote.
     out : str or path

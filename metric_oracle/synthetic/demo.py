@@ -96,7 +96,7 @@ def write_files(
     paths : dict
         Of write_synthetic: the reports are "train" and "test".
     files : dict
-        Of each side, the arguments of build_index and load_queries that name its graphs, labels and embeddings.
+        Of each side, the arguments of `metric_oracle.reports` that name its graphs, labels and embeddings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
@@ -156,9 +156,9 @@ def run_demo(
         step("making a synthetic corpus", None, None)
         paths, files = write_files(folder, n_reports, n_tests, seed=seed)
         step("building the index", None, None)
-        corpus = api.load_queries(paths["train"], **files["train"], tell=tell)
+        corpus = api.reports(paths["train"], **files["train"], tell=tell).load()
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
-        queries = api.load_queries(paths["test"], **files["test"], tell=tell)
+        queries = api.reports(paths["test"], **files["test"], tell=tell).load()
         # A report of middling length makes the example.
         example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
         runs = [(metric, index, queries, example) for metric in METRICS]

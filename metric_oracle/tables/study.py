@@ -6,21 +6,21 @@ since their steps take minutes where the others take seconds.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from hashlib import sha256
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.api.given import Given, Loading, names_of, opened, say
-from metric_oracle.api.searching import load_batch
-from metric_oracle.corpora.predictions import as_predictions
-from metric_oracle.corpora.reports import Reports
+from metric_oracle.api.attached import AttachedReports, attached
+from metric_oracle.api.given import Given, names_of, opened, say
+from metric_oracle.api.searching import loaded
+from metric_oracle.corpora.reports import Reports, check_left_out
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
@@ -49,45 +49,29 @@ from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
 
 
 @dataclass(frozen=True)
-class Model:
-    """What a model wrote about the test reports.
+class _Model:
+    """What a model wrote about the test reports, with its sources.
 
     Parameters
     ----------
-    predictions : path, Reports or container
-        The reports, as [`score`][metric_oracle.score] takes them, or a folder that build-index made of them.
-    files : mapping, optional
-        Keyword arguments of [`load_queries`][metric_oracle.load_queries] about them: `radgraph`, `chexbert`,
-        `chexbert_ids`, `labels`.
-    reading : mapping, optional
-        Keyword arguments of [`read_predictions`][metric_oracle.read_predictions]: `ids`, `metadata`, `section`, ...
-
-    Examples
-    --------
-    >>> mo.Model("strong.csv", {"radgraph": "strong_graphs.json"}).read()
-    <Reports: 24 of section unknown; CSV, column report, id study_id, 24 of 24 rows>
+    given : AttachedReports
     """
 
-    predictions: Any
-    files: Mapping[str, Path] = field(default_factory=dict)
-    reading: Mapping[str, Any] = field(default_factory=dict)
+    given: AttachedReports
 
     @called("Model")
     def __post_init__(self) -> None:
-        for name in ("files", "reading"):
-            if not isinstance(getattr(self, name), Mapping):
-                got = type(getattr(self, name)).__name__
-                raise InputError(
-                    argument=name,
-                    rule="must be a dict of keyword arguments",
-                    value=got,
-                    step=f"Pass {name}={{...}}.",
-                )
+        check_left_out(self.given.encoding, (), "study", "a model's reports, which the encoder of the index encodes")
+
+    @property
+    def files(self) -> Mapping[str, Any]:
+        """What was given for the metrics to read."""
+        return self.given.sources
 
     @property
     def index(self) -> Index | None:
         """The index that stands for the predictions, if one does."""
-        given = self.predictions
+        given = self.given.data
         if isinstance(given, str | Path) and is_set(Path(given)):
             raise InputError(one_index(Path(given), "study"))
         is_index = isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()
@@ -104,13 +88,13 @@ class Model:
         index = self.index
         if index is None:
             try:
-                return as_predictions(self.predictions, function="study", **self.reading)
+                return self.given.read("study", predictions=True)[0]
             except InputError as error:
                 model_ids = option("model_ids", "NAME=FILE", python='reading={"ids": FILE} of its Model')
                 error.step = error.step.replace(option("ids", "FILE"), model_ids)
                 raise
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
-        return Reports(texts["study_id"], texts["text"], str(self.predictions), {}, {}, *index.section)
+        return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
 
     def holds(self, queries: Inputs) -> set[str]:
         """Return the representations that can be made of the predictions.
@@ -154,43 +138,58 @@ def run_study(
     out: str | Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    **loading: Unpack[Loading],
 ) -> dict[str, Scores]:
     """Score every system of a study under every metric.
 
     Parameters
     ----------
     index : path or Index
-    queries : path, container, prepared set or Inputs
-        Test reports; what the metrics read besides is in `loading`, keywords of `load_queries`.
-    models : mapping
-        Name -> what a model wrote for each test report: a `Model`, or its `predictions` where nothing is beside them.
-    metrics : str or sequence of str
+        The corpus.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, with what the metrics read in addition to the texts: :func:`metric_oracle.reports`.
+    models : dict of str to reports, optional
+        By name, what each model wrote about the test reports: a file, a container, a prepared folder, or
+        :func:`metric_oracle.reports` with its sources, which are files.
+    metrics : str or sequence of str, optional
         By default one of each kind that index, queries and models allow; each has an oracle and a column.
-    inner : bool
+    inner : bool, default False
         Leave out test reports that a model has no prediction for; otherwise they are an error.
-    out : path
-        New folder of the study. Its finished steps are kept beside it in ``<out>.unfinished``, where the same call goes
-        on after a kill: a file for the scores of each row, and for each oracle one of its reports. The folder is
+    out : path, optional
+        New folder of the study. Its finished steps are kept next to it in ``<out>.unfinished``, where the same call
+        goes on after a kill: a file for the scores of each row, and for each oracle one of its reports. The folder is
         renamed once the table is written, see `tables.study_folder`.
-    threads : int
+    threads : int, optional
         Worker threads of searches and expectations; by default the cores of this process.
-    progress : function
         Called as ``progress(step, done, total)``.
 
     Returns
     -------
-    dict
-        Name of the row -> scores: the models, the oracles, the most frequent report, what a perfect answer gets, and
+    dict of str to Scores
+        By the name of the row: the models, the oracles, the most frequent report, what a perfect answer gets, and
         the exact expectation of random retrieval, whose score of a test report is the mean over all corpus rows.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or index, test reports and models do not fit one another.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> systems = mo.study(index, ["small effusion"], {"model": ["effusion"]}, metrics="rouge-l")
+    >>> list(systems)
+    ['model', 'rouge-l oracle', 'most frequent', 'identity', 'random (expected)']
     """
     index = opened(index)
-    queries = load_batch(index, queries, loading, "study")
+    tell = queries.models.get("tell") if isinstance(queries, AttachedReports) else None
+    queries = loaded(queries, index)
     check_section(queries, index)
     said = index.section if index.section[0] else queries.section
     queries = replace(queries, section=said)
     out = None if out is None else Path(out)
-    given = {name: model if isinstance(model, Model) else Model(model) for name, model in (models or {}).items()}
+    given = {name: _Model(attached(model)) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
     _check_models(given, names)
     read = {name: model.read() for name, model in given.items()}  # a bad file shows before the long work
@@ -198,7 +197,7 @@ def run_study(
         step = f"Say by --model-section {name}={said[0]} what it writes, or search an index of its section"
         warning = check_sections("study", said, reports.said, ("test reports", f"model {name!r}"), step)
         if warning:
-            say(warning, loading.get("tell"))
+            say(warning, tell)
     rows, queries = _rows(read, queries, inner)
     base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
     with workplace(out) as folder:
@@ -273,7 +272,7 @@ def _rows(read: Mapping[str, Reports], queries: Inputs, inner: bool) -> tuple[di
     return found, queries if len(kept) == len(asked.ids) else queries.take(np.array(kept))
 
 
-def _metrics(index: Index, queries: Inputs, models: Mapping[str, Model], metrics: list[str] | None) -> list[str]:
+def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metrics: list[str] | None) -> list[str]:
     """Return the names of the metrics asked for, or of one of each kind that everything allows."""
     if metrics:
         return [get_metric(name, "study").name for name in metrics]
@@ -292,7 +291,7 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, Model], metrics
     return names
 
 
-def _check_models(models: Mapping[str, Model], metrics: list[str]) -> None:
+def _check_models(models: Mapping[str, _Model], metrics: list[str]) -> None:
     """Raise unless the names of models can be names of rows and of files."""
     own = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
     taken = sorted({*own} & models.keys())
@@ -315,8 +314,15 @@ def _check_models(models: Mapping[str, Model], metrics: list[str]) -> None:
             )
 
 
-def _made_of(model: Model, read: Reports) -> list[Any]:
+def _made_of(model: _Model, read: Reports) -> list[Any]:
     """Return what the scores of a model depend on beside the study's own."""
+    in_memory = [name for name, value in model.files.items() if not isinstance(value, str | Path)]
+    if in_memory:
+        msg = (
+            f"study: {in_memory[0]} of a model must be a file, so that a study that was killed can go on; got "
+            f"{type(model.files[in_memory[0]]).__name__}. Write it to a file, or prepare the reports with build-index."
+        )
+        raise InputError(msg)
     files = {name: checksum_of(Path(path)) for name, path in sorted(model.files.items())}
     given = model.index
     texts = sha256(json.dumps([read.ids, read.texts]).encode()).hexdigest()
@@ -330,7 +336,7 @@ class _Predicted:
     index: Index
     queries: Inputs
     name: str
-    model: Model
+    model: _Model
     read: Reports
     rows: Mapping[str, int]
     metrics: list[str]
@@ -350,6 +356,7 @@ class _Predicted:
         options: dict[str, Any] = {
             name: made.settings[name] for kind, made in self.queries.attached.items() for name in SOURCES[kind].settings
         }
+        options |= {name: value for name, value in self.model.given.models.items() if name not in ("tell", *options)}
         options |= self.model.files
         inputs = load_inputs(self.read.ids, self.read.texts, "study", encoding=encoding, **options)
         written = build_index(inputs, self.place, metrics=self.metrics)  # goes on if it was killed

@@ -34,12 +34,12 @@ def files(corpus):
 
 @pytest.fixture(scope="module")
 def index(corpus, files, tmp_path_factory):
-    return api.build_index(corpus["train"], tmp_path_factory.mktemp("bench") / "INDEX", **files["train"])
+    return api.build_index(api.reports(corpus["train"], **files["train"]), tmp_path_factory.mktemp("bench") / "INDEX")
 
 
 @pytest.fixture(scope="module")
 def queries(corpus, files):
-    return api.load_queries(corpus["test"], **files["test"])
+    return api.reports(corpus["test"], **files["test"]).load()
 
 
 @pytest.fixture

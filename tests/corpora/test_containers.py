@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from metric_oracle.api import build_index, load_queries, score
+import metric_oracle as mo
+from metric_oracle.api import build_index, score
 from metric_oracle.corpora.missing import MISSING_WORDS
 from metric_oracle.corpora.predictions import as_predictions, read_predictions
 from metric_oracle.corpora.reports import Reports, as_reports, read_reports
@@ -156,14 +157,14 @@ def test_words_for_missing_reports_are_told(tmp_path):
     """Whatever reads reports says how many it left out for such a word; in Python it is a warning."""
     path = CONTAINERS["jsonl"](tmp_path)
     found = []
-    build_index(path, tmp_path / "told", metrics="bleu", tell=found.append)
-    build_index(path, tmp_path / "set", metrics="bleu", shard_rows=2, tell=found.append)
+    build_index(mo.reports(path, tell=found.append), tmp_path / "told", metrics="bleu")
+    build_index(mo.reports(path, tell=found.append), tmp_path / "set", metrics="bleu", shard_rows=2)
     assert found == [f"reports: JSON Lines, id id, column report, 4 of 11 rows{NOTE}", f"{path}: {NOTE[2:]}"]
     for given in ({}, {"shard_rows": 2}):
         with pytest.warns(UserWarning, match=r'words that stand for a missing report: 2 "nan", 1 "NULL"$'):
             build_index(path, tmp_path / f"warned{len(given)}", metrics="bleu", **given)
     with pytest.warns(UserWarning, match=r'^left out: 4 missing, 2 empty, 1 tokenless \(.*: 2 "nan", 1 "NULL"\)$'):
-        load_queries(path)
+        mo.reports(path).load()
 
 
 def test_every_missing_word():

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from metric_oracle.api import baseline, build_index, load_queries, score
+import metric_oracle as mo
+from metric_oracle.api import baseline, build_index, score
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.tables import read_table
 from metric_oracle.errors import InputError
@@ -522,7 +523,7 @@ def test_ids_that_lost_their_zeros(tmp_path):
     with pytest.raises(
         InputError, match=r"must share ids with the reports; got none of 2 report ids among 2" + ".*" + hint
     ):
-        load_queries(reports, chexbert=vectors)
+        mo.reports(reports, chexbert=vectors).load()
     with pytest.raises(
         InputError, match=r"^baseline: .* must share ids with the reports; got none of 2 report ids" + ".*" + hint
     ):

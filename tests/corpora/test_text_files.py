@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from metric_oracle.api import score
+import metric_oracle as mo
 from metric_oracle.corpora import streams, text_files
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.reports import read_reports
@@ -179,12 +179,13 @@ def test_both_sides_of_a_score(tmp_path):
     for path in (references, predictions):
         path.write_bytes("study_id:report\n1:Ödem.\n".encode("cp1252"))
     reading = {"separator": ":", "encoding": "cp1252"}
-    assert score(references, predictions, "bleu-1", **reading).mean() == {"bleu-1": 1}
+    asked = mo.reports(references, **reading)
+    assert mo.score(asked, mo.reports(predictions, **reading), "bleu-1").mean() == {"bleu-1": 1}
     lines, parquet = tmp_path / "b.jsonl", tmp_path / "b.parquet"
     lines.write_bytes('{"study_id": 1, "report": "Ödem."}'.encode("cp1252"))
     pl.DataFrame({"study_id": ["1"], "report": ["Ödem."]}).write_parquet(parquet)
-    for path in (lines, parquet, {"1": "Ödem."}):
-        assert score(references, path, "bleu-1", **reading).mean() == {"bleu-1": 1}
+    for written in (mo.reports(lines, encoding="cp1252"), parquet, {"1": "Ödem."}):
+        assert mo.score(asked, written, "bleu-1").mean() == {"bleu-1": 1}
 
 
 def test_predictions_without_header_keep_their_semicolons(tmp_path):

@@ -91,7 +91,8 @@ def check_scores(texts, entities, expected, folders, least):
     """Score each text with the next but one as the golden script does."""
     keys = [f"r{i}" for i in range(len(texts))]
     sides = [dict(zip(keys, some, strict=True)) for some in (texts, texts[2:] + texts[:2])]
-    scores = mo.score(*sides, "ratescore", entities=folders[0], entity_encoder=folders[1], device="cpu")
+    asked = mo.reports(sides[0], entities=folders[0], entity_encoder=folders[1], device="cpu")
+    scores = mo.score(asked, sides[1], "ratescore")
     plain = [is_plain(some) for some in entities]
     is_compared = np.array(plain) & np.array(plain[2:] + plain[:2])
     assert is_compared.sum() >= least
@@ -130,7 +131,9 @@ def test_scores_are_the_packages(found, folders):
     places = np.flatnonzero(MADE_UP["is_read"]).tolist()
     check_scores([TEXTS[i] for i in places], [made[i] for i in places], MADE_UP["scores"], folders, 200)
     # What it has no sentence of has no entities.
-    nothing = mo.score({"a": "A"}, {"a": TEXTS[0]}, "ratescore", entities=folders[0], entity_encoder=folders[1])
+    nothing = mo.score(
+        mo.reports({"a": "A"}, entities=folders[0], entity_encoder=folders[1]), {"a": TEXTS[0]}, "ratescore"
+    )
     assert nothing.values("ratescore").tolist() == [0.5]
 
 
@@ -235,7 +238,7 @@ def test_files_memory_and_models_have_the_same_numbers(folders, oracle, tmp_path
     sides = [{f"r{i}": text for i, text in enumerate(some)} for some in (texts, texts[3:] + texts[:3])]
     models = ("--entities", folders[0], "--entity-encoder", folders[1], "--device", "cpu")
     given = {"entities": folders[0], "entity_encoder": folders[1], "device": "cpu"}
-    expected = mo.score(*sides, "ratescore,ratescore:short", **given)
+    expected = mo.score(mo.reports(sides[0], **given), sides[1], "ratescore,ratescore:short")
     paths = [write(tmp_path / f"{name}.csv", side) for name, side in zip("rp", sides, strict=True)]
     files = []
     for path in paths:
@@ -266,15 +269,19 @@ def test_files_memory_and_models_have_the_same_numbers(folders, oracle, tmp_path
     assert answers[0] == answers[1]
     made_by = mo.open_index(tmp_path / "I0").content
     assert signature["entity_encoder_sha256"] in json.dumps(made_by)
-    table = mo.retrieve(mo.build_index(sides[0], tmp_path / "M", metrics="ratescore", **given), sides[1], "ratescore",
-                        k=3, **given).table  # fmt: skip
+    table = mo.retrieve(
+        mo.build_index(mo.reports(sides[0], **given), tmp_path / "M", metrics="ratescore"),
+        mo.reports(sides[1], **given),
+        "ratescore",
+        k=3,
+    ).table
     with (tmp_path / "a.csv").open("w", newline="") as file:
         file.write(answers[0])
     with (tmp_path / "a.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["score"]) for row in rows] == table["score"].to_pylist()
     # The reward of a trainer.
-    rewarded = mo.reward("ratescore", **given)
+    rewarded = mo.reward("ratescore", sources=given)
     values = rewarded(completions=list(sides[1].values()), reference=list(sides[0].values()))
     assert values == expected.values("ratescore").tolist()
 
@@ -283,9 +290,11 @@ def test_index_and_queries_are_of_the_same_models(folders, tmp_path):
     """Each of the three: the recogniser, the encoder, the rules."""
     texts = {f"r{i}": text for i, text in enumerate(TEXTS[:9]) if text.strip()}
     given = {"entities": folders[0], "entity_encoder": folders[1], "device": "cpu"}
-    index = mo.build_index(texts, tmp_path / "I", metrics="ratescore", **given)
+    index = mo.build_index(mo.reports(texts, **given), tmp_path / "I", metrics="ratescore")
     # A prepared set keeps what made it.
-    assert mo.load_queries(index).attached["entities"].made_by == EntityModels(folders[0], encoder=folders[1]).signature
+    assert (
+        mo.reports(index).load().attached["entities"].made_by == EntityModels(folders[0], encoder=folders[1]).signature
+    )
     others = copied(folders[0], tmp_path / "rules"), tmp_path / "recogniser", tmp_path / "encoder"
     tiny.write_rules(others[0] / "rush_rules.tsv", tiny.RULES[:-1])
     tiny.write_recogniser(others[1], seed=9)
@@ -293,8 +302,10 @@ def test_index_and_queries_are_of_the_same_models(folders, tmp_path):
     match = r"^retrieve: entities must come from the model of the index, sha256 [0-9a-f]{12}; got [0-9a-f]{12}\. Pass"
     for recogniser, encoder in ((others[0], folders[1]), (others[1], folders[1]), (folders[0], others[2])):
         with pytest.raises(InputError, match=match):
-            mo.retrieve(index, texts, "ratescore", entities=recogniser, entity_encoder=encoder, device="cpu")
-    assert (mo.retrieve(index, texts, "ratescore", **given).table["score"].to_numpy() >= 0.5).all()
+            mo.retrieve(
+                index, mo.reports(texts, entities=recogniser, entity_encoder=encoder, device="cpu"), "ratescore"
+            )
+    assert (mo.retrieve(index, mo.reports(texts, **given), "ratescore").table["score"].to_numpy() >= 0.5).all()
 
 
 def test_what_is_cut_off_is_told(folders, oracle, tmp_path):

@@ -353,7 +353,7 @@ def test_not_a_text(tmp_path):
 
 def fails(error, match, index, *texts, metric="bertscore", encoder=None, **settings):
     with pytest.raises(error, match=match) as caught:
-        api.retrieve(index, queries(*texts, encoder=encoder), metric, **settings)
+        api.retrieve(index, queries(*texts, encoder=encoder), metric, options=api.SearchOptions(**settings))
     assert "\n" not in str(caught.value)
 
 
@@ -420,7 +420,9 @@ def check_answers(index, asked, idf, **settings):
     """Compare the search with the plain scorer on its own items."""
     for metric in ("bertscore", "bertscore:precision", "bertscore:recall"):
         got, expected = (
-            api.retrieve(index, queries(*asked), metric, k=7, backend=backend, idf=idf, **settings)
+            api.retrieve(
+                index, queries(*asked), metric, k=7, backend=backend, options=api.SearchOptions(idf=idf, **settings)
+            )
             for backend in ("cpu", "reference")
         )
         assert got.table.equals(expected.table)
@@ -430,12 +432,15 @@ def check_answers(index, asked, idf, **settings):
 
 @pytest.mark.parametrize("idf", ["off", "tests", "corpus"])
 def test_verify_takes_a_sample_with_the_weights_of_all_queries(built, idf):
-    results = api.retrieve(built, queries(*QUERIES), "bertscore", k=4, idf=idf)
+    results = api.retrieve(built, queries(*QUERIES), "bertscore", k=4, options=api.SearchOptions(idf=idf))
     assert api.verify(built, results, queries(*QUERIES), sample=3)["queries"] == 3
 
 
 def test_idf_off_is_the_default(built):
-    one, two = (api.retrieve(built, queries(*QUERIES), "bertscore", k=3, **s) for s in ({}, {"idf": "off"}))
+    one, two = (
+        api.retrieve(built, queries(*QUERIES), "bertscore", k=3, options=api.SearchOptions(**s))
+        for s in ({}, {"idf": "off"})
+    )
     assert one.table.equals(two.table)
     assert one.signature == two.signature
 
@@ -510,7 +515,7 @@ def test_rescaled(built, tmp_path):
     ):
         plain = api.retrieve(built, queries(*QUERIES), metric, k=4)
         for settings, is_rescaled in (({}, True), ({"rescale": True}, True), ({"rescale": False}, False)):
-            got = api.retrieve(index, queries(*QUERIES), metric, k=4, **settings)
+            got = api.retrieve(index, queries(*QUERIES), metric, k=4, options=api.SearchOptions(**settings))
             assert got.signature["rescaled"] is is_rescaled
             assert got.table["row"].to_pylist() == plain.table["row"].to_pylist()
             expected = [(s - base) / (1 - base) if is_rescaled else s for s in plain.table["score"].to_pylist()]
@@ -531,7 +536,12 @@ def test_rescaling_without_a_baseline(built):
         r"the index with --rescale-table FILE\.$"
     )
     fails(InputError, match, built, "heart", rescale=True)
-    assert api.retrieve(built, queries("heart"), "bertscore", rescale=False).signature["rescaled"] is False
+    assert (
+        api.retrieve(built, queries("heart"), "bertscore", options=api.SearchOptions(rescale=False)).signature[
+            "rescaled"
+        ]
+        is False
+    )
 
 
 def test_baselines_that_are_none(tmp_path):

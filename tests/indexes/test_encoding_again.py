@@ -73,8 +73,8 @@ def test_graphs(tmp_path, metric):
         (tmp_path / f"{side}.json").write_text(json.dumps(graphs))
         files[side] = dict(zip(graphs, texts, strict=True)), tmp_path / f"{side}.json"
     texts, graphs = files["train"]
-    many = mo.build_index(texts, tmp_path / "set", metrics="radgraph", radgraph=graphs, shard_rows=10)
-    inputs = mo.load_queries(files["test"][0], radgraph=files["test"][1])
+    many = mo.build_index(mo.reports(texts, radgraph=graphs), tmp_path / "set", metrics="radgraph", shard_rows=10)
+    inputs = mo.reports(files["test"][0], radgraph=files["test"][1]).load()
     parts = [shard.representation(get_metric(metric)) for shard in many.shards()]
     assert len(parts) == 4
     first = parts[0].encode(inputs)
@@ -97,9 +97,9 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
         (tmp_path / f"{side}.json").write_text(json.dumps(graphs))
     texts = {study: f"report {study}" for study in train}
     many = mo.build_index(
-        texts, tmp_path / "set", metrics="radgraph:rg_e", radgraph=tmp_path / "train.json", shard_rows=2
+        mo.reports(texts, radgraph=tmp_path / "train.json"), tmp_path / "set", metrics="radgraph:rg_e", shard_rows=2
     )
-    asked = mo.load_queries({"b": "report b", "a": "report a"}, radgraph=tmp_path / "test.json")
+    asked = mo.reports({"b": "report b", "a": "report a"}, radgraph=tmp_path / "test.json").load()
     record, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
     assert many.shard(1).representation(record).encode(asked).which.tolist() == [0, 0]
     for queries in (asked, asked.take(np.array([1, 0]))):
@@ -112,7 +112,7 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
 
 def test_texts_are_tokenized_once(corpus, tmp_path, monkeypatch):
     many = mo.build_index(corpus["train"], tmp_path / "set", metrics="rouge-l", shard_rows=40)
-    queries = mo.load_queries(corpus["test"])
+    queries = mo.reports(corpus["test"]).load()
     asked = []
     once = ngrams.distinct_sequences
     monkeypatch.setattr(ngrams, "distinct_sequences", lambda *given: asked.append(given) or once(*given))
@@ -123,10 +123,10 @@ def test_texts_are_tokenized_once(corpus, tmp_path, monkeypatch):
 def test_what_no_corpus_changes_is_kept(corpus, tmp_path):
     labels = {"chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
     many = mo.build_index(
-        corpus["train"], tmp_path / "set", metrics="temporal,chexbert:labels", shard_rows=60, **labels
+        mo.reports(corpus["train"], **labels), tmp_path / "set", metrics="temporal,chexbert:labels", shard_rows=60
     )
     asked = {"chexbert_labels": corpus["test_labels"], "uncertain": "positive"}
-    inputs = mo.load_queries(corpus["test"], **asked)
+    inputs = mo.reports(corpus["test"], **asked).load()
     one, other = many.shards()
     for metric in map(get_metric, ("temporal", "chexbert:labels", "chexbert:agreement", "crg")):
         encoded = one.representation(metric).encode(inputs)

@@ -29,7 +29,7 @@ def make_index(folder, scratch):
     for option, path in {"reports": paths["test"], **beside(paths, "test")}.items():
         if isinstance(path, Path):
             (folder / "queries" / f"{option}{path.suffix}").write_bytes(path.read_bytes())
-    api.build_index(paths["train"], folder / "I", encoder="fake", **beside(paths, "train"))
+    api.build_index(api.reports(paths["train"], encoder="fake", **beside(paths, "train")), folder / "I")
     (folder / "answers.json").write_text(json.dumps(answers(folder, SEARCHED), indent=1) + "\n", encoding="utf-8")
 
 
@@ -37,7 +37,7 @@ def answers(folder, metrics):
     """Return what an index answers: row and score of the two best of each query, by metric."""
     index = api.open_index(folder / "I")
     files = {path.stem: path for path in (folder / "queries").iterdir()}
-    queries = api.load_queries(files.pop("reports"), uncertain="positive", **files)
+    queries = api.reports(files.pop("reports"), uncertain="positive", **files).load()
     tables = {metric: api.retrieve(index, queries, metric, k=2).table for metric in metrics}
     return {metric: [table["row"].to_pylist(), table["score"].to_pylist()] for metric, table in tables.items()}
 

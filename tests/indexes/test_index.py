@@ -205,7 +205,7 @@ from metric_oracle.indexes.store import map_file, read_arrays
 folder, name, metric, corpus, graphs = sys.argv[1:]
 path = f"{folder}/{name}"
 stat, whole = os.stat(path), open(path, "rb").read()
-queries = api.load_queries(corpus, radgraph=graphs)
+queries = api.reports(corpus, radgraph=graphs).load()
 arrays = read_arrays(mapped := map_file(__import__("pathlib").Path(path)))
 start = np.frombuffer(mapped, np.uint8).ctypes.data
 rng = np.random.default_rng(0)
@@ -558,7 +558,9 @@ def test_labels_need_a_meaning_of_uncertain(corpus):
             rf"^build_index: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}\."
         )
         with pytest.raises(InputError, match=match):
-            api.build_index(corpus["train"], "I", chexbert_labels=corpus["train_labels"], uncertain=uncertain)
+            api.build_index(
+                api.reports(corpus["train"], chexbert_labels=corpus["train_labels"], uncertain=uncertain), "I"
+            )
 
 
 @pytest.mark.parametrize("uncertain", ["positive", "negative", "blank"])
@@ -912,11 +914,8 @@ def resume(corpus, out):
     named = Calls()
     graphs, labels = corpus["train_graphs"], corpus["train_labels"]
     index = api.build_index(
-        corpus["train"],
+        api.reports(corpus["train"], radgraph=graphs, chexbert_labels=labels, uncertain="positive"),
         out,
-        radgraph=graphs,
-        chexbert_labels=labels,
-        uncertain="positive",
         progress=named,
     )
     return index, named.steps

@@ -50,7 +50,7 @@ def index(models, tmp_path_factory):
     archive, checkpoint, _ = models
     reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "made up", {}, {})
     out = tmp_path_factory.mktemp("index") / "I"
-    return api.build_index(reports, out, radgraph=archive, chexbert=checkpoint, uncertain="positive")
+    return api.build_index(api.reports(reports, radgraph=archive, chexbert=checkpoint, uncertain="positive"), out)
 
 
 def test_the_index_holds_what_the_models_say(index, models):
@@ -65,7 +65,7 @@ def test_the_index_holds_what_the_models_say(index, models):
 
 def test_a_report_finds_itself(index, models):
     archive, checkpoint, _ = models
-    queries = api.load_queries(TEXTS, radgraph=archive, chexbert=checkpoint, uncertain="positive")
+    queries = api.reports(TEXTS, radgraph=archive, chexbert=checkpoint, uncertain="positive").load()
     answers = api.retrieve(index, queries, "chexbert").table
     assert np.allclose(answers["score"].to_numpy(), 1, atol=1e-6)
     graphs = [graph["entities"].values() for graph in RadGraph(archive).annotate(TEXTS).values()]
@@ -78,10 +78,10 @@ def test_a_report_finds_itself(index, models):
 def test_another_model_is_refused(index, models):
     match = r"^retrieve: embeddings must come from the model of the index, sha256 [0-9a-f]{12}; got [0-9a-f]{12}\. Pass"
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, api.load_queries(TEXTS, chexbert=models[2]), "chexbert")
+        api.retrieve(index, api.reports(TEXTS, chexbert=models[2]).load(), "chexbert")
 
 
 def test_a_missing_model_is_one_line(tmp_path):
     for option, name in (("radgraph", "radgraph.tar.gz"), ("chexbert", "chexbert.pth")):
-        with pytest.raises(InputError, match=rf"^load_queries: .* got {tmp_path / name}\. Check the name\.$"):
-            api.load_queries(TEXTS, **{option: tmp_path / name})
+        with pytest.raises(InputError, match=rf"^reports: .* got {tmp_path / name}\. Check the name\.$"):
+            api.reports(TEXTS, **{option: tmp_path / name}).load()

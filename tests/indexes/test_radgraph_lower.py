@@ -51,8 +51,8 @@ def sides(tmp_path_factory):
     for name, change in (("mixed", lambda some: some), ("lowered", lowered)):
         for side, some in (("c", corpus), ("t", tests)):
             (folder / f"{name}_{side}.json").write_text(json.dumps(change(some)))
-        index = api.build_index(reports(90, "c"), folder / name, radgraph=folder / f"{name}_c.json")
-        queries = api.load_queries(reports(25, "t"), radgraph=folder / f"{name}_t.json")
+        index = api.build_index(api.reports(reports(90, "c"), radgraph=folder / f"{name}_c.json"), folder / name)
+        queries = api.reports(reports(25, "t"), radgraph=folder / f"{name}_t.json").load()
         found.append((index, queries, folder / f"{name}_t.json", folder / f"{name}_c.json"))
     return found
 
@@ -81,7 +81,7 @@ def test_scores_of_pairs(sides):
         made = {f"t{i}": graph for i, graph in enumerate(list(json.loads(other.read_text()).values())[:25])}
         path = other.with_name(f"{other.stem}_as_predicted.json")
         path.write_text(json.dumps(made))
-        return api.score(truth, given, names, radgraph=one, predicted_radgraph=path).table
+        return api.score(api.reports(truth, radgraph=one), api.reports(given, radgraph=path), names).table
 
     found = scored(of_tests, of_corpus, [f"radgraph:{v}-lower" for v in VARIANTS])
     expected = scored(of_tests_lowered, of_corpus_lowered, [f"radgraph:{v}" for v in VARIANTS])

@@ -61,7 +61,7 @@ def test_a_set_says_what_its_shards_hold(table, tmp_path):
     again = mo.open_index(tmp_path / "set")
     again.verify_files()
     assert again.fingerprint == found.fingerprint == make(table, tmp_path / "other").fingerprint
-    queries = mo.load_queries(texts(30)[23:])
+    queries = mo.reports(texts(30)[23:]).load()
     assert mo.retrieve(again, queries, METRIC, k=12).table.equals(mo.retrieve(one, queries, METRIC, k=12).table)
 
 
@@ -106,14 +106,17 @@ def test_power_cut(table, tmp_path, monkeypatch):
 def test_token_frequencies_count_reports_that_stand_twice(tmp_path):
     """Rows, not distinct texts: those of a set are those of one index, and so are the answers."""
     corpus = ["no edema", "no edema", "heart size", "no edema", "no effusion", "heart size", "edema"]
-    one = mo.build_index(corpus, tmp_path / "one", metrics="bertscore", encoder="bert")
-    many = mo.build_index(corpus, tmp_path / "set", metrics="bertscore", encoder="bert", shard_rows=3)
+    one = mo.build_index(mo.reports(corpus, encoder="bert"), tmp_path / "one", metrics="bertscore")
+    many = mo.build_index(mo.reports(corpus, encoder="bert"), tmp_path / "set", metrics="bertscore", shard_rows=3)
     assert many.n_shards == 3
     n_rows, frequency = many.token_frequency("bertscore")
     assert n_rows == len(corpus)
     assert frequency.tolist() == one.part("bertscore").frequency.tolist()
     asked = ["no edema now", "heart"]
-    found, expected = (mo.retrieve(index, asked, "bertscore", k=3, idf="corpus").table for index in (many, one))
+    found, expected = (
+        mo.retrieve(index, asked, "bertscore", k=3, options=mo.SearchOptions(idf="corpus")).table
+        for index in (many, one)
+    )
     assert found.equals(expected)
 
 
@@ -248,7 +251,7 @@ def test_a_finished_shard_of_other_reports_is_refused(table, tmp_path, monkeypat
 
 
 def test_shards_must_agree(table, tmp_path):
-    inputs = mo.load_queries(table)
+    inputs = mo.reports(table).load()
     half = [inputs.take(np.arange(0, 12)), inputs.take(np.arange(12, 23))]
 
     def built(name, parts, **options):
@@ -261,9 +264,9 @@ def test_shards_must_agree(table, tmp_path):
     with pytest.raises(InputError, match=match):
         built("doubled", [half[0], doubled], metrics=[METRIC])
     labels = [
-        mo.load_queries(
+        mo.reports(
             mo.Reports.from_texts(p.texts, p.ids), chexbert_labels=np.ones((len(p.ids), 14), int), uncertain=how
-        )
+        ).load()
         for p, how in zip(half, ("positive", "blank"), strict=True)
     ]
     match = (
@@ -310,8 +313,8 @@ def test_what_takes_one_index_says_so(table, tmp_path, fails):
         with pytest.raises(InputError, match=f"^open_index: {line}"):
             look()
     for given in (found, found.folder):
-        with pytest.raises(InputError, match=f"^load_queries: {line}"):
-            mo.load_queries(given)
+        with pytest.raises(InputError, match=f"^reports: {line}"):
+            mo.reports(given).load()
         with pytest.raises(InputError, match=f"^score: {line}"):
             mo.score(table, given)
     fails("retrieve", found.folder, found.folder, "-m", METRIC, match=f"retrieve: {line}")

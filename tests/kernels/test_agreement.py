@@ -31,10 +31,13 @@ def reports(n):
 def check(corpus, tests, uncertain, folder, k):
     """Compare the best k of every test report with brute force; ties go to the lowest row."""
     index = api.build_index(
-        reports(len(corpus)), folder / "I", metrics=[*METRICS], chexbert_labels=write(folder / "c.csv", corpus),
-        uncertain=uncertain,
-    )  # fmt: skip
-    queries = api.load_queries(reports(len(tests)), chexbert_labels=write(folder / "t.csv", tests), uncertain=uncertain)
+        api.reports(reports(len(corpus)), chexbert_labels=write(folder / "c.csv", corpus), uncertain=uncertain),
+        folder / "I",
+        metrics=[*METRICS],
+    )
+    queries = api.reports(
+        reports(len(tests)), chexbert_labels=write(folder / "t.csv", tests), uncertain=uncertain
+    ).load()
     for metric, labels in METRICS.items():
         places = [LABELS.index(label) for label in labels]
         sides = [np.isin(rows[:, places], POSITIVE[uncertain]) for rows in (tests, corpus)]
@@ -89,8 +92,8 @@ def check_srr(corpus, tests, folder, k):
     sides = {"c": corpus, "t": tests}
     files = {name: write_srr(folder / f"{name}.csv", [f"r{i}" for i in range(len(c))], c) for name, c in sides.items()}
     metrics = ["srr-bert", "srr-bert:agreement"]
-    index = api.build_index(reports(len(corpus)), folder / "I", metrics=metrics, srr_labels=files["c"])
-    queries = api.load_queries(reports(len(tests)), srr_labels=files["t"])
+    index = api.build_index(api.reports(reports(len(corpus)), srr_labels=files["c"]), folder / "I", metrics=metrics)
+    queries = api.reports(reports(len(tests)), srr_labels=files["t"]).load()
     asked, held = (np.stack([c == n for n in (1, 2, 3)], axis=2).reshape(len(c), -1) for c in (tests, corpus))
     expected = {
         "srr-bert": np.array([[f1_of(one, other) for other in held] for one in asked]),
@@ -126,17 +129,17 @@ def test_labels_that_do_not_fit(tmp_path, fails):
     files = [write_srr(tmp_path / f"{name}.csv", ["r0", "r1", "r2"], classes) for name in "cd"]
     other = tmp_path / "other.csv"
     other.write_text("study_id,Edema (Present)\nr0,1\nr1,0\nr2,\n")
-    index = api.build_index(reports(3), tmp_path / "I", metrics=["srr-bert"], srr_labels=files[0])
+    index = api.build_index(api.reports(reports(3), srr_labels=files[0]), tmp_path / "I", metrics=["srr-bert"])
     match = r"^retrieve: schema must be '42 labels, sha256 \w{12}' as in the index; got '1 labels, sha256 \w{12}'\."
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, api.load_queries(reports(3), srr_labels=other), "srr-bert")
+        api.retrieve(index, api.reports(reports(3), srr_labels=other).load(), "srr-bert")
     other.write_text("study_id,Edema (Present)\nr0,1\nr1,-1\nr2,\n")
-    match = r"^load_queries: SRR labels must be 1, 0 or empty; got -1 in 1 of 1 columns of .*\. Make a column of each"
+    match = r"^reports: SRR labels must be 1, 0 or empty; got -1 in 1 of 1 columns of .*\. Make a column of each"
     with pytest.raises(InputError, match=match):
-        api.load_queries(reports(3), srr_labels=other)
-    match = r"^load_queries: SRR labels must be a table with a column for each label; got the list in memory\. Pass one"
+        api.reports(reports(3), srr_labels=other).load()
+    match = r"^reports: SRR labels must be a table with a column for each label; got the list in memory\. Pass one"
     with pytest.raises(InputError, match=match):
-        api.load_queries(reports(3), srr_labels=[1, 2, 3])
+        api.reports(reports(3), srr_labels=[1, 2, 3]).load()
     (tmp_path / "r.csv").write_text("study_id,report\nr0,a b\n")
     fails("score", tmp_path / "r.csv", tmp_path / "r.csv", "-m", "srr-bert", match=(
         r"score: SRR labels of both sides must be given for metric 'srr-bert'; got none\. Add --srr-labels and "

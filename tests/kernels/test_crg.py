@@ -97,7 +97,9 @@ def index_of(rows: np.ndarray, folder):
         writer.writerow(["study_id", *LABELS])
         writer.writerows([f"c{i}", *(("", "1", "0", "-1")[c] for c in row)] for i, row in enumerate(rows.tolist()))
     reports = Reports([f"c{i}" for i in range(len(rows))], [f"report {i}" for i in range(len(rows))], "made up", {}, {})
-    return api.build_index(reports, folder / "I", metrics=["crg"], chexbert_labels=path, uncertain="positive")
+    return api.build_index(
+        api.reports(reports, chexbert_labels=path, uncertain="positive"), folder / "I", metrics=["crg"]
+    )
 
 
 def draw(rng: np.random.Generator, n: int, n_used: int) -> np.ndarray:
@@ -182,7 +184,9 @@ def test_a_part_of_the_tests_with_the_counts_of_the_whole(tmp_path):
     corpus, tests = draw(rng, 40, 13), draw(rng, 9, 13)
     index = index_of(corpus, tmp_path)
     whole = api.retrieve(index, inputs(tests, "t"), "crg", k=3)
-    part = api.retrieve(index, inputs(tests[:4], "t"), "crg", k=3, prevalence=whole.signature["prevalence"])
+    part = api.retrieve(
+        index, inputs(tests[:4], "t"), "crg", k=3, options=api.SearchOptions(prevalence=whole.signature["prevalence"])
+    )
     assert part.table.equals(whole.table.slice(0, 12))
     assert api.verify(index, part, inputs(tests[:4], "t"), sample=2) == {"pairs": 12, "queries": 2}
     assert api.verify(index, whole, inputs(tests, "t"), sample=5) == {"pairs": 27, "queries": 5}
@@ -210,14 +214,18 @@ def test_counts_that_cannot_be(tmp_path_factory, prevalence):
         r"Copy it from the signature of the whole test set, or leave it out\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, inputs(np.ones((1, 14), np.uint8), "t"), "crg", prevalence=prevalence)
+        api.retrieve(
+            index, inputs(np.ones((1, 14), np.uint8), "t"), "crg", options=api.SearchOptions(prevalence=prevalence)
+        )
 
 
 def test_counts_for_another_metric(tmp_path):
     index = index_of(np.ones((1, 14), np.uint8), tmp_path)
     match = r"^retrieve: prevalence must be left out for metric 'chexbert:labels'; got a value\. Drop it\.$"
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, inputs(np.ones((1, 14), np.uint8), "t"), "chexbert:labels", prevalence={})
+        api.retrieve(
+            index, inputs(np.ones((1, 14), np.uint8), "t"), "chexbert:labels", options=api.SearchOptions(prevalence={})
+        )
 
 
 def test_the_table_tells_the_crg_of_the_best_answers(tmp_path):

@@ -116,7 +116,9 @@ def index(tmp_path_factory):
 def test_the_search(index, metric):
     """The whole ranking of every reference, on the CPU: each golden pair is in it with the published score."""
     values, tolerance = expected(metric)
-    table = api.retrieve(index, TEXTS, metric, k=len(TEXTS), text=False, backend="cpu", keep_empty=True).table
+    table = api.retrieve(
+        index, api.reports(TEXTS, keep_empty=True), metric, k=len(TEXTS), text=False, backend="cpu"
+    ).table
     rows, scores = (table[name].to_numpy().reshape(len(TEXTS), -1) for name in ("row", "score"))
     assert (np.sort(rows) == np.arange(len(TEXTS))).all()
     by_row = np.empty_like(scores)

@@ -40,8 +40,8 @@ def test_the_search_is_brute_force(tmp_path, missing, n_labels):
     rng = np.random.default_rng([n_labels, int(10 * missing)])
     corpus, train = tables(rng, 60, n_labels, missing, tmp_path, "train")
     asked, test = tables(rng, 11, n_labels, missing, tmp_path, "test")
-    index = mo.build_index(reports(60), tmp_path / "I", metrics="labels:f1", labels=train)
-    queries = mo.load_queries(reports(11), labels=test)
+    index = mo.build_index(mo.reports(reports(60), labels=train), tmp_path / "I", metrics="labels:f1")
+    queries = mo.reports(reports(11), labels=test).load()
     assert index.metrics[-0:]
     assert {"labels:agreement", "labels:f1"} <= {*index.metrics}
     for measure in MEASURES:
@@ -85,8 +85,8 @@ def test_without_missing_cells_they_are_the_metrics_of_srr_bert_and_chexbert(tmp
         chexbert = write(tmp_path / f"{name}_chexbert.csv", rows, ("study_id", *LABELS))
         given = {"labels": table, "srr_labels": table, "chexbert_labels": chexbert, "uncertain": "blank"}
         sides[name] = reports(n), given
-    index = mo.build_index(sides["train"][0], tmp_path / "I", **sides["train"][1])
-    queries = mo.load_queries(sides["test"][0], **sides["test"][1])
+    index = mo.build_index(mo.reports(sides["train"][0], **sides["train"][1]), tmp_path / "I")
+    queries = mo.reports(sides["test"][0], **sides["test"][1]).load()
     columns = ("query_id", "rank", "row", "score", "n_ties")
     for general, special in (
         ("labels:agreement", "srr-bert:agreement"),
@@ -103,28 +103,28 @@ def test_uncertain_labels_count_as_said(tmp_path):
     table = write(tmp_path / "t.csv", [["r0", 1, -1, ""], ["r1", 0, 1, -1]], ("study_id", "a", "b", "c"))
     wanted = {"positive": [1, 1, 0], "negative": [1, -1, 0], "blank": [1, 0, 0]}
     for uncertain, values in wanted.items():
-        index = mo.build_index(reports(2), tmp_path / uncertain, metrics="labels:f1", labels=table, uncertain=uncertain)
+        index = mo.build_index(
+            mo.reports(reports(2), labels=table, uncertain=uncertain), tmp_path / uncertain, metrics="labels:f1"
+        )
         assert index.part("label_table").item(0).tolist() == values
-        again = mo.load_queries(index.folder).attached["label_table"]
+        again = mo.reports(index.folder).load().attached["label_table"]
         assert (
             again.settings
-            == mo.load_queries(reports(2), labels=table, uncertain=uncertain).attached["label_table"].settings
+            == mo.reports(reports(2), labels=table, uncertain=uncertain).load().attached["label_table"].settings
         )
-    match = (
-        r"^load_queries: uncertain must be positive, negative or blank where labels are uncertain \(-1\); got None\."
-    )
-    with pytest.raises(InputError, match=match.replace("load_queries", r"\w+")):
-        mo.load_queries(reports(2), labels=table)
+    match = r"^reports: uncertain must be positive, negative or blank where labels are uncertain \(-1\); got None\."
+    with pytest.raises(InputError, match=match):
+        mo.reports(reports(2), labels=table).load()
     match = r"^retrieve: schema must be '3 labels, sha256 \w+, uncertain blank' as in the index; got '3 labels, sha256 "
     with pytest.raises(InputError, match=match):
-        mo.retrieve(index, reports(2), "labels:f1", labels=table, uncertain="positive")
+        mo.retrieve(index, mo.reports(reports(2), labels=table, uncertain="positive"), "labels:f1")
     other = write(tmp_path / "o.csv", [["r0", 1, 1], ["r1", 0, 1]], ("study_id", "a", "x"))
     with pytest.raises(InputError, match=r"^retrieve: schema must be '3 labels, .*; got '2 labels, "):
-        mo.retrieve(index, reports(2), "labels:f1", labels=other)
+        mo.retrieve(index, mo.reports(reports(2), labels=other), "labels:f1")
     with pytest.raises(
         InputError, match=r"^\w+: labels must be a table with a column for each label; got the list in mem"
     ):
-        mo.load_queries(reports(2), labels=[1, 2])
+        mo.reports(reports(2), labels=[1, 2]).load()
 
 
 def test_labels_from_the_command_line(tmp_path, oracle):

@@ -170,9 +170,11 @@ def test_tied_corpora(tmp_path, metric, seed):
     edited = [" ".join(w for w in rng.choice(corpus).split() if rng.random() < 0.9) for _ in range(12)]
     asked = [*edited, *rng.choices(corpus, k=4), "nowhere", "", *(text() for _ in range(4))]
     index = api.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
-    whole = api.retrieve(index, asked, metric, k=len(corpus), backend="reference", text=False, keep_empty=True).table
+    whole = api.retrieve(
+        index, api.reports(asked, keep_empty=True), metric, k=len(corpus), backend="reference", text=False
+    ).table
     for k in (1, 2, 7):
-        found = api.retrieve(index, asked, metric, k=k, text=False, keep_empty=True).table
+        found = api.retrieve(index, api.reports(asked, keep_empty=True), metric, k=k, text=False).table
         for name in ("row", "score", "n_ties"):
             assert (
                 found[name].to_numpy().reshape(-1, k) == whole[name].to_numpy().reshape(len(asked), -1)[:, :k]

@@ -23,7 +23,8 @@ import numpy as np
 import pytest
 from numba import config
 
-from metric_oracle.api import build_index, load_queries, retrieve
+import metric_oracle as mo
+from metric_oracle.api import build_index, retrieve
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
@@ -145,12 +146,12 @@ def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[s
 
 def index_of(items: list[Item], folder: Path) -> Index:
     reports, files = store(items, folder, "train")
-    return build_index(reports, folder / "index", **files)
+    return build_index(mo.reports(reports, **files), folder / "index")
 
 
 def inputs_of(items: list[Item], folder: Path, prefix: str = "test") -> Inputs:
     reports, files = store(items, folder, prefix)
-    return load_queries(reports, **files)
+    return mo.reports(reports, **files).load()
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,9 @@ def answers(
     **settings: object,
 ) -> list[list]:
     """Return one list of (row, score, n_ties, fallback) a query; the answer's other columns are checked on the way."""
-    table = retrieve(index, queries, metric, k=k, backend=backend, threads=threads, **settings).table
+    table = retrieve(
+        index, queries, metric, k=k, backend=backend, threads=threads, options=mo.SearchOptions(**settings)
+    ).table
     assert table["query_id"].to_pylist() == [i for i in queries.ids for _ in range(k)]
     assert table["rank"].to_pylist() == list(range(1, k + 1)) * len(queries.ids)
     assert table["candidate_id"].to_pylist() == [f"train{row}" for row in table["row"].to_pylist()]

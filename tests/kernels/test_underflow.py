@@ -26,7 +26,9 @@ def check(tmp_path, corpus, asked, metric):
         # One query at a time and all together: the checks of a search differ.
         for queries in (*([text] for text in asked), asked):
             found, whole = (
-                api.retrieve(index, queries, metric, k=k, backend=backend, text=False, keep_empty=True).table
+                api.retrieve(
+                    index, api.reports(queries, keep_empty=True), metric, k=k, backend=backend, text=False
+                ).table
                 for backend in ("cpu", "reference")
             )
             for name in ("row", "score", "n_ties"):

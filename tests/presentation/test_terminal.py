@@ -22,9 +22,9 @@ from metric_oracle.raters.layout import (
     agreement_tables,
     composite_table,
     failure_mode_tables,
-    found_table,
     mean_tables,
     scientific,
+    significant_table,
     status_table,
 )
 from metric_oracle.raters.metric_agreement import align
@@ -44,8 +44,8 @@ WIDTHS = pytest.mark.parametrize("width", [60, 80, 100, 120])
 @pytest.fixture(scope="module")
 def world(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("views")
-    index = api.build_index(corpus["train"], folder / "I", radgraph=corpus["train_graphs"])
-    return index, api.load_queries(corpus["test"], radgraph=corpus["test_graphs"])
+    index = api.build_index(api.reports(corpus["train"], radgraph=corpus["train_graphs"]), folder / "I")
+    return index, api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
 
 
 def shown(width, *views):
@@ -145,7 +145,7 @@ def test_alignment(rated, width):
 @WIDTHS
 def test_failure_modes(rated, width):
     found = failure_modes(rated.long)
-    text = shown(width, *failure_mode_tables(found), found_table(found))
+    text = shown(width, *failure_mode_tables(found), significant_table(found))
     for record in found.records():
         whole(text, [scientific(record["p_value"]), scientific(record["study_p_value"])])
         assert f"{record['rate_ratio']:.2f} [{record['ratio_low']:.2f} {record['ratio_high']:.2f}]" in text

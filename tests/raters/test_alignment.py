@@ -203,7 +203,7 @@ def test_same_seed_same_numbers(rated, aligned):
 def test_without_identical(rated):
     ratings = read_ratings(rated.long, samples=rated.samples)
     found = align(ratings, rated.scores, metrics=["bleu"], without_identical=True, resamples=100)
-    fewer = ratings.without_identical("align")
+    fewer = ratings.without_identical()
     kept = np.isin(ratings.pairs, fewer.pairs)
     assert (found.signature["pairs"], found.signature["left_out"]) == (189, 11)
     expected = stats.kendalltau(scores_of(rated, "bleu")[kept], -fewer.errors("total").sum(axis=(1, 2))).statistic

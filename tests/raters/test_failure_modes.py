@@ -13,9 +13,9 @@ from metric_oracle.raters.failure_modes import failure_modes, pooled_t_tests, st
 from metric_oracle.raters.layout import (
     failure_mode_tables,
     family_tables,
-    found_table,
     mean_tables,
     scientific,
+    significant_table,
 )
 from metric_oracle.raters.plots import plot_failure_modes
 from metric_oracle.raters.ratings import read_ratings
@@ -197,7 +197,7 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
     assert [cell.lines[0] for cell in families[0].rows[0][1][:3]] == [
         scientific(first["p_value"]), scientific(first["critical_value"]), "Y" if first["significant"] else "N",
     ]  # fmt: skip
-    short = found_table(found)
+    short = significant_table(found)
     n = sum(found.tests["significant"].to_pylist())
     assert sum(cells[6].lines == ("Y",) for _, cells in short.rows) == n
     assert f"{n} of 144 one-sided t tests, by study " in short.notes[0]
@@ -316,7 +316,7 @@ def test_no_family_by_study_holds_two_directions_of_one_difference(rated, found)
         "each, both directions of a difference with p and 1 - p; by study 6, each difference once."
     )
     assert family_tables(found)[0].notes[0].endswith(family)
-    assert family in found_table(found).notes[0]
+    assert family in significant_table(found).notes[0]
 
 
 def test_the_interval_of_a_rate_ratio_by_hand():

@@ -230,7 +230,7 @@ def test_no_interval_where_one_rater_says_all():
 
 
 def test_other_raters_want_two():
-    match = r"^compare_metrics: resample_raters must be asked of sets with at least 2 raters; got 1 in S\. Leave the"
+    match = r"^compare_metrics: resample_raters must be asked of sets with at least 2 raters; got 1 in S\. Leave out"
     with pytest.raises(InputError, match=match):
         compare_metrics({"S": RatedFiles(rated_by_four(1)[0])}, metrics=["bleu-1"], resample_raters=True)
 

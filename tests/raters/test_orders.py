@@ -123,6 +123,16 @@ def test_intervals_resample_studies(preferred):
     assert [record["low"], record["high"]] == pytest.approx(list(expected))
 
 
+def test_intervals_for_other_raters(preferred):
+    files, *_ = preferred
+    fixed, both = (compare(files, resample_raters=is_asked) for is_asked in (False, True))
+    for before, after in zip(fixed.select(AGREEMENT), both.select(AGREEMENT), strict=True):
+        assert after["value"] == before["value"]
+        assert 0 <= after["low"] <= after["value"] <= after["high"] <= 1
+    assert both.select(CEILING) == fixed.select(CEILING)
+    assert both.select(AGREEMENT) != fixed.select(AGREEMENT)
+
+
 def test_tables_and_figures(preferred, tmp_path, oracle):
     files, *_ = preferred
     tables = comparison_tables(compare(files))
@@ -292,6 +302,9 @@ PAIRS = "study_id,rater,candidate_a,candidate_b,preference"
          r"rater; got the one of row 1 again in row 2\. Name the candidates in a column candidate_type, or keep one"),
         (["study_id,rater,order", "s,A,0", "s,A,1", "s,B,0"], r"must have one row for each candidate and rater "
          r"\(2 x 2\); got 3\. Complete it"),
+        (["study_id,rater,preference,reference,prediction_a,prediction_b", "s,A,a,no,one,two", "s,B,a,no,one,three"],
+         r"the prediction of each pair in .* must be the same in all its rows; got another one for pair 's/b/a' in row "
+         r"2\. Repair it\.$"),
         (["candidate_type,order", "x,0"], r"must have a column study_id, as candidates are compared within a study"),
     ],
 )  # fmt: skip

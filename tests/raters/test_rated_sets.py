@@ -37,7 +37,7 @@ def test_refisco(tmp_path):
     assert found.predictions == ["First line. Second line.", "First line.", "Fourth line.", "Sixth line."]
     assert found.references == ["First line. Third line.", "First line.", "Fifth line.", "Sixth line."]
     assert found.source == "ReFiSco: 4 annotated reports, 2 studies, 6 lines"
-    assert found.without_identical("test").pairs == ["s1/XREM/0", "s2/Expert/0"]
+    assert found.without_identical().pairs == ["s1/XREM/0", "s2/Expert/0"]
     fewer = found.subset(np.array([False, True, True, False]))
     assert fewer.by_rater(MAXIMUM).tolist() == [[0, 4]]
 
@@ -77,7 +77,7 @@ def test_samples_bring_the_texts(tmp_path):
     samples = write(tmp_path, ["pair_id,reference,prediction", "b,same  text,same text", "a,one,two"], "samples.csv")
     found = read_rated_set(write(tmp_path, ["pair_id,errors", "a,1", "b,2"]), samples=samples)
     assert found.references == ["one", "same  text"]
-    assert found.differing("test").tolist() == [True, False]
+    assert found.differing().tolist() == [True, False]
 
 
 def test_counted_errors_are_read_as_before(rated):
@@ -120,6 +120,8 @@ def test_radevalx(tmp_path, rater):
         (["pair_id,errors", "a,1", "b,word"], r"column 'errors' of .* must hold a finite number in every row; got "
          r"something else in row 2\. Repair it\.$"),
         (["pair_id,errors", "a,1", "b,inf"], r"must hold a finite number in every row; got something else in row 2"),
+        (["pair_id,study_id,rater,errors", "a,s,1,1", "a,t,2,1"], r"the study of each pair in .* must be the same in "
+         r"all its rows; got another one for pair 'a' in row 2\. Repair it\.$"),
         (["pair_id,errors", "a,1", "a,2"], r"an id occurs more than once in the rows of .*: "),
     ],
 )  # fmt: skip

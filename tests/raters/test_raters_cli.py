@@ -89,7 +89,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["align", "SCORES", "--scores", "SCORES"],
-            r"read_ratings: ratings must have a column for each of pair or study,",
+            r"align: ratings must have a column for each of pair or study,",
         ),
         (
             ["align", "LONG", "--scores", "SCORES"],
@@ -106,7 +106,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["failure-modes", "SCORES"],
-            r"read_ratings: ratings must have a column for each of pair or study, rater, categor",
+            r"failure_modes: ratings must have a column for each of pair or study, rater, categ",
         ),
         (
             ["failure-modes", "LONG", "--plot", "p.bmp"],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.corpora.tables import read_table
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.raters.ratings import Ratings, match_pairs, read_ratings
 
 CANDIDATES = ["bleu", "s_emb", "bertscore", "radgraph"]
@@ -106,7 +106,7 @@ def test_texts_of_the_samples(rated):
     assert ratings.predictions is not None
     texts = rows_of(rated.samples)
     assert ratings.predictions[4 * 7 + 3] == texts[8][texts[0].index("radgraph")]
-    fewer = ratings.without_identical("align")
+    fewer = ratings.without_identical()
     assert len(fewer.pairs) == 200 - 11
     left = [i for i, pair in enumerate(ratings.pairs) if pair not in fewer.pairs]
     assert all(ratings.predictions[i] == f"Made up {ratings.studies[i]}." for i in left)
@@ -119,7 +119,7 @@ def test_texts_of_a_plain_table(tmp_path):
     samples = write(tmp_path, "prediction,reference,pair\nB.,b,bb\nA. ,A.,a\n", "s.csv")
     ratings = read_ratings(write(tmp_path, SMALL), samples=samples)
     assert (ratings.references, ratings.predictions) == (["A.", "b"], ["A. ", "B."])
-    assert ratings.without_identical("align").pairs == ["bb"]
+    assert ratings.without_identical().pairs == ["bb"]
 
 
 def test_pairs_by_study_ids(rated, tmp_path):
@@ -128,7 +128,7 @@ def test_pairs_by_study_ids(rated, tmp_path):
     order = np.random.default_rng(3).permutation(200)
     lines = ["origin,study_id,x", *(f"{ids[i][1]},p10/p1/s{ids[i][0]}.txt,{i}" for i in order)]
     table = read_table(write(tmp_path, "\n".join(lines)), "align")
-    rows, names = match_pairs(read_ratings(rated.green, samples=rated.samples), table, "align")
+    rows, names = match_pairs(read_ratings(rated.green, samples=rated.samples), table)
     assert [order[row] for row in rows] == list(range(200))
     assert names == {"origin", "study_id"}
 
@@ -136,7 +136,7 @@ def test_pairs_by_study_ids(rated, tmp_path):
 @pytest.mark.parametrize("name", ["pair_id", "pair", "id", "query_id", "study_id", "UID"])
 def test_pairs_by_one_column(tmp_path, name):
     table = read_table(write(tmp_path, f"x,{name}\n1,bb\n2,a\n", "s.csv"), "align")
-    rows, names = match_pairs(read_ratings(write(tmp_path, SMALL)), table, "align")
+    rows, names = match_pairs(read_ratings(write(tmp_path, SMALL)), table)
     assert (rows.tolist(), names) == ([1, 0], {name})
 
 
@@ -239,12 +239,12 @@ def test_identical_pairs_need_texts(tmp_path):
     match = (
         r"align: samples must be given to find identical pairs; got None\. Add --samples 50_samples_gt_and_candidate"
     )
-    with pytest.raises(InputError, match=match):
-        read_ratings(ratings).without_identical("align")
+    with pytest.raises(InputError, match=match), called("align"):
+        read_ratings(ratings).without_identical()
     samples = write(tmp_path, "prediction,reference,pair\n,b,bb\nA.,A.,a\n", "s.csv")
     match = r"align: samples must hold both texts of every pair to find identical ones; got 1 without, first 'bb'\."
-    with pytest.raises(InputError, match=match):
-        read_ratings(ratings, samples=samples).without_identical("align")
+    with pytest.raises(InputError, match=match), called("align"):
+        read_ratings(ratings, samples=samples).without_identical()
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,8 @@ def test_identical_pairs_need_texts(tmp_path):
 )
 def test_tables_of_other_pairs(tmp_path, content, match):
     ratings = read_ratings(write(tmp_path, SMALL))
-    with pytest.raises(InputError, match="^align: .*" + match):
-        match_pairs(ratings, read_table(write(tmp_path, content, "s.csv"), "align"), "align")
+    with pytest.raises(InputError, match="^align: .*" + match), called("align"):
+        match_pairs(ratings, read_table(write(tmp_path, content, "s.csv"), "align"))
 
 
 def test_pairs_that_study_and_candidate_do_not_tell_apart(tmp_path):
@@ -275,5 +275,5 @@ def test_pairs_that_study_and_candidate_do_not_tell_apart(tmp_path):
     ratings = read_ratings(write(tmp_path, content.replace("\nbb,", "\nbb,1,new,")))
     table = read_table(write(tmp_path, "study_id,system,x\n1,new,3\n", "s.csv"), "align")
     match = r"align: an id occurs more than once in ratings joined by study and candidate type: '1/new'"
-    with pytest.raises(InputError, match=match):
-        match_pairs(ratings, table, "align")
+    with pytest.raises(InputError, match=match), called("align"):
+        match_pairs(ratings, table)

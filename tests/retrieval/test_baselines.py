@@ -113,7 +113,7 @@ def test_a_corpus_of_one_report(tmp_path):
     precisions = [(m + 1e-15) / (n + 1e-9) for m, n in ((2, 2), (1, 1), (0, 0), (0, 0))]
     coco = math.prod(precisions) ** 0.25 * math.exp(1 - (2 + 1e-9) / (2 + 1e-15))
     for metric, same in (("bleu", 1.0), ("rouge-l", 1.0), ("bleu-4:coco", coco)):
-        found = api.expectation(index, ["no effusion", "else", ""], metric, keep_empty=True)
+        found = api.expectation(index, api.reports(["no effusion", "else", ""], keep_empty=True), metric)
         score = api.retrieve(index, ["no effusion"], metric).table["score"][0].as_py()
         assert score == pytest.approx(same, rel=1e-12)
         for record, value in zip(found.table.to_pylist(), (score, 0.0, 0.0), strict=True):
@@ -129,7 +129,7 @@ def test_queries_of_many_words(tmp_path):
     rng = np.random.default_rng(5)
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 40, n)) for n in (0, 1, 2, 63, 64, 65, 66, 130, 300, 300, 301)]
     index = api.build_index(Reports([str(i) for i in range(11)], texts, "test", {}, {}), tmp_path / "I")
-    queries = api.load_queries(texts[1:])
+    queries = api.reports(texts[1:]).load()
     for metric in ("bleu", "bleu-4", "rouge-l"):
         matrix, _ = scored_by_hand((index, queries), metric)
         found = api.expectation(index, queries, metric, quantiles=[i / 20 for i in range(21)]).table
@@ -146,19 +146,19 @@ def test_weights_and_baseline_of_bertscore(world, metric, settings, monkeypatch)
     states = index.representation(get_metric("bertscore"))
     monkeypatch.setitem(states.description, "baseline", (0.31, 0.32, 0.33))
     matrix, _ = scored_by_hand(world, metric, **settings)
-    found = api.expectation(*world, metric, **settings)
+    found = api.expectation(*world, metric, options=api.SearchOptions(**settings))
     assert found.signature["idf"] == settings.get("idf", "off")
     assert found.signature["rescaled"]
     assert np.abs(found.table["mean"].to_numpy() - matrix.mean(axis=1)).max() <= found.signature["error"] + 1e-12
-    drawn = api.baseline(*world, "random", metric, **settings)
+    drawn = api.baseline(*world, "random", metric, options=api.SearchOptions(**settings))
     expected = np.take_along_axis(matrix, _places(world, metric, drawn), axis=1)
     assert drawn.table["score"].to_pylist() == expected.ravel().tolist()
 
 
 def test_float16_states(corpus, fake_encoder, tmp_path):
     some = read_reports(corpus["train"])
-    index = api.build_index(some, tmp_path / "I", metrics=["bertscore"], encoder="fake", states="float16")
-    queries = api.load_queries(corpus["test"], encoder="fake")
+    index = api.build_index(api.reports(some, encoder="fake", states="float16"), tmp_path / "I", metrics=["bertscore"])
+    queries = api.reports(corpus["test"], encoder="fake").load()
     matrix, _ = scored_by_hand((index, queries), "bertscore")
     found = api.expectation(index, queries, "bertscore")
     assert np.abs(found.table["mean"].to_numpy() - matrix.mean(axis=1)).max() <= found.signature["error"] + 1e-12
@@ -336,7 +336,9 @@ def test_identity_of_a_report_without_entities(world, tmp_path):
     graph = {"text": "c", "entities": {}}
     (tmp_path / "g.json").write_text(json.dumps({"q": graph}))
     query = Reports(["q"], ["c"], "test", {}, {})
-    answer = api.baseline(world[0], query, "identity", "radgraph", radgraph=tmp_path / "g.json").table.to_pylist()
+    answer = api.baseline(
+        world[0], api.reports(query, radgraph=tmp_path / "g.json"), "identity", "radgraph"
+    ).table.to_pylist()
     assert [(a["score"], a["row"]) for a in answer] == [(0.0, -1)]
 
 
@@ -439,9 +441,12 @@ def test_nearest_from_files(world, vectors, tmp_path):
         (tmp_path / f"{name}.txt").write_text("\n".join(side.ids))
     np.savez(tmp_path / "query.npz", ids=np.array(vectors[1].ids), v=vectors[1].values)
     from_files = api.baseline(
-        *world, "nearest", "bleu", corpus_vectors=tmp_path / "corpus.npy", corpus_vector_ids=tmp_path / "corpus.txt",
+        *world,
+        "nearest",
+        "bleu",
+        corpus_vectors=(tmp_path / "corpus.npy", tmp_path / "corpus.txt"),
         query_vectors=tmp_path / "query.npz",
-    )  # fmt: skip
+    )
     direct = api.baseline(*world, "nearest", "bleu", corpus_vectors=vectors[0], query_vectors=vectors[1])
     assert from_files.table.equals(direct.table)
     assert from_files.signature == direct.signature

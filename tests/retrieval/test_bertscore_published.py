@@ -12,7 +12,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from metric_oracle.api import build_index, load_queries, retrieve
+import metric_oracle as mo
+from metric_oracle.api import build_index, retrieve
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.metrics import get_metric
@@ -53,7 +54,7 @@ def world(iu_xray, model, tmp_path_factory):
     assert 1500 < len(train.texts) <= 2365
     assert 350 < len(test.texts) <= 590
     folder = tmp_path_factory.mktemp("bertscore")
-    index = build_index(train, folder / "index", metrics=["bertscore"], encoder=model, layer=LAYER)
+    index = build_index(mo.reports(train, encoder=model, layer=LAYER), folder / "index", metrics=["bertscore"])
     return train, test, index
 
 
@@ -62,7 +63,7 @@ def encoded(world):
     """Return the opened token states and the encoded test reports."""
     _, test, index = world
     representation = index.representation(get_metric("bertscore"))
-    return representation, representation.encode(load_queries(test))
+    return representation, representation.encode(mo.reports(test).load())
 
 
 # bert_score
@@ -116,7 +117,7 @@ def test_scores_with_idf_equal_bert_score(world, encoded, scorer, pairs):
     train, test, _ = world
     representation, plain = encoded
     published = scorer(idf=True, idf_sents=test.texts)
-    weighed = representation.encode(load_queries(test), idf="tests")
+    weighed = representation.encode(mo.reports(test).load(), idf="tests")
     known = published._idf_dict
     assert weighed.weights.tolist() == pytest.approx([known[i] for i in weighed.tokens.ids.tolist()], rel=1e-15)
     used = weighed.corpus.weight_of_id[representation.ids]

@@ -19,7 +19,7 @@ def of_states(tmp_path_factory):
     tests = {r.study_id: r.text for r in synthesize(200, seed=3, split="test", first_id=1)}
     tests = {name: text if text != "___" else "no change" for name, text in tests.items()}
     folder = tmp_path_factory.mktemp("states") / "I"
-    return api.build_index(train, folder, metrics="bertscore", encoder=model, layer=1), tests
+    return api.build_index(api.reports(train, encoder=model, layer=1), folder, metrics="bertscore"), tests
 
 
 def answers(index, tests, **options):

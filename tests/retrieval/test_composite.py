@@ -60,12 +60,12 @@ def index(request, corpus, files, tmp_path_factory, fake_encoder):
     folder = tmp_path_factory.mktemp("index")
     (folder / "baseline.tsv").write_text("LAYER,P,R,F\n1,0.3,0.25,0.4\n")
     baseline = {"rescale_table": folder / "baseline.tsv"} if request.param else {}
-    return api.build_index(corpus["train"], folder / "I", **files["train"], **baseline)
+    return api.build_index(api.reports(corpus["train"], **files["train"], **baseline), folder / "I")
 
 
 @pytest.fixture(scope="module")
 def queries(corpus, files):
-    return api.load_queries(corpus["test"], **files["test"])
+    return api.reports(corpus["test"], **files["test"]).load()
 
 
 @pytest.mark.parametrize("metric", ["radcliq", "radcliq:v0", "radcliq:preprint"])
@@ -73,7 +73,8 @@ def test_radcliq_written_as_a_file_is_radcliq(index, queries, metric, tmp_path):
     recorded = get_metric(metric).recorded
     path = write(tmp_path, terms=recorded["terms"], intercept=recorded["intercept"])
     own, published = (
-        api.retrieve(index, queries, m, k=9, **w) for m, w in (("composite", {"weights": path}), (metric, {}))
+        api.retrieve(index, queries, m, k=9, options=api.SearchOptions(**w))
+        for m, w in (("composite", {"weights": path}), (metric, {}))
     )
     assert own.table.equals(published.table)
     assert own.signature["options"] == published.signature["options"] == recorded
@@ -83,7 +84,7 @@ def test_radcliq_written_as_a_file_is_radcliq(index, queries, metric, tmp_path):
 
 def test_the_signature_has_the_weights_and_the_hash_of_the_file(index, queries, tmp_path):
     path = write(tmp_path)
-    signature = api.retrieve(index, queries, "composite", weights=path).signature
+    signature = api.retrieve(index, queries, "composite", options=api.SearchOptions(weights=path)).signature
     assert signature["metric"] == "composite"
     assert signature["direction"] == "lower"
     assert signature["options"] == {"terms": TERMS, "intercept": 1.5}
@@ -99,7 +100,8 @@ def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, q
         terms = {**TERMS, "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -sign * weight}}
         path = write(tmp_path, terms=terms)
         fast, slow = (
-            api.retrieve(index, queries, "composite", k=7, weights=path, backend=b) for b in ("cpu", "reference")
+            api.retrieve(index, queries, "composite", k=7, backend=b, options=api.SearchOptions(weights=path))
+            for b in ("cpu", "reference")
         )
         assert fast.table.equals(slow.table)
         by_hand = 1.5
@@ -144,10 +146,10 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
         added = honest(self, corpus, *rest)
         item_of_row = np.empty(len(corpus.row_id), np.int64)
         item_of_row[corpus.row_id] = np.repeat(np.arange(len(corpus.row_ptr) - 1), np.diff(corpus.row_ptr))
-        falls = np.ones(len(added.items.bonus), bool)
+        falls = np.ones(len(added.items.offset), bool)
         falls[item_of_row[listed]] = not dropped
-        bonus = np.where(falls, added.items.bonus - np.float32(1), added.items.bonus)
-        return added._replace(items=added.items._replace(bonus=bonus))
+        bonus = np.where(falls, added.items.offset - np.float32(1), added.items.offset)
+        return added._replace(items=added.items._replace(offset=bonus))
 
     monkeypatch.setattr(composite_cpu.Backend, "bonuses", lowered)
     with pytest.raises(ExactnessError, match=r"^retrieve: the bound of stage 'bonus' must not lie below a score; got"):
@@ -165,7 +167,9 @@ def test_items_that_are_dropped_wrongly_are_an_error(index, queries, tmp_path, m
 
     monkeypatch.setattr(composite_cpu.Backend, "_least", worst)
     with pytest.raises(ExactnessError, match=r"^retrieve: no dropped candidate must score among the best; got \d+ of "):
-        api.retrieve(index, queries, "composite", k=k, weights=write(tmp_path, terms=COSINES))
+        api.retrieve(
+            index, queries, "composite", k=k, options=api.SearchOptions(weights=write(tmp_path, terms=COSINES))
+        )
 
 
 def test_a_search_of_one_query_scores_64_items_that_may_be_dropped(index, queries, monkeypatch):
@@ -196,13 +200,13 @@ def test_a_composite_that_leaves_nothing_to_a_gpu(index, queries, tmp_path, monk
         r'got one whose other parts decide\. Use backend "cpu"\.$'
     )
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, queries, metric, backend="cuda", **weights)
+        api.retrieve(index, queries, metric, backend="cuda", options=api.SearchOptions(**weights))
 
 
 @pytest.mark.parametrize("idf", ["off", "tests"])
 def test_results_are_verified_without_the_file(index, queries, tmp_path, idf):
     path = write(tmp_path)
-    results = api.retrieve(index, queries, "composite", k=3, weights=path, idf=idf)
+    results = api.retrieve(index, queries, "composite", k=3, options=api.SearchOptions(weights=path, idf=idf))
     path.unlink()
     for ending in ("parquet", "csv", "jsonl"):
         results.write(tmp_path / f"r.{ending}")
@@ -210,7 +214,7 @@ def test_results_are_verified_without_the_file(index, queries, tmp_path, idf):
 
 
 def test_other_weights_in_the_signature(index, queries, tmp_path):
-    results = api.retrieve(index, queries, "composite", weights=write(tmp_path))
+    results = api.retrieve(index, queries, "composite", options=api.SearchOptions(weights=write(tmp_path)))
     options = json.loads(json.dumps(results.signature["options"]))
     options["terms"]["rouge-l"]["weight"] *= 2
     with pytest.raises(ExactnessError, match=r"^verify: the score of query '\d+' and row \d+ must be .*; got "):
@@ -236,7 +240,9 @@ def test_a_fitted_composite_is_searched(index, queries, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(lines))
     fit_composite(tmp_path / "pairs.csv").write(tmp_path / "weights.json")
     fast, slow = (
-        api.retrieve(index, queries, "composite", weights=tmp_path / "weights.json", k=4, backend=b)
+        api.retrieve(
+            index, queries, "composite", k=4, backend=b, options=api.SearchOptions(weights=tmp_path / "weights.json")
+        )
         for b in ("cpu", "reference")
     )
     assert fast.table.equals(slow.table)
@@ -358,14 +364,14 @@ def test_parts_that_the_index_lacks(corpus, tmp_path):
         r"--uncertain positive\|negative\|blank\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, corpus["test"], "composite", weights=write(tmp_path))
+        api.retrieve(index, corpus["test"], "composite", options=api.SearchOptions(weights=write(tmp_path)))
 
 
 def test_queries_without_a_part(index, corpus, tmp_path):
     with pytest.raises(
         InputError, match=r"^retrieve: queries must have labels each for metric 'composite'; got none\."
     ):
-        api.retrieve(index, corpus["test"], "composite", weights=write(tmp_path))
+        api.retrieve(index, corpus["test"], "composite", options=api.SearchOptions(weights=write(tmp_path)))
 
 
 def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
@@ -373,7 +379,9 @@ def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
     with pytest.raises(
         InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Drop it"
     ):
-        api.retrieve(index, queries, "composite", weights=write(tmp_path, terms=terms), idf="tests")
+        api.retrieve(
+            index, queries, "composite", options=api.SearchOptions(weights=write(tmp_path, terms=terms), idf="tests")
+        )
 
 
 def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, tmp_path):
@@ -383,5 +391,11 @@ def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, t
 
     for terms, expected in ((TERMS, True), ({"rouge-l": TERMS["rouge-l"]}, False)):
         console = Console(width=150, record=True, file=io.StringIO())
-        console.print(answers_table(api.retrieve(index, queries, "composite", weights=write(tmp_path, terms=terms))))
+        console.print(
+            answers_table(
+                api.retrieve(
+                    index, queries, "composite", options=api.SearchOptions(weights=write(tmp_path, terms=terms))
+                )
+            )
+        )
         assert ("pairs skipped" in console.export_text()) == expected

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.raters.rated_scores import score_texts
 from metric_oracle.tables.comparison import compare
@@ -17,12 +17,14 @@ COUNTING = [("cider-d:corpus", {}), ("bertscore", {"idf": "corpus"})]
 
 @pytest.fixture(scope="module")
 def index(corpus, fake_encoder, tmp_path_factory):
-    return mo.build_index(corpus["train"], tmp_path_factory.mktemp("counted") / "I", encoder="bert")
+    return mo.build_index(mo.reports(corpus["train"], encoder="bert"), tmp_path_factory.mktemp("counted") / "I")
 
 
 @pytest.fixture(scope="module")
 def shards(corpus, fake_encoder, tmp_path_factory):
-    return mo.build_index(corpus["train"], tmp_path_factory.mktemp("counted") / "S", encoder="bert", shard_rows=100)
+    return mo.build_index(
+        mo.reports(corpus["train"], encoder="bert"), tmp_path_factory.mktemp("counted") / "S", shard_rows=100
+    )
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def tests(corpus):
 
 
 def answers(index, tests, metric, settings):
-    found = mo.retrieve(index, tests, metric, **settings)
+    found = mo.retrieve(index, tests, metric, options=mo.SearchOptions(**settings))
     return found, dict(zip(found.table["query_id"].to_pylist(), found.table["text"].to_pylist(), strict=True))
 
 
@@ -39,37 +41,45 @@ def answers(index, tests, metric, settings):
 def test_predictions_are_weighted_by_the_corpus(index, shards, tests, metric, settings):
     found, texts = answers(index, tests, metric, settings)
     options = {"encoder": "bert"} if settings else {}
-    scored = mo.score(tests, texts, metric, index=index, **settings, **options)
+    scored = mo.score(mo.reports(tests, **options), texts, metric, index=index, options=mo.SearchOptions(**settings))
     assert scored.table[metric].to_pylist() == found.table["score"].to_pylist()
-    in_set = mo.score(tests, texts, metric, index=shards, **settings, **options)
+    in_set = mo.score(mo.reports(tests, **options), texts, metric, index=shards, options=mo.SearchOptions(**settings))
     assert in_set.table[metric].equals(scored.table[metric])
     few = dict(list(texts.items())[:3])  # whatever else is predicted
-    alone = mo.score(tests, few, metric, index=index, inner=True, **settings, **options)
+    alone = mo.score(
+        mo.reports(tests, **options), few, metric, index=index, inner=True, options=mo.SearchOptions(**settings)
+    )
     assert alone.table[metric].to_pylist() == scored.table[metric].to_pylist()[:3]
-    own = mo.build_index(texts, index.folder.parent / f"own-{len(metric)}", **options)
-    assert mo.score(tests, texts, metric, index=own, **settings, **options).mean() != scored.mean()
+    own = mo.build_index(mo.reports(texts, **options), index.folder.parent / f"own-{len(metric)}")
+    assert (
+        mo.score(mo.reports(tests, **options), texts, metric, index=own, options=mo.SearchOptions(**settings)).mean()
+        != scored.mean()
+    )
 
 
 @pytest.mark.parametrize(("metric", "settings"), COUNTING)
 def test_predictions_have_words_that_the_corpus_lacks(index, tests, metric, settings):
     texts = {i: f"{text} zebra zebra quagga" for i, text in zip(tests.ids, tests.texts, strict=True)}
     options = {"encoder": "bert"} if settings else {}
-    scored = mo.score(tests, texts, metric, index=index, **settings, **options)
-    matrix = mo.pairwise(list(texts.values()), tests, metric, index=index, **settings, **options)
+    scored = mo.score(mo.reports(tests, **options), texts, metric, index=index, options=mo.SearchOptions(**settings))
+    matrix = mo.pairwise(
+        list(texts.values()), mo.reports(tests, **options), metric, index=index, options=mo.SearchOptions(**settings)
+    )
     assert np.array_equal(np.diag(matrix), scored.table[metric].to_numpy())
 
 
 @pytest.mark.parametrize(("metric", "settings"), COUNTING)
 def test_without_a_corpus_scores_are_refused(tests, metric, settings):
-    options = {**settings, **({"encoder": "bert"} if settings else {})}
+    options = mo.SearchOptions(**settings)
+    tests = mo.reports(tests, **({"encoder": "bert"} if settings else {}))
     what = "idf 'corpus'" if settings else "metric 'cider-d:corpus'"
     step = r"which counts the documents of a corpus; got none\. "
     with pytest.raises(InputError, match=rf"^score: index must be given for {what}, {step}"):
-        mo.score(tests, tests, metric, **options)
+        mo.score(tests, tests, metric, options=options)
     with pytest.raises(InputError, match=rf"index must be given for {what}, {step}"):
-        mo.compute(references=tests, predictions=tests, metrics=metric, **options)
+        mo.compute(references=tests, predictions=tests, metrics=metric, options=options)
     with pytest.raises(InputError, match=rf"^pairwise: index must be given for {what}, {step}"):
-        mo.pairwise(tests, tests, metric, **options)
+        mo.pairwise(tests, tests, metric, options=options)
 
 
 def test_a_corpus_without_what_is_counted(tests, tmp_path):
@@ -82,7 +92,9 @@ def test_an_encoder_that_is_not_the_corpus_s(index, tests):
     with pytest.raises(
         InputError, match=r"^score: encoder must be the one of the index whose frequencies count, bert; "
     ):
-        mo.score(tests, tests, "bertscore", index=index, idf="corpus", encoder="other")
+        mo.score(
+            mo.reports(tests, encoder="other"), tests, "bertscore", index=index, options=mo.SearchOptions(idf="corpus")
+        )
 
 
 def test_a_study_has_one_set_of_frequencies(index, tests):
@@ -95,15 +107,15 @@ def test_a_study_has_one_set_of_frequencies(index, tests):
 
 @pytest.mark.parametrize(("metric", "settings"), COUNTING)
 def test_a_table_has_one_set_of_frequencies(index, tests, tmp_path, metric, settings):
-    options = {**settings, **({"encoder": "bert"} if settings else {})}
     found, texts = answers(index, tests, metric, settings)
-    scored = mo.score(tests, texts, metric, index=index, **options)
+    tests, options = mo.reports(tests, **({"encoder": "bert"} if settings else {})), mo.SearchOptions(**settings)
+    scored = mo.score(tests, texts, metric, index=index, options=options)
     assert scored.signature["metrics"][metric]["frequencies"] == index.fingerprint
     assert f"|frequencies:{index.fingerprint[:8]}|" in short_signature(scored.signature)
     table = compare({"model": scored, "oracle": found})
     assert len({table.cells[name, metric].mean for name in table.systems}) == 1
-    other = mo.build_index(texts, tmp_path / "I", **({"encoder": "bert"} if settings else {}))
-    apart = mo.score(tests, texts, metric, index=other, **options)
+    other = mo.build_index(mo.reports(texts, **({"encoder": "bert"} if settings else {})), tmp_path / "I")
+    apart = mo.score(tests, texts, metric, index=other, options=options)
     with pytest.raises(
         InputError, match=rf"^compare: .* got another {metric}, frequencies for 'b' \({other.fingerprint[:20]}"
     ):
@@ -115,8 +127,8 @@ def test_rated_pairs_have_no_corpus():
     match = (
         r"^align: metric must not count the documents of a corpus, which rated pairs do not have; got 'cider-d:corpus'"
     )
-    with pytest.raises(InputError, match=match):
-        score_texts(rated, ["bleu", "cider-d:corpus"], "align")
+    with pytest.raises(InputError, match=match), called("align"):
+        score_texts(rated, ["bleu", "cider-d:corpus"])
 
 
 def test_a_reward_does_not_depend_on_company(index, tests):
@@ -133,4 +145,4 @@ def test_a_reward_does_not_depend_on_company(index, tests):
     with pytest.raises(InputError, match=match.format("cider-d") + r"Use cider-d:corpus with "):
         mo.reward("cider-d")
     with pytest.raises(InputError, match=match.format("crg") + r"Use a metric that does not\."):
-        mo.reward("crg", chexbert_labels=lambda texts: np.zeros((len(texts), 14)), uncertain="positive")
+        mo.reward("crg", sources={"chexbert_labels": lambda texts: np.zeros((len(texts), 14)), "uncertain": "positive"})

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.api import build_index, retrieve
 from metric_oracle.synthetic.corpus import write_synthetic
 
@@ -70,7 +71,9 @@ def world(tmp_path_factory):
             files["test_graphs"].write_text(json.dumps(by_id), encoding="utf-8")
         graphs[split] = [sets_of(by_id[report["study_id"]]) for report in reports]
         texts[split] = [report["report"] for report in reports]
-    index = build_index(files["train"], folder / "index", metrics=["radgraph"], radgraph=files["train_graphs"])
+    index = build_index(
+        mo.reports(files["train"], radgraph=files["train_graphs"]), folder / "index", metrics=["radgraph"]
+    )
     return graphs, texts, index, files
 
 
@@ -78,7 +81,7 @@ def world(tmp_path_factory):
 def test_oracles_equal_the_brute_force(world, metric):
     graphs, texts, index, files = world
     k = 3
-    table = retrieve(index, files["test"], metric, k=k, radgraph=files["test_graphs"], threads=2).table
+    table = retrieve(index, mo.reports(files["test"], radgraph=files["test_graphs"]), metric, k=k, threads=2).table
     got = list(zip(*(table[name].to_pylist() for name in ("row", "score", "n_ties", "fallback")), strict=True))
     names = {"radgraph": ("entities", "relations"), "radgraph:rg_e": ("entities",)}.get(metric, (metric[9:],))
     rows_of: dict[tuple, list[int]] = {}
@@ -113,7 +116,7 @@ def test_oracles_equal_the_brute_force(world, metric):
 
 def test_scores_are_components(world):
     _, _, index, files = world
-    table = retrieve(index, files["test"], "radgraph", radgraph=files["test_graphs"]).table
+    table = retrieve(index, mo.reports(files["test"], radgraph=files["test_graphs"]), "radgraph").table
     entities, relations = (table[name].to_pylist() for name in ("entities_f1", "relations_f1"))
     means = [(e + r) / 2 for e, r in zip(entities, relations, strict=True)]
     assert table["score"].to_pylist() == pytest.approx(means, rel=1e-15)

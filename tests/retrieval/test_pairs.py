@@ -46,12 +46,12 @@ def sides(corpus, side):
 @pytest.fixture(scope="module")
 def index(corpus, fake_encoder, tmp_path_factory):
     out = tmp_path_factory.mktemp("pairs") / "I"
-    return api.build_index(corpus["train"], out, encoder="bert", **sides(corpus, "train"))
+    return api.build_index(api.reports(corpus["train"], encoder="bert", **sides(corpus, "train")), out)
 
 
 @pytest.fixture(scope="module")
 def queries(corpus):
-    return api.load_queries(corpus["test"], **sides(corpus, "test"))
+    return api.reports(corpus["test"], **sides(corpus, "test")).load()
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def column(scores, name):
 
 
 def test_scores_are_the_plain_scorers(index, queries, rows, scores, corpus):
-    training = api.load_queries(corpus["train"], **sides(corpus, "train"))
+    training = api.reports(corpus["train"], **sides(corpus, "train")).load()
     texts = [training.texts[row] for row in rows]
     for place, (candidate, reference) in enumerate(zip(texts, queries.texts, strict=True)):
         expected = bleu.score(tuple(tokenize_coco(candidate)), tuple(tokenize_coco(reference)), order=4, coco=True)
@@ -155,7 +155,7 @@ def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
 
 @pytest.mark.parametrize("idf", ["tests", "corpus"])
 def test_idf_is_that_of_the_search(index, queries, idf):
-    results = api.retrieve(index, queries, "bertscore", idf=idf)
+    results = api.retrieve(index, queries, "bertscore", options=api.SearchOptions(idf=idf))
     rows = results.table["row"].to_numpy()
     scores = score_rows(
         index, queries, rows, ["bertscore", "radcliq"], system="oracle", options=api.SearchOptions(idf=idf)
@@ -181,8 +181,8 @@ def test_blank_and_lacking_sides(graph_files, tmp_path):
     np.savez(tmp_path / "e.npz", ids=np.array(["a", "b"]), embeddings=np.eye(2, dtype=np.float32))
     files = {"radgraph": graph_files, "chexbert": tmp_path / "e.npz"}
     corpus = reports(["edema", "clear", " ", "edema"], "abcd")
-    index = api.build_index(corpus, tmp_path / "I", encoder="bert", **files)
-    queries = api.load_queries(reports(["edema"] * 4, "abde"), **files)
+    index = api.build_index(api.reports(corpus, encoder="bert", **files), tmp_path / "I")
+    queries = api.reports(reports(["edema"] * 4, "abde"), **files).load()
     queries = changed(queries, "radgraph", of_row=np.array([0, 1, 0, -1]))
     scores = score_rows(index, queries, [0, 1, 2, 3], system="x")
     assert column(scores, "radgraph") == [0.5, 0.0, 0.0, None]  # no relation, so half; no entity; blank; no graph
@@ -204,9 +204,9 @@ def test_blank_and_lacking_sides(graph_files, tmp_path):
 
 
 def test_nothing_to_score_is_null_without_components(graph_files, tmp_path):
-    index = api.build_index(reports(["edema", "clear"], "ab"), tmp_path / "I", radgraph=graph_files)
-    graphs = api.load_queries(reports(["edema"], "a"), radgraph=graph_files).attached["radgraph"].values
-    queries = replace(api.load_queries(["edema"]), attached={"radgraph": Attachment(graphs, np.array([-1]))})
+    index = api.build_index(api.reports(reports(["edema", "clear"], "ab"), radgraph=graph_files), tmp_path / "I")
+    graphs = api.reports(reports(["edema"], "a"), radgraph=graph_files).load().attached["radgraph"].values
+    queries = replace(api.reports(["edema"]).load(), attached={"radgraph": Attachment(graphs, np.array([-1]))})
     scores = score_rows(index, queries, [0], ["radgraph"], system="x")
     assert scores.table.to_pydict() == {"query_id": ["0"], "radgraph": [None]}
     assert scores.table.schema.field("radgraph").type == pa.float64()
@@ -216,12 +216,17 @@ def test_blank_prediction_is_rescaled_as_bert_score_does(tmp_path):
     table = tmp_path / "baseline.tsv"
     table.write_text("LAYER,P,R,F\n1,0.5,0.5,0.75\n")
     predictions = reports(["", "clear lungs"])
-    scores = api.score(reports(["clear lungs"] * 2), predictions, ["bertscore"], encoder="bert", rescale_table=table)
+    scores = api.score(
+        api.reports(reports(["clear lungs"] * 2), encoder="bert", rescale_table=table), predictions, ["bertscore"]
+    )
     assert column(scores, "bertscore")[0] == -3.0  # (0 - 0.75) / (1 - 0.75)
     assert column(scores, "bertscore")[1] == 1.0
     assert scores.signature["metrics"]["bertscore"]["rescaled"] is True
     raw = api.score(
-        reports(["clear lungs"] * 2), predictions, ["bertscore"], encoder="bert", rescale_table=table, rescale=False
+        api.reports(reports(["clear lungs"] * 2), encoder="bert", rescale_table=table),
+        predictions,
+        ["bertscore"],
+        options=api.SearchOptions(rescale=False),
     )
     assert column(raw, "bertscore")[0] == 0.0
 
@@ -238,7 +243,7 @@ def test_columns_and_default_metrics(index, queries, rows):
     assert [scores.table.schema.field(name).type for name in names] == [pa.large_string()] + [pa.float64()] * (
         len(names) - 1
     )
-    plain = api.load_queries(list(queries.texts))
+    plain = api.reports(list(queries.texts)).load()
     assert score_rows(index, plain, rows, system="x").metrics == ["bleu-2", "bleu-4", "rouge-l", "bertscore"]
 
 
@@ -268,7 +273,7 @@ def test_signature(index, queries, rows, scores):
 def test_systems_of_different_size_have_equal_signatures():
     references = reports(["clear lungs", "edema"])
     signatures = [
-        api.score(references, reports(texts), ["bleu", "bertscore"], encoder="bert").signature
+        api.score(api.reports(references, encoder="bert"), reports(texts), ["bleu", "bertscore"]).signature
         for texts in (["clear", "clear"], ["no edema in the lungs", "heart"])
     ]
     assert signatures[0] == signatures[1]
@@ -280,7 +285,7 @@ def test_systems_of_different_size_have_equal_signatures():
 def test_what_the_encoder_cuts_off_is_told():
     told = []
     references, predictions = reports(["clear " * 40, "clear"]), reports(["edema " * 30, "edema"])
-    scores = api.score(references, predictions, ["bertscore"], encoder="bert", tell=told.append)
+    scores = api.score(api.reports(references, encoder="bert", tell=told.append), predictions, ["bertscore"])
     assert scores.signature["metrics"]["bertscore"]["truncated_queries"] == 1
     assert told[-1] == "cut off at the encoder's longest input: 1 references"
     assert any(re.match("1 of 2 distinct texts are longer than the 26 tokens that bert takes", line) for line in told)
@@ -307,10 +312,12 @@ def test_labels_without_ids_lie_in_the_order_of_the_predictions(tmp_path):
         (tmp_path / f"{name}.csv").write_text("\n".join([",".join(LABELS), *lines]) + "\n")
     ids = list("abcd")
     scores = api.score(
-        reports(ids, ids), reports([ids[row] for row in order], [ids[row] for row in order]),
-        ["chexbert:agreement", "bleu"], chexbert_labels=tmp_path / "r.csv",
-        predicted_chexbert_labels=tmp_path / "p.csv", uncertain="negative",
-    )  # fmt: skip
+        api.reports(reports(ids, ids), chexbert_labels=tmp_path / "r.csv", uncertain="negative"),
+        api.reports(
+            reports([ids[row] for row in order], [ids[row] for row in order]), chexbert_labels=tmp_path / "p.csv"
+        ),
+        ["chexbert:agreement", "bleu"],
+    )
     assert scores.table["query_id"].to_pylist() == ids
     assert scores.values("chexbert:agreement").tolist() == [1.0] * 4
 
@@ -321,7 +328,7 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
     wanted = score_rows(index, queries, rows, system="x")
     # The corpus reports under the ids of the tests, with files that have these ids.
     predictions = reports([train.texts[row] for row in rows][::-1], queries.ids[::-1])
-    from_index = api.load_queries(corpus["train"], **sides(corpus, "train"))
+    from_index = api.reports(corpus["train"], **sides(corpus, "train")).load()
     graphs = json.loads(corpus["train_graphs"].read_text())
     keys = list(graphs)
     of_test = json.loads(corpus["test_graphs"].read_text())
@@ -341,11 +348,19 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
     ]
     (tmp_path / "p.csv").write_text("\n".join(",".join(row) for row in [header, *chosen]) + "\n")
     scores = api.score(
-        corpus["test"], predictions, encoder="bert", radgraph=corpus["test_graphs"],
-        predicted_radgraph=tmp_path / "p.json", chexbert=corpus["test_embeddings"],
-        predicted_chexbert=tmp_path / "p.npz", uncertain="negative",
-        chexbert_labels=corpus["test_labels"], predicted_chexbert_labels=tmp_path / "p.csv", system="x",
-    )  # fmt: skip
+        api.reports(
+            corpus["test"],
+            encoder="bert",
+            radgraph=corpus["test_graphs"],
+            chexbert=corpus["test_embeddings"],
+            uncertain="negative",
+            chexbert_labels=corpus["test_labels"],
+        ),
+        api.reports(
+            predictions, radgraph=tmp_path / "p.json", chexbert=tmp_path / "p.npz", chexbert_labels=tmp_path / "p.csv"
+        ),
+        system="x",
+    )
     assert scores.metrics == USUAL
     assert scores.table.equals(wanted.table)
     assert {**scores.signature, "left_out": None} == {**wanted.signature, "left_out": None}
@@ -354,10 +369,11 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
 def test_files_of_one_side(corpus):
     references = reports(["a"])
     for name, option in (("radgraph", "graphs"), ("chexbert", "embeddings"), ("chexbert_labels", "labels")):
-        for prefix, side in (("", "predictions"), ("predicted_", "references")):
-            match = f"^score: {option} must be given for both sides; got none for the {side}. Add --"
+        given = api.reports(references, **{name: "x.json"})
+        for sides, lacking in (((given, references), "predictions"), ((references, given), "references")):
+            match = f"^score: {option} must be given for both sides; got none for the {lacking}. Add --"
             with pytest.raises(InputError, match=match):
-                api.score(references, references, **{prefix + name: "x.json"})
+                api.score(*sides)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +409,7 @@ def test_ids_on_one_side():
     with pytest.raises(InputError, match=match):
         api.score(references, predictions)
     told = []
-    scores = api.score(references, predictions, inner=True, tell=told.append)
+    scores = api.score(api.reports(references, tell=told.append), predictions, inner=True)
     assert column(scores, "query_id") == ["1", "2", "3"]
     counts = {
         "without a prediction": 3, "with a missing prediction": 1, "without a reference": 2,
@@ -417,7 +433,7 @@ def test_iu_xray_ids_of_r2gen():
     told = []
     references = reports(["a b", "c d"], ["4", "3030"], empty=["5"])
     predictions = reports(["c d", "a b", "x"], ["CXR3030_IM-1405", "CXR4_IM-2050", "CXR5_IM-2117"])
-    scores = api.score(references, predictions, ["rouge-l"], inner=True, tell=told.append)
+    scores = api.score(api.reports(references, tell=told.append), predictions, ["rouge-l"], inner=True)
     assert scores.table.to_pydict()["rouge-l"] == [1.0, 1.0]
     assert column(scores, "query_id") == ["4", "3030"]
     assert scores.signature["left_out"] == {"with a missing or empty reference": 1}
@@ -441,17 +457,17 @@ def test_arguments_of_rows(index, queries, rows):
         with pytest.raises(InputError, match=match):
             score_rows(index, queries, rows, ["bleu"], system="x", options=api.SearchOptions(**settings))
     with pytest.raises(InputError, match=r"^retrieve: queries must have a graph each for metric 'radgraph'; got none"):
-        score_rows(index, api.load_queries(queries.texts), rows, ["radgraph"], system="x")
+        score_rows(index, api.reports(queries.texts).load(), rows, ["radgraph"], system="x")
 
 
 def test_encoder_options_need_an_encoder():
-    with pytest.raises(InputError, match=r"^score: encoder must be given with layer; got None\. Add --encoder NAME"):
-        api.score(reports(["a"]), reports(["a"]), layer=3)
+    with pytest.raises(InputError, match=r"^reports: encoder must be given with layer; got None\. Add --encoder NAME"):
+        api.score(api.reports(reports(["a"]), layer=3), reports(["a"]))
 
 
 def test_progress_names_the_steps(corpus):
     steps, told = Calls(), []
-    api.score(corpus["test"], read_reports(corpus["test"]), tell=told.append, progress=steps)
+    api.score(api.reports(corpus["test"], tell=told.append), read_reports(corpus["test"]), progress=steps)
     assert steps.steps == ["reports", "ngrams", "coco", "words", "temporal", "ngrams", "words"]
     assert [line.partition(":")[0] for line in told] == ["references", "predictions"]
 

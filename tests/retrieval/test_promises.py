@@ -54,7 +54,7 @@ def test_max_memory_has_room_for_every_thread(index, queries, monkeypatch, threa
 
     monkeypatch.setattr(pool, "resident", lambda: held[0])
     monkeypatch.setattr(pool, "release", release)
-    limited = api.retrieve(index, queries, "bleu", k=2, max_memory=1.0, threads=threads)
+    limited = api.retrieve(index, queries, "bleu", k=2, threads=threads, options=api.SearchOptions(max_memory=1.0))
     assert bool(released) == releases
     assert limited.table.equals(api.retrieve(index, queries, "bleu", k=2, threads=threads).table)
 

@@ -70,7 +70,7 @@ def test_the_published_values(tmp_path, layout):
             write_parquet(path, given)
         sides.append(given if layout == "memory" else path)
     ids = texts(len(pairs))
-    scores = mo.score(ids, ids, list(GOLDEN), entities=sides[1], predicted_entities=sides[0])
+    scores = mo.score(mo.reports(ids, entities=sides[1]), mo.reports(ids, entities=sides[0]), list(GOLDEN))
     for name, expected in GOLDEN.items():
         assert len(expected) == 320
         assert np.abs(scores.values(name) - expected).max() < 1e-12
@@ -96,8 +96,8 @@ def tied(rng, n):
 def test_the_search_is_brute_force(tmp_path, metric):
     rng = np.random.default_rng(8)
     corpus, asked = tied(rng, 160), tied(rng, 40)
-    index = mo.build_index(texts(160), tmp_path / "I", metrics=metric, entities=records(corpus))
-    table = mo.retrieve(index, texts(40), metric, k=9, entities=records(asked)).table
+    index = mo.build_index(mo.reports(texts(160), entities=records(corpus)), tmp_path / "I", metrics=metric)
+    table = mo.retrieve(index, mo.reports(texts(40), entities=records(asked)), metric, k=9).table
 
     def item(some):
         kinds = np.array([TYPES.index(kind) for kind, _ in some], np.uint8)
@@ -111,8 +111,10 @@ def test_the_search_is_brute_force(tmp_path, metric):
     assert table["n_ties"].to_numpy().max() > 5
     assert len(np.unique(found)) > 50
     # A set of shards has the answers of the whole.
-    shards = mo.build_index(texts(160), tmp_path / "S", metrics=metric, entities=records(corpus), shard_rows=50)
-    assert mo.retrieve(shards, texts(40), metric, k=9, entities=records(asked)).table.equals(table)
+    shards = mo.build_index(
+        mo.reports(texts(160), entities=records(corpus)), tmp_path / "S", metrics=metric, shard_rows=50
+    )
+    assert mo.retrieve(shards, mo.reports(texts(40), entities=records(asked)), metric, k=9).table.equals(table)
 
 
 def test_of_equal_vectors_the_first_counts():
@@ -153,20 +155,20 @@ def test_of_equal_vectors_the_first_counts():
     ],
 )
 def test_entities_that_cannot_be(given, line):
-    with pytest.raises(InputError, match=f"^load_queries: {line}"):
-        mo.load_queries({"r0": "text"}, entities=given)
+    with pytest.raises(InputError, match=f"^reports: {line}"):
+        mo.reports({"r0": "text"}, entities=given).load()
 
 
 def test_widths_that_differ(tmp_path):
     one, other = ({"r0": {"types": ["anatomy"], "vectors": [[1.0] * n]}} for n in (2, 3))
-    index = mo.build_index(texts(1), tmp_path / "I", metrics="ratescore", entities=one)
+    index = mo.build_index(mo.reports(texts(1), entities=one), tmp_path / "I", metrics="ratescore")
     match = r"^retrieve: vectors of entities must have the index's width 2; got 3\. Encode queries and corpus with one"
     with pytest.raises(InputError, match=match):
-        mo.retrieve(index, texts(1), "ratescore", entities=other)
+        mo.retrieve(index, mo.reports(texts(1), entities=other), "ratescore")
     nothing = {"r0": {"types": [], "vectors": []}}
-    assert mo.retrieve(index, texts(1), "ratescore", entities=nothing).table["score"].to_pylist() == [0.5]
-    empty = mo.build_index(texts(1), tmp_path / "E", metrics="ratescore", entities=nothing)
-    assert mo.retrieve(empty, texts(1), "ratescore", entities=other).table["score"].to_pylist() == [0.5]
+    assert mo.retrieve(index, mo.reports(texts(1), entities=nothing), "ratescore").table["score"].to_pylist() == [0.5]
+    empty = mo.build_index(mo.reports(texts(1), entities=nothing), tmp_path / "E", metrics="ratescore")
+    assert mo.retrieve(empty, mo.reports(texts(1), entities=other), "ratescore").table["score"].to_pylist() == [0.5]
     assert as_entities(nothing, "f").ptr.tolist() == [0, 0]
 
 

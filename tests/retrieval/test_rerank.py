@@ -55,7 +55,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def queries():
-    return mo.load_queries(TESTS)
+    return mo.reports(TESTS).load()
 
 
 def rerank(index, queries, model, pool, k=1):
@@ -264,7 +264,7 @@ def crepe(tmp_path_factory):
 
 
 def test_with_a_checkpoint_the_whole_corpus_is_brute_force(index, queries, crepe):
-    found = api.rerank(index, queries, crepe, pool="all", k=10, device="cpu")
+    found = api.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="all", k=10)
     model = Crepe(crepe, device="cpu", function="rerank")
     wanted = [row for text in TESTS.values() for row in brute(model, text, range(len(CORPUS)), 10)]
     table = found.table.to_pylist()
@@ -281,7 +281,7 @@ def test_the_command(oracle, tmp_path, index, queries, crepe, ending):
         "rerank", index.folder, tests, "--crepe", crepe, "--pool", "rouge-l:4", "-k", "2", "--audit", "3", "--out", out
     )
     assert (code, shown) == (0, ""), err
-    wanted = api.rerank(index, queries, crepe, pool="rouge-l:4", k=2, audit=3, device="cpu")
+    wanted = api.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="rouge-l:4", k=2, audit=3)
     found = read_results(out)
     assert found.table.to_pylist() == wanted.table.to_pylist()
     assert found.components == wanted.components
@@ -371,7 +371,12 @@ def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, cre
     )
     assert code == 0, err
     found = read_results(out)
-    ranked = mo.retrieve(index, TESTS, "composite", weights=weights, k=3).table["row"].to_numpy().reshape(-1, 3)
+    ranked = (
+        mo.retrieve(index, TESTS, "composite", k=3, options=mo.SearchOptions(weights=weights))
+        .table["row"]
+        .to_numpy()
+        .reshape(-1, 3)
+    )
     model = Crepe(crepe, device="cpu")
     wanted = [brute(model, text, rows, 1)[0][0] for text, rows in zip(TESTS.values(), ranked.tolist(), strict=True)]
     assert found.table["row"].to_pylist() == wanted

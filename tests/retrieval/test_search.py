@@ -41,12 +41,12 @@ def files(corpus):
 
 @pytest.fixture(scope="module")
 def index(corpus, files, tmp_path_factory, fake_encoder):
-    return api.build_index(corpus["train"], tmp_path_factory.mktemp("index") / "I", **files["train"])
+    return api.build_index(api.reports(corpus["train"], **files["train"]), tmp_path_factory.mktemp("index") / "I")
 
 
 @pytest.fixture(scope="module")
 def queries(corpus, files):
-    return api.load_queries(corpus["test"], **files["test"])
+    return api.reports(corpus["test"], **files["test"]).load()
 
 
 # Answers
@@ -77,7 +77,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
         return find(*arguments, **options)
 
     monkeypatch.setattr(kernel.Backend, "search", growing)
-    limited = api.retrieve(index, queries, "radcliq", k=3, max_memory=1.5, threads=1)
+    limited = api.retrieve(index, queries, "radcliq", k=3, threads=1, options=api.SearchOptions(max_memory=1.5))
     assert limited.table.equals(free.table)
     assert len(queries.ids) > 8  # three blocks
     assert released == pytest.approx([1.3e9])
@@ -88,7 +88,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     )
     held[0] = 0.9e9
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, queries, "bleu", max_memory=0.1)
+        api.retrieve(index, queries, "bleu", options=api.SearchOptions(max_memory=0.1))
 
 
 def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
@@ -158,7 +158,7 @@ def test_what_a_batched_backend_would_ignore(index, queries, monkeypatch, given)
 def test_limit_of_memory_that_is_none(index, queries):
     match = r"^retrieve: max_memory must be a number of GB above 0; got 0\. Choose one, or leave it out\.$"
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, queries, "bleu", max_memory=0)
+        api.retrieve(index, queries, "bleu", options=api.SearchOptions(max_memory=0))
 
 
 def test_mapped_pages_are_given_back_and_come_again(index):
@@ -182,7 +182,9 @@ def test_progress_adds_up_to_the_queries(index, queries):
 def test_corpus_of_one_report(tmp_path):
     index = api.build_index(reports("No effusion."), tmp_path / "I")
     for metric in LEXICAL:
-        table = api.retrieve(index, ["No effusion.", "else", ""], metric, keep_empty=True).table.to_pylist()
+        table = api.retrieve(
+            index, api.reports(["No effusion.", "else", ""], keep_empty=True), metric
+        ).table.to_pylist()
         assert [answer["row"] for answer in table] == [0, 0, 0]
         assert table[0]["score"] > 0
         assert [answer["score"] for answer in table[1:]] == [0.0, 0.0]
@@ -214,7 +216,7 @@ def test_report_of_50_000_words(tmp_path):
 
 def test_a_report_without_words(index):
     for text in ("", " ", "...", "\x00", "\u202e"):
-        table = api.retrieve(index, [text], "rouge-l", k=2, keep_empty=True).table.to_pylist()
+        table = api.retrieve(index, api.reports([text], keep_empty=True), "rouge-l", k=2).table.to_pylist()
         assert [(answer["row"], answer["score"]) for answer in table] == [(0, 0.0), (1, 0.0)]
 
 
@@ -252,9 +254,9 @@ def test_fallback_where_the_first_row_of_every_text_has_no_graph(corpus, tmp_pat
     (tmp_path / "g.json").write_text(json.dumps({"x2": graph, "x3": graph}))
     (tmp_path / "q.json").write_text(json.dumps({"q": {"text": "c", "entities": {"1": {**entity, "tokens": "heart"}}}}))
     corpus = Reports(["x0", "x1", "x2", "x3"], ["a b", "a b", "a b", "a b"], "test", {}, {})
-    index = api.build_index(corpus, tmp_path / "I", radgraph=tmp_path / "g.json")
+    index = api.build_index(api.reports(corpus, radgraph=tmp_path / "g.json"), tmp_path / "I")
     query = Reports(["q"], ["c"], "test", {}, {})
-    answer = api.retrieve(index, query, "radgraph", radgraph=tmp_path / "q.json").table.to_pylist()
+    answer = api.retrieve(index, api.reports(query, radgraph=tmp_path / "q.json"), "radgraph").table.to_pylist()
     assert [(a["row"], a["score"], a["fallback"]) for a in answer] == [(2, 0.0, True)]
 
 
@@ -404,7 +406,7 @@ def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
     values[2, 1] = np.nan
     np.savez(path, ids=np.array(queries.ids), v=values)
     with pytest.raises(InputError, match=r"^read_embeddings: every vector must be finite; got row 3 \(id '\d+'\)"):
-        api.retrieve(index, corpus["test"], "chexbert", chexbert=path)
+        api.retrieve(index, api.reports(corpus["test"], chexbert=path), "chexbert")
 
 
 def test_faiss_is_not_needed(index, queries, corpus, oracle, monkeypatch):

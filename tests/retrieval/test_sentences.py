@@ -68,8 +68,8 @@ def test_the_distance_orders_pairs_as_the_chamfer_distance_of_unit_vectors():
 def test_the_search_is_brute_force(tmp_path, width):
     rng = np.random.default_rng(width)
     corpus, asked = drawn(rng, 160, width), drawn(rng, 40, width)
-    index = mo.build_index(texts(160), tmp_path / "I", metrics="sentences", sentences=corpus_of(corpus))
-    table = mo.retrieve(index, texts(40), "sentences", k=9, sentences=corpus_of(asked)).table
+    index = mo.build_index(mo.reports(texts(160), sentences=corpus_of(corpus)), tmp_path / "I", metrics="sentences")
+    table = mo.retrieve(index, mo.reports(texts(40), sentences=corpus_of(asked)), "sentences", k=9).table
     scores = np.array([[score(unit(c), unit(q))[0] for c in corpus] for q in asked])
     best = np.argsort(scores, axis=1, kind="stable")[:, :9]
     assert np.array_equal(table["row"].to_numpy().reshape(40, 9), best)
@@ -77,11 +77,15 @@ def test_the_search_is_brute_force(tmp_path, width):
     listed = table["score"].to_numpy()[::9]
     assert np.array_equal(table["n_ties"].to_numpy()[::9], (scores == listed[:, None]).sum(axis=1))
     assert table["n_ties"].to_numpy().max() > 3
-    reference = mo.retrieve(index, texts(40), "sentences", k=9, sentences=corpus_of(asked), backend="reference")
+    reference = mo.retrieve(
+        index, mo.reports(texts(40), sentences=corpus_of(asked)), "sentences", k=9, backend="reference"
+    )
     assert reference.table.equals(table)
     # A set of shards has the answers of the whole.
-    shards = mo.build_index(texts(160), tmp_path / "S", metrics="sentences", sentences=corpus_of(corpus), shard_rows=50)
-    assert mo.retrieve(shards, texts(40), "sentences", k=9, sentences=corpus_of(asked)).table.equals(table)
+    shards = mo.build_index(
+        mo.reports(texts(160), sentences=corpus_of(corpus)), tmp_path / "S", metrics="sentences", shard_rows=50
+    )
+    assert mo.retrieve(shards, mo.reports(texts(40), sentences=corpus_of(asked)), "sentences", k=9).table.equals(table)
 
 
 def corpus_of(sets):
@@ -96,8 +100,8 @@ def test_distances_that_round_to_one_value_tie(tmp_path):
     means = [score(unit(x), query)[1]["recall"] for x in near]
     scores = np.array([score(unit(x), query)[0] for x in near])
     assert len(np.unique(means)) > len(np.unique(scores))
-    index = mo.build_index(texts(300), tmp_path / "I", metrics="sentences", sentences=corpus_of(near))
-    table = mo.retrieve(index, {"q": "x"}, "sentences", k=40, sentences={"q": query}).table
+    index = mo.build_index(mo.reports(texts(300), sentences=corpus_of(near)), tmp_path / "I", metrics="sentences")
+    table = mo.retrieve(index, mo.reports({"q": "x"}, sentences={"q": query}), "sentences", k=40).table
     assert table["row"].to_pylist() == np.argsort(scores, kind="stable")[:40].tolist()
     assert table["score"].to_pylist() == np.sort(scores)[:40].tolist()
 
@@ -106,9 +110,9 @@ def test_most_candidates_are_dropped_by_bounds_and_a_broken_bound_is_an_error(tm
     rng = np.random.default_rng(2)
     centers = rng.standard_normal((40, 48))
     sets = [centers[rng.integers(0, 40, rng.integers(1, 7))] + rng.normal(0, 0.05, 48) for _ in range(2000)]
-    index = mo.build_index(texts(2000), tmp_path / "I", metrics="sentences", sentences=corpus_of(sets))
+    index = mo.build_index(mo.reports(texts(2000), sentences=corpus_of(sets)), tmp_path / "I", metrics="sentences")
     asked = {"texts": texts(30), "sentences": corpus_of(sets[:30])}
-    found = mo.retrieve(index, asked["texts"], "sentences", sentences=asked["sentences"])
+    found = mo.retrieve(index, mo.reports(asked["texts"], sentences=asked["sentences"]), "sentences")
     assert found.table["row"].to_pylist() == list(range(30))
     assert found.signature["direction"] == "lower"
     assert found.signature["stages"]["scored"] < 0.2
@@ -116,14 +120,14 @@ def test_most_candidates_are_dropped_by_bounds_and_a_broken_bound_is_an_error(tm
     real = bertscore.margins_of
     monkeypatch.setattr(bertscore, "margins_of", lambda *of: real(*of)._replace(code=-0.5, cells=-0.5, product=-0.5))
     with pytest.raises(ExactnessError, match=r"^retrieve: "):
-        mo.retrieve(index, asked["texts"], "sentences", sentences=asked["sentences"])
+        mo.retrieve(index, mo.reports(asked["texts"], sentences=asked["sentences"]), "sentences")
 
 
 def test_random_scores_are_within_their_error(tmp_path):
     rng = np.random.default_rng(3)
     corpus, asked = drawn(rng, 90, 7), drawn(rng, 12, 7)
-    index = mo.build_index(texts(90), tmp_path / "I", metrics="sentences", sentences=corpus_of(corpus))
-    inputs = mo.load_queries(texts(12), sentences=corpus_of(asked))
+    index = mo.build_index(mo.reports(texts(90), sentences=corpus_of(corpus)), tmp_path / "I", metrics="sentences")
+    inputs = mo.reports(texts(12), sentences=corpus_of(asked)).load()
     part, kernel = index.part("sentences"), load_kernel(mo.metrics.METRICS["sentences"], "cpu")
     encoded = part.encode(inputs)
     sets = part.corpus(None, encoded)
@@ -170,15 +174,15 @@ def test_every_layout_gives_the_same_sets(tmp_path):
     asked = corpus_of(drawn(np.random.default_rng(6), 9))
     answers = {}
     for name, given in layouts(sets, tmp_path):
-        index = mo.build_index(texts(30), tmp_path / name, metrics="sentences", sentences=given)
-        answers[name] = mo.retrieve(index, texts(9), "sentences", k=5, sentences=asked).table
+        index = mo.build_index(mo.reports(texts(30), sentences=given), tmp_path / name, metrics="sentences")
+        answers[name] = mo.retrieve(index, mo.reports(texts(9), sentences=asked), "sentences", k=5).table
         if name != "npz":
             assert answers[name].equals(answers["json"])
             assert len(index.part("sentences").row_id) == 30
     # Of an .npz file, a report without a sentence is one that nothing was given for.
     assert index.part("sentences").row_id.max() < 30
     assert len(index.part("sentences").row_id) == sum(len(vectors) > 0 for vectors in sets)
-    alone = mo.build_index(["x", "y"], tmp_path / "listed", metrics="sentences", sentences=[sets[1], []])
+    alone = mo.build_index(mo.reports(["x", "y"], sentences=[sets[1], []]), tmp_path / "listed", metrics="sentences")
     assert alone.part("sentences").counts()["sentences"] == len(sets[1])
 
 
@@ -190,26 +194,28 @@ def test_sentences_from_a_function_of_the_texts(tmp_path):
         return [np.array([words[s] for s in report.split()], np.float32).reshape(-1, 5) for report in reports]
 
     corpus = {"1": "a b", "2": "c", "3": "b a", "4": "d e a"}
-    index = mo.build_index(corpus, tmp_path / "I", metrics="sentences", sentences=encode)
-    found = mo.retrieve(index, {"q": "b a", "p": "c c"}, "sentences", k=2, sentences=encode).table
+    index = mo.build_index(mo.reports(corpus, sentences=encode), tmp_path / "I", metrics="sentences")
+    found = mo.retrieve(index, mo.reports({"q": "b a", "p": "c c"}, sentences=encode), "sentences", k=2).table
     assert found["candidate_id"].to_pylist()[:3] == ["1", "3", "2"]
     assert found["score"].to_pylist()[:3] == [0.0, 0.0, 0.0]
-    reward = mo.reward("sentences", sentences=encode)
+    reward = mo.reward("sentences", sources={"sentences": encode})
     assert reward(["?"] * 3, ["a b", "a", "c"], reference=["b a", "a b", "d"]) == [0.0, -0.25, -1.0]
 
 
 def test_scores_of_pairs(tmp_path):
     sets = drawn(np.random.default_rng(7), 24)
     ids = texts(24)
-    found = mo.score(ids, ids, "sentences", sentences=corpus_of(sets), predicted_sentences=corpus_of(sets[::-1]))
+    found = mo.score(
+        mo.reports(ids, sentences=corpus_of(sets)), mo.reports(ids, sentences=corpus_of(sets[::-1])), "sentences"
+    )
     wanted = [score(unit(a), unit(b))[0] for a, b in zip(sets[::-1], sets, strict=True)]
     assert found.values("sentences").tolist() == wanted
 
 
 def test_a_shard_without_any_sentence_vectors(tmp_path):
     sets = {f"r{i}": np.eye(3, dtype=np.float32)[i % 3 : i % 3 + 1] for i in range(4)}
-    shards = mo.build_index(texts(12), tmp_path / "S", metrics="sentences", sentences=sets, shard_rows=4)
-    found = mo.retrieve(shards, {"q": "x"}, "sentences", k=4, sentences={"q": np.eye(3)[:1]}).table
+    shards = mo.build_index(mo.reports(texts(12), sentences=sets), tmp_path / "S", metrics="sentences", shard_rows=4)
+    found = mo.retrieve(shards, mo.reports({"q": "x"}, sentences={"q": np.eye(3)[:1]}), "sentences", k=4).table
     assert found["row"].to_pylist() == [0, 3, 1, 2]
     assert found["n_ties"].to_pylist() == [2, 2, 2, 2]
 
@@ -247,7 +253,7 @@ LAYOUT = r"sentences must be an \.npz file with ids and one vector for each sent
 )
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, given, line):
     with pytest.raises(InputError, match=f"^build_index: .*{line}") as caught:
-        mo.build_index(texts(2), tmp_path / "I", metrics="sentences", sentences=given)
+        mo.build_index(mo.reports(texts(2), sentences=given), tmp_path / "I", metrics="sentences")
     assert "\n" not in str(caught.value)
 
 
@@ -264,18 +270,20 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 
 
 def test_widths_must_agree(tmp_path):
-    index = mo.build_index({"a": "x"}, tmp_path / "I", metrics="sentences", sentences={"a": np.eye(3)})
+    index = mo.build_index(mo.reports({"a": "x"}, sentences={"a": np.eye(3)}), tmp_path / "I", metrics="sentences")
     with pytest.raises(InputError, match=r"retrieve: sentence vectors must have the index's width 3; got 2\. Encode "):
-        mo.retrieve(index, {"q": "x"}, "sentences", sentences={"q": np.eye(2)})
+        mo.retrieve(index, mo.reports({"q": "x"}, sentences={"q": np.eye(2)}), "sentences")
     # Queries without any sentence have no width.
-    found = mo.retrieve(index, {"q": "x"}, "sentences", sentences={"q": []}).table
+    found = mo.retrieve(index, mo.reports({"q": "x"}, sentences={"q": []}), "sentences").table
     assert found["score"].to_pylist() == [1.0]
     with pytest.raises(InputError, match=r"build_index: sentence vectors must have at most 8,192 components, and "):
-        mo.build_index({"a": "x"}, tmp_path / "W", metrics="sentences", sentences={"a": np.ones((1, 8193))})
+        mo.build_index(mo.reports({"a": "x"}, sentences={"a": np.ones((1, 8193))}), tmp_path / "W", metrics="sentences")
 
 
 def test_a_corpus_of_reports_without_sentences(tmp_path):
-    index = mo.build_index({"a": "x", "b": "y"}, tmp_path / "I", metrics="sentences", sentences={"a": [], "b": []})
-    found = mo.retrieve(index, {"q": "x"}, "sentences", k=2, sentences={"q": [[2.0, 1.0]]}).table
+    index = mo.build_index(
+        mo.reports({"a": "x", "b": "y"}, sentences={"a": [], "b": []}), tmp_path / "I", metrics="sentences"
+    )
+    found = mo.retrieve(index, mo.reports({"q": "x"}, sentences={"q": [[2.0, 1.0]]}), "sentences", k=2).table
     assert found["score"].to_pylist() == [1.0, 1.0]
     assert found["row"].to_pylist() == [0, 1]

@@ -25,10 +25,10 @@ def made(corpus, tmp_path_factory):
     (folder / "graphs.json").write_text(json.dumps(kept))
     files = {"radgraph": folder / "graphs.json", "chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
     metrics = "radgraph,chexbert:labels,temporal"
-    one = mo.build_index(corpus["train"], folder / "one", metrics=metrics, **files)
-    many = mo.build_index(corpus["train"], folder / "set", metrics=metrics, shard_rows=35, **files)
+    one = mo.build_index(mo.reports(corpus["train"], **files), folder / "one", metrics=metrics)
+    many = mo.build_index(mo.reports(corpus["train"], **files), folder / "set", metrics=metrics, shard_rows=35)
     asked = {"radgraph": corpus["test_graphs"], "chexbert_labels": corpus["test_labels"], "uncertain": "positive"}
-    return one, many, mo.load_queries(corpus["test"], **asked)
+    return one, many, mo.reports(corpus["test"], **asked).load()
 
 
 @pytest.mark.parametrize("metric", ["radgraph", "chexbert:labels", "crg"])
@@ -70,7 +70,7 @@ def test_the_error_of_an_expectation_is_that_of_the_worst_shard(made, monkeypatc
 def parts_of(made, folder, n, k, metric="radgraph", ending="parquet", **options):
     paths = [folder / f"{metric}-{place}-of-{n}.{ending}" for place in range(1, n + 1)]
     for place, path in enumerate(paths, 1):
-        mo.retrieve(made[1], made[2], metric, k=k, part=f"{place}/{n}", **options).write(path)
+        mo.retrieve(made[1], made[2], metric, k=k, options=mo.SearchOptions(part=f"{place}/{n}", **options)).write(path)
     return paths
 
 
@@ -129,11 +129,11 @@ def test_part_is_checked(made):
         with pytest.raises(
             InputError, match=r"^retrieve: part must be I/N, I from 1 to N and N at most the 4 shards; g"
         ):
-            mo.retrieve(made[1], made[2], "temporal", part=wrong)
+            mo.retrieve(made[1], made[2], "temporal", options=mo.SearchOptions(part=wrong))
     with pytest.raises(
         InputError, match=r"^retrieve: part must be left out for an index that is no set of shards; got"
     ):
-        mo.retrieve(made[0], made[2], "temporal", part="1/1")
+        mo.retrieve(made[0], made[2], "temporal", options=mo.SearchOptions(part="1/1"))
 
 
 def test_commands(made, corpus, tmp_path, oracle, fails):

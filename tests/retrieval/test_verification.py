@@ -24,12 +24,14 @@ K = 3
 
 @pytest.fixture(scope="module")
 def index(corpus, tmp_path_factory):
-    return api.build_index(corpus["train"], tmp_path_factory.mktemp("index") / "I", radgraph=corpus["train_graphs"])
+    return api.build_index(
+        api.reports(corpus["train"], radgraph=corpus["train_graphs"]), tmp_path_factory.mktemp("index") / "I"
+    )
 
 
 @pytest.fixture(scope="module")
 def queries(corpus):
-    return api.load_queries(corpus["test"], radgraph=corpus["test_graphs"])
+    return api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
 
 
 @pytest.fixture(scope="module", params=["bleu", "rouge-l", "radgraph"])
@@ -229,7 +231,7 @@ def test_other_queries(index, results, corpus):
         r"\('\d+', '\d+', '\d+'\)\. Pass the queries that they were made with\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.verify(index, results, corpus["train"], radgraph=corpus["train_graphs"])
+        api.verify(index, results, api.reports(corpus["train"], radgraph=corpus["train_graphs"]))
 
 
 def test_queries_with_other_texts(index, queries, results):
@@ -305,8 +307,8 @@ def whole(corpus, tmp_path_factory, fake_encoder):
         names = {"radgraph": "graphs", "chexbert": "embeddings", "chexbert_labels": "labels"}
         return {option: corpus[f"{side}_{name}"] for option, name in names.items()} | {"uncertain": "positive"}
 
-    index = api.build_index(corpus["train"], folder / "I", encoder="fake", **files("train"))
-    batch = api.load_queries(corpus["test"], **files("test"))
+    index = api.build_index(api.reports(corpus["train"], encoder="fake", **files("train")), folder / "I")
+    batch = api.reports(corpus["test"], **files("test")).load()
     return index, batch.take(np.arange(5)[::-1])
 
 

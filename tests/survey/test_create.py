@@ -394,7 +394,7 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
         assert rated.predictions[row] == others[kind][study]
         seen.add((study, kind))
     assert len(seen) == pairs
-    assert len(rated.without_identical("test").pairs) == pairs - 1
+    assert len(rated.without_identical().pairs) == pairs - 1
     again = read_ratings(tmp_path / "E/repeats.csv")
     assert set(again.pairs) <= set(rated.pairs)
     for row, pair in enumerate(again.pairs):
@@ -404,7 +404,7 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
         assert np.array_equal(again.counts[row, 1], typed["ben"][place, i][:, ::-1])
     for path in (tmp_path / "E").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    asked, answered = (api.load_queries(tmp_path / f"E/pairs_{side}.csv") for side in ("references", "candidates"))
+    asked, answered = (api.reports(tmp_path / f"E/pairs_{side}.csv").load() for side in ("references", "candidates"))
     assert dict(zip(asked.ids, asked.texts, strict=True)) == dict(zip(rated.pairs, rated.references, strict=True))
     assert dict(zip(answered.ids, answered.texts, strict=True)) == dict(
         zip(rated.pairs, rated.predictions, strict=True)

@@ -22,7 +22,6 @@ from metric_oracle.tables.study import (
     IDENTITY,
     MOST_FREQUENT,
     RANDOM,
-    Model,
     compare_study,
     oracle_name,
     run_study,
@@ -49,9 +48,9 @@ def world(tmp_path_factory, fake_encoder):
         side: {"radgraph": paths[f"{side}_graphs"], "chexbert": paths[f"{side}_embeddings"]}
         for side in ("train", "test", *MODELS)
     }
-    index = api.build_index(paths["train"], folder / "I", **files["train"], encoder="fake")
-    queries = api.load_queries(paths["test"], **files["test"])
-    models = {name: Model(paths[name], files[name]) for name in MODELS}
+    index = api.build_index(api.reports(paths["train"], encoder="fake", **files["train"]), folder / "I")
+    queries = api.reports(paths["test"], **files["test"]).load()
+    models = {name: api.reports(paths[name], **files[name]) for name in MODELS}
     return index, queries, models, paths
 
 
@@ -115,7 +114,7 @@ def test_composite_of_other_rows_is_described_by_itself(world, tmp_path):
     some = dict(list(graphs.items())[: len(graphs) // 2])
     (tmp_path / "graphs.json").write_text(json.dumps(some))
     index = api.build_index(
-        paths["train"], tmp_path / "I", radgraph=tmp_path / "graphs.json", metrics=["radcliq:preprint"]
+        api.reports(paths["train"], radgraph=tmp_path / "graphs.json"), tmp_path / "I", metrics=["radcliq:preprint"]
     )
     found = run_study(index, queries, metrics=("bleu", "radgraph", "radcliq:preprint"))
     mean = api.expectation(index, queries, "radcliq:preprint").table["mean"]
@@ -165,15 +164,14 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     assert "has no ids (CSV of one column without header)" in err
     assert "Pass --model-ids NAME=FILE with one id per row, in the same order." in err
     match = r".* has 40 predictions \(CSV .*\), and .* has 1 ids\. Pass"
-    fails(
-        match, world, {"m": Model(tmp_path / "res.csv", {}, {"ids": tmp_path / "annotation.json"})}, metrics=("bleu",)
-    )
-    reading = {"ids": tmp_path / "annotation.json", "split": "val"}
-    assert Model(tmp_path / "res.csv", {}, reading).read().ids == list(queries.ids)
+    fails(match, world, {"m": api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json")}, metrics=("bleu",))
+    written = api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json", split="val")
+    assert written.read("study", predictions=True)[0].ids == list(queries.ids)
     found = api.score(
-        tmp_path / "annotation.json", tmp_path / "res.csv", ["bleu"], split="val",
-        ids=tmp_path / "annotation.json",
-    )  # fmt: skip
+        api.reports(tmp_path / "annotation.json", split="val"),
+        written,
+        ["bleu"],
+    )
     assert found.table["query_id"].to_pylist() == list(queries.ids)
 
 
@@ -184,13 +182,13 @@ def test_models_that_cannot_be(world, tmp_path):
         r"^study: model 'short' has no prediction for 39 of 40 test reports \('50000301', "
         r"'50000302', '50000303'\)\. Complete its file, or pass --inner to leave these reports out\.$"
     )
-    fails(match, world, {"short": Model(short)}, metrics=("bleu",))
+    fails(match, world, {"short": api.reports(short)}, metrics=("bleu",))
     match = r"^study: models must have names that no other row has; got 'identity'\. Choose another name\.$"
-    fails(match, world, {"identity": Model(short)}, metrics=("bleu",))
+    fails(match, world, {"identity": api.reports(short)}, metrics=("bleu",))
     match = (
         r"^study: models must have names that make different file names; got 'a b'\. Use other letters, digits, - and"
     )
-    fails(match, world, {"a b": Model(short), "a-b": Model(short)}, metrics=("bleu",))
+    fails(match, world, {"a b": api.reports(short), "a-b": api.reports(short)}, metrics=("bleu",))
 
 
 def test_models_without_a_report_in_common(world, tmp_path):
@@ -210,7 +208,7 @@ def test_metrics_without_a_report_in_common(world, tmp_path):
     with np.load(paths["train_embeddings"]) as arrays:
         np.savez(tmp_path / "some.npz", ids=arrays["ids"][100:], embeddings=arrays["embeddings"][100:])
     files = {"radgraph": tmp_path / "graphs.json", "chexbert": tmp_path / "some.npz"}
-    index = api.build_index(paths["train"], tmp_path / "I", **files, metrics=["radgraph", "chexbert"])
+    index = api.build_index(api.reports(paths["train"], **files), tmp_path / "I", metrics=["radgraph", "chexbert"])
     match = r"^study: the index has no report that every metric can score\. Name fewer metrics with --metrics\.$"
     with pytest.raises(InputError, match=match):
         run_study(index, queries, metrics=("radgraph", "chexbert"))
@@ -388,13 +386,13 @@ KILLED = """
 import os, signal, sys, threading
 from pathlib import Path
 from metric_oracle import api
-from metric_oracle.tables.study import Model, compare_study, run_study
+from metric_oracle.tables.study import compare_study, run_study
 from metric_oracle.tables.study_folder import write_study
 index, test, graphs, model, model_graphs, out, seconds = sys.argv[1:]
-opened, queries = api.open_index(index), api.load_queries(test, radgraph=graphs)
+opened, queries = api.open_index(index), api.reports(test, radgraph=graphs).load()
 if float(seconds):
     threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL)).start()
-models = {"fair": Model(Path(model), {"radgraph": Path(model_graphs)})}
+models = {"fair": api.reports(Path(model), radgraph=Path(model_graphs))}
 systems = run_study(opened, queries, models, metrics=("bleu", "radgraph"), out=Path(out))
 write_study(systems, compare_study(systems), Path(out))
 os._exit(0)
@@ -429,10 +427,10 @@ def test_a_study_that_is_killed_goes_on(world, tmp_path):
 def test_default_metrics_are_those_that_everything_allows(world):
     """The index holds CheXbert, BERTScore and all; what the tests or a model lack is not asked for."""
     index, queries, models, paths = world
-    bare = api.load_queries(paths["test"])
-    found = run_study(index, bare, {"fair": Model(paths["fair"])})
+    bare = api.reports(paths["test"]).load()
+    found = run_study(index, bare, {"fair": api.reports(paths["fair"])})
     assert found["fair"].metrics == ["bleu-2", "rouge-l", "bertscore"]
-    some = {"fair": Model(paths["fair"], {"radgraph": paths["fair_graphs"]}), "weak": models["weak"]}
+    some = {"fair": api.reports(paths["fair"], radgraph=paths["fair_graphs"]), "weak": models["weak"]}
     found = run_study(index, queries, some)
     assert found["fair"].metrics == ["bleu-2", "rouge-l", "radgraph", "bertscore"]
 
@@ -440,14 +438,14 @@ def test_default_metrics_are_those_that_everything_allows(world):
 def test_inner_and_order_and_labels(world, tmp_path):
     _, _, _, paths = world
     given = {"chexbert_labels": paths["train_labels"], "uncertain": "positive"}
-    index = api.build_index(paths["train"], tmp_path / "I", **given)
-    queries = api.load_queries(paths["test"], chexbert_labels=paths["test_labels"], uncertain="positive")
+    index = api.build_index(api.reports(paths["train"], **given), tmp_path / "I")
+    queries = api.reports(paths["test"], chexbert_labels=paths["test_labels"], uncertain="positive").load()
     texts = dict(zip(queries.ids, queries.texts, strict=True))
     short = write(tmp_path / "short.csv", {study: texts[study] for study in queries.ids[5:]})
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(" ".join(text.split()) for text in queries.texts) + "\n")
     labels = {"chexbert_labels": paths["test_labels"]}
-    models = {"short": Model(short, labels), "lines": Model(lines, labels, {"ids": paths["test"]})}
+    models = {"short": api.reports(short, **labels), "lines": api.reports(lines, **labels, ids=paths["test"])}
     metrics = ("bleu", "chexbert:labels", "crg")
     found = run_study(index, queries, models, metrics=metrics, inner=True)
     assert found["short"].table["query_id"].to_pylist() == queries.ids[5:]
@@ -462,9 +460,9 @@ def test_inner_and_order_and_labels(world, tmp_path):
 def test_an_index_may_stand_for_predictions(world, systems, tmp_path):
     index, queries, _, paths = world
     built = api.build_index(
-        paths["fair"], tmp_path / "fair", radgraph=paths["fair_graphs"], metrics=["bleu", "radgraph"]
+        api.reports(paths["fair"], radgraph=paths["fair_graphs"]), tmp_path / "fair", metrics=["bleu", "radgraph"]
     )
-    found = run_study(index, queries, {"fair": Model(built.folder)})
+    found = run_study(index, queries, {"fair": api.reports(built.folder)})
     assert found["fair"].metrics == ["bleu-2", "radgraph"]
     for metric in found["fair"].metrics:
         assert found["fair"].table[metric].to_pylist() == systems["fair"].table[metric].to_pylist()
@@ -478,8 +476,8 @@ def test_a_degenerate_cell_is_marked_and_the_table_goes_on(world, tmp_path):
     same = write(tmp_path / "same.csv", dict.fromkeys(queries.ids, "stable"))
     copy = write(tmp_path / "copy.csv", dict(zip(queries.ids, queries.texts, strict=True)))
     models = {
-        "same": Model(same, {"radgraph": tmp_path / "graphs.json"}),
-        "copy": Model(copy, {"radgraph": paths["test_graphs"]}),
+        "same": api.reports(same, radgraph=tmp_path / "graphs.json"),
+        "copy": api.reports(copy, radgraph=paths["test_graphs"]),
     }
     table = compare_study(run_study(index, queries, models, metrics=("bleu", "rouge-l", "radgraph")))
     cell = table.cells["same", "radgraph"]

@@ -24,7 +24,7 @@ def files(corpus, tmp_path_factory):
     """Return files of `score`, `retrieve` and each baseline on one index, and the oracle's scores."""
     folder = tmp_path_factory.mktemp("rows")
     index = api.build_index(corpus["train"], folder / "I")
-    queries = api.load_queries(corpus["test"])
+    queries = api.reports(corpus["test"]).load()
     made = {
         "random": api.baseline(index, queries, "random", "bleu", draws=4, seed=2),
         "random-rouge": api.baseline(index, queries, "random", "rouge-l", draws=4, seed=2),

@@ -40,10 +40,15 @@ def prepared(corpus, tmp_path_factory) -> Prepared:
     folder = tmp_path_factory.mktemp("pages")
     for side, name in (("train", "INDEX"), ("test", "TESTS")):
         api.build_index(
-            corpus[side], folder / name, radgraph=corpus[f"{side}_graphs"],
-            chexbert_labels=corpus[f"{side}_labels"], uncertain="negative",
-        )  # fmt: skip
-    index, queries = api.open_index(folder / "INDEX"), api.load_queries(folder / "TESTS")
+            api.reports(
+                corpus[side],
+                radgraph=corpus[f"{side}_graphs"],
+                chexbert_labels=corpus[f"{side}_labels"],
+                uncertain="negative",
+            ),
+            folder / name,
+        )
+    index, queries = api.open_index(folder / "INDEX"), api.reports(folder / "TESTS").load()
     files = []
     for metric in ("bleu-2", "rouge-l", "radgraph", "chexbert:labels"):
         files.append(folder / f"{metric.replace(':', '-')}.parquet")

@@ -56,10 +56,17 @@ def every(corpus, fake_encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("every")
     for side, name in (("train", "INDEX"), ("test", "TESTS")):
         api.build_index(
-            corpus[side], folder / name, radgraph=corpus[f"{side}_graphs"], chexbert=corpus[f"{side}_embeddings"],
-            chexbert_labels=corpus[f"{side}_labels"], uncertain="negative", encoder="fake",
-        )  # fmt: skip
-    index, queries = api.open_index(folder / "INDEX"), api.load_queries(folder / "TESTS", encoder="fake")
+            api.reports(
+                corpus[side],
+                radgraph=corpus[f"{side}_graphs"],
+                chexbert=corpus[f"{side}_embeddings"],
+                chexbert_labels=corpus[f"{side}_labels"],
+                uncertain="negative",
+                encoder="fake",
+            ),
+            folder / name,
+        )
+    index, queries = api.open_index(folder / "INDEX"), api.reports(folder / "TESTS", encoder="fake").load()
     found = api.retrieve(index, queries, "bleu-2")
     names = dict.fromkeys((*SEGMENTS, *ROWS, *NOTHING))
     files = [Results(found.table, {**found.signature, "metric": name}) for name in names]

@@ -100,7 +100,7 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
     -------
     list of (int64[n], float64[n], float64[n])
     """
-    n_items, n_sampled = len(items[0].unit), sample_size(len(batch.ptr) - 1)
+    n_items, n_sampled = len(items[0].document), sample_size(len(batch.ptr) - 1)
     stacked, (answers,) = new_scratch(work, corpus, n_items, len(corpus.centers), batch.longest, k)
     scratch = scratch_of(stacked, 0)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
@@ -167,7 +167,7 @@ def _check(sample, part, items, corpus, query, work, scores):
         scores.closest[0] = min(scores.closest[0], work.kept_bound[j] - score)
     for i in sample:
         if i >= 0 and not scores.is_scored[i]:
-            precision, recall = exact_pair(items.unit[i], corpus, query, work)
+            precision, recall = exact_pair(items.document[i], corpus, query, work)
             if part_of(part, precision, recall) + items.offset[i] - items.error >= scores.threshold[0]:
                 scores.counts[4] += 1
 
@@ -208,7 +208,7 @@ def _one_device():
 
 def _listed(corpus, batch, requests, listed, part):
     """Return the items of each query with the greatest bounds, in descending order: int32[listed], float64[listed]."""
-    n_items = len(requests[0][1].unit)
+    n_items = len(requests[0][1].document)
     lists: list[Any] = []
     with _one_device() as number:
         try:
@@ -329,12 +329,12 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
     bound = torch.empty((len(requests), 0), dtype=torch.float64, device=DEVICE)
     for waiting, of_waiting in zip(resident.pieces, _weighed(resident, corpus.weight_of_id), strict=True):
         piece, weighed = waiting.to(DEVICE), of_waiting.to(DEVICE)
-        first, last = np.searchsorted(items.unit, [piece.first, piece.first + len(piece.lengths)]).tolist()
+        first, last = np.searchsorted(items.document, [piece.first, piece.first + len(piece.lengths)]).tolist()
         if first == last:
             continue
         upper = _upper_bounds(piece, weighed, block, resident.error, part)
         if offset is not None:
-            unit = torch.from_numpy(items.unit[first:last].astype(np.int64) - piece.first).to(DEVICE)
+            unit = torch.from_numpy(items.document[first:last].astype(np.int64) - piece.first).to(DEVICE)
             upper = upper[:, unit] + offset[:, first:last]
         best = upper.topk(min(listed, last - first), dim=1)
         item, bound = torch.cat([item, best.indices + first], dim=1), torch.cat([bound, best.values], dim=1)
