@@ -196,7 +196,7 @@ def test_models_without_a_report_in_common(world, tmp_path):
     for name in ("50000300", "50000301"):
         path = tmp_path / f"{name}.csv"
         path.write_text(f"study_id,report\n{name},No effusion.\n")
-        models[f"m{name}"] = Model(path)
+        models[f"m{name}"] = api.reports(path)
     match = r"^study: no test report is predicted by every model; there are 40\. Leave a model out\.$"
     fails(match, world, models, metrics=("bleu",), inner=True)
 
