@@ -300,7 +300,7 @@ def _connected(function: str, address: str | None) -> Iterator[None]:
         try:
             ray.init(address=address or "local", **options)
         except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
-            raise _no_answer(f"{address or 'local'} ({type(error).__name__})") from error
+            raise _no_answer(address or "local", f" ({type(error).__name__})") from error
         yield
     finally:
         ray.shutdown()
@@ -317,9 +317,9 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _no_answer(address: str) -> BackendError:
+def _no_answer(address: str, reason: str = "") -> BackendError:
     return BackendError(
-        f"no Ray cluster answers at {address}.",
+        f"no Ray cluster answers at {address}{reason}.",
         f"Start one with ray start, or pass {option('address', 'local')}, auto or HOST:PORT of a running one.",
     )
 

@@ -70,7 +70,7 @@ def test_from_creation_to_export(oracle, folder, monkeypatch):
             r"survey_status: .*survey\.json is missing or not readable",
         ),
         (("survey", "export", ".", "--out", "E"), r"export_survey: .*survey\.json is missing or not readable"),
-        (("survey", "serve", "none"), r"survey: survey must be a folder with survey\.json"),
+        (("survey", "serve", "none"), r"survey: none/survey\.json is missing or not readable"),
     ],
 )
 def test_errors_are_one_line(fails, folder, arguments, match):

@@ -84,9 +84,8 @@ class Table:
         """Return the cells of the column `name`. Missing cells are None; so are empty ones unless `is_text`."""
         matches = [number for number, other in enumerate(self.names) if other == name]
         if len(matches) != 1:
-            raise InputError(
-                f"{self.path} has {'several columns' if matches else 'no column'} {name!r}.", f"Columns: {self.header}."
-            )
+            problem = "has several columns" if matches else "has no column"
+            raise InputError(f"{self.path} {problem} {name!r}.", f"Columns: {self.header}.")
         return self.cells(matches[0], function, is_text=is_text)
 
     def cells(self, number: int, function: str, *, is_text: bool = False) -> list[Any]:

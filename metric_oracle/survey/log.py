@@ -176,7 +176,8 @@ class Log:
         try:
             file = os.open(self.path, flags)
         except OSError as error:
-            raise self._lost(f"({error.strerror or error})") from error
+            lost = self._lost(f"({error.strerror or error})")
+            raise lost from error
         try:
             fcntl.flock(file, lock)
             yield file
@@ -207,7 +208,8 @@ class Log:
         """Take in the lines that the history does not have yet; return the bytes of a torn one at the end."""
         size = os.fstat(file).st_size
         if size < self._whole:
-            raise self._lost(f"has {size} bytes of {self._whole}")
+            lost = self._lost(f"has {size} bytes of {self._whole}")
+            raise lost
         if size == self._whole:
             return 0
         raw = b""
@@ -222,7 +224,8 @@ class Log:
             event = self._event(line)
             if event is None:
                 if number < len(lines) or not self._is_torn(line):
-                    raise self._lost(f"is damaged in line {len(self._history.by_id) + 1}")
+                    lost = self._lost(f"is damaged in line {len(self._history.by_id) + 1}")
+                    raise lost
                 return len(line)
             self._take(event, len(line))
             self._is_synced = False

@@ -59,7 +59,6 @@ class _Model:
 
     given: AttachedReports
 
-    @called("Model")
     def __post_init__(self) -> None:
         check_left_out(self.given.encoding, (), "study", "a model's reports, which the encoder of the index encodes")
 
@@ -90,7 +89,7 @@ class _Model:
             try:
                 return self.given.read("study", predictions=True)[0]
             except InputError as error:
-                model_ids = option("model_ids", "NAME=FILE", python='reading={"ids": FILE} of its Model')
+                model_ids = option("model_ids", "NAME=FILE", python="ids=FILE")
                 error.step = error.step.replace(option("ids", "FILE"), model_ids)
                 raise
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}

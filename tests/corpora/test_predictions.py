@@ -268,7 +268,7 @@ def test_metadata_that_does_not_fit(write, views):
     path = write("p.csv", f"dicom_id,report\n{DICOM[0]},{SECRET}\n")
     fails("there is no file .*no.csv. Check", path, metadata=views.with_name("no.csv"))
     fails(
-        "metadata must be a column of the file; got 'ViewPosition'",
+        ".*v.csv has no column 'ViewPosition'. Columns",
         path,
         metadata=write("v.csv", f"dicom_id,study_id\n{DICOM[0]},1\n"),
     )
@@ -295,7 +295,7 @@ def test_ids_that_lack_or_are_too_many(write, annotation):
     )
     fails(r"there is no file .*no.txt", path, ids=path.with_name("no.txt"))
     fails(
-        r"ids must have a column with a usual id name; got .*ids.csv\. Columns: 'a', 'b'\.",
+        r".*ids.csv has no column with a usual id name\. Columns: 'a', 'b'\.",
         path,
         ids=write("ids.csv", "a,b\n1,2\n"),
     )
@@ -320,10 +320,10 @@ def test_damaged_and_cut_files(write):
         ".*s.txt has a line that is not `id score text` as the first one is: line 2. The file is",
         write("s.txt", f"1 0.5 a\n2 {SECRET}\n"),
     )
-    fails("path must be a whole gzip file", _cut(write))
-    fails("every quote in .*p.csv must be closed", write("p.csv", f'study_id,report\n1,"{SECRET}'))
+    fails(".*cut.txt.gz is not a whole gzip file: it is damaged or cut short", _cut(write))
+    fails(".*p.csv has a quote that is never closed", write("p.csv", f'study_id,report\n1,"{SECRET}'))
     fails(r".* is empty\. Fetch it again", write("p.csv", "\n"))
-    fails("its ending, which must be one of", write("p.docx", "x"))
+    fails(".*p.docx is not a table by its ending, which must be one of", write("p.docx", "x"))
 
 
 def _cut(write):

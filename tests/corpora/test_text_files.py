@@ -2,6 +2,7 @@
 
 import gzip
 from itertools import chain
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -246,3 +247,14 @@ def test_large_text_is_read_in_pieces(tmp_path, monkeypatch):
     (tmp_path / "b.csv").write_bytes(table().encode("utf-16"))
     assert [*text_files.text_pieces(tmp_path / "b.csv", "test")] == [table()]
     assert read_table(path, "test").n_rows == 3
+
+
+def test_a_file_that_does_not_fit_into_memory(tmp_path, monkeypatch):
+    def full(path):
+        raise MemoryError
+
+    path = tmp_path / "a.csv"
+    path.write_text(table())
+    monkeypatch.setattr(Path, "read_bytes", full)
+    with pytest.raises(InputError, match=r"^.*a\.csv does not fit into memory\. Split the file\.$"):
+        read_reports(path)

@@ -381,10 +381,10 @@ def test_absent_files(tmp_path, checkpoint):
     for path in (absent, tmp_path):
         with pytest.raises(InputError) as caught:
             load(path, function="retrieve")
-        assert str(caught.value) == f"retrieve: checkpoint must be an existing file; got {path}. Check the name."
+        assert str(caught.value) == f"there is no file {path}. Check the name."
     with pytest.raises(InputError) as caught:
         load(checkpoint, vocabulary=absent)
-    assert str(caught.value) == f"build_index: vocabulary must be an existing file; got {absent}. Check the name."
+    assert str(caught.value) == f"there is no file {absent}. Check the name."
 
 
 def test_absent_vocabulary(checkpoint, no_cache):

@@ -209,7 +209,7 @@ def test_files_that_lie_elsewhere(tmp_path, folder):
         folder,
         f"score: crepe must be model.safetensors or pytorch_model.bin in {folder}; got none. Pass --crepe FILE.",
     )
-    refused(tmp_path / "none", f"score: crepe must be an existing file; got {tmp_path / 'none'}. Check the name.")
+    refused(tmp_path / "none", f"there is no file {tmp_path / 'none'}. Check the name.")
 
 
 def test_a_vocabulary_may_keep_its_case(tmp_path, folder):

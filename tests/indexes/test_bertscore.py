@@ -478,7 +478,7 @@ def test_idf_that_is_none(built, tmp_path):
     match = r"^retrieve: idf must have each token id once; got 7 more than once in .*idf\.csv\. Keep one row of each\.$"
     fails(InputError, match, built, "heart", idf=path)
     path.write_text("token,idf\n2,1\n")
-    match = r"^retrieve: idf must be a column of the file; got 'token_id' for .*idf\.csv\. Columns: 'token', 'idf'\.$"
+    match = r"^retrieve: .*idf\.csv has no column 'token_id'\. Columns: 'token', 'idf'\.$"
     fails(InputError, match, built, "heart", idf=path)
 
 

@@ -416,7 +416,7 @@ def test_scores_of_other_pairs(rated, tmp_path):
     other.write_text("\n".join(line for line in text.splitlines() if not line.startswith("3,")))
     with pytest.raises(InputError, match=r"must be all the rated ones; got none for 4 of them, first '3/bleu'"):
         align(rated.long, other, directions=POOR)
-    with pytest.raises(InputError, match=r"^align: scores must be an existing file; got .*none\.csv"):
+    with pytest.raises(InputError, match=r"^align: there is no file .*none\.csv"):
         align(rated.long, tmp_path / "none.csv")
 
 

@@ -230,7 +230,7 @@ def test_broken_samples(rated, tmp_path):
     )
     with pytest.raises(InputError, match=match):
         read_ratings(rated.long, samples=write(tmp_path, text.replace("s_emb", "chexbert"), "s.csv"))
-    with pytest.raises(InputError, match=r"read_ratings: samples must be an existing file; got .*none\.csv"):
+    with pytest.raises(InputError, match=r"there is no file .*none\.csv\. Check"):
         read_ratings(rated.long, samples=tmp_path / "none.csv")
 
 

@@ -103,7 +103,7 @@ def test_refusals(tmp_path):
     with pytest.raises(InputError, match=match):
         score_f1_chexbert(reference, tmp_path / "p.csv")
     (tmp_path / "x.csv").write_text("study_id,Edema\ns0,1\n", encoding="utf-8")
-    match = r"^.*x\.csv lacks 13 of CheXbert's 14 labels .* oracle crg takes"
+    match = r"^.*x\.csv lacks 13 of CheXbert's 14 labels .*\. Pass what CheXbert wrote; oracle crg takes"
     with pytest.raises(InputError, match=match):
         score_f1_chexbert(reference, tmp_path / "x.csv")
 
@@ -160,7 +160,7 @@ def test_the_command_for_srr_labels(tmp_path, oracle, fails):
     assert "42 labels, uncertain" in out
     (tmp_path / "o.csv").write_text("study_id,Edema (Present)\ns0,1\n")
     fails("f1-srr-bert", files[0], tmp_path / "o.csv", match=(
-        r"f1_srr_bert: .* and .* have different labels \(42 labels, sha256 \w{12}; 1 labels, sha256 "
+        r"f1_srr_bert: .* and .* have different labels \(42 labels, .*; 1 labels, .*\. Make both with one model"
     ))  # fmt: skip
 
 

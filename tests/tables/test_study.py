@@ -191,6 +191,16 @@ def test_models_that_cannot_be(world, tmp_path):
     fails(match, world, {"a b": api.reports(short), "a-b": api.reports(short)}, metrics=("bleu",))
 
 
+def test_models_without_a_report_in_common(world, tmp_path):
+    models = {}
+    for name in ("50000300", "50000301"):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f"study_id,report\n{name},No effusion.\n")
+        models[f"m{name}"] = api.reports(path)
+    match = r"^study: no test report is predicted by every model; there are 40\. Leave a model out\.$"
+    fails(match, world, models, metrics=("bleu",), inner=True)
+
+
 def test_metrics_without_a_report_in_common(world, tmp_path):
     _, queries, _, paths = world
     graphs = json.loads(paths["train_graphs"].read_text())

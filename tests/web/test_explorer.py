@@ -171,7 +171,7 @@ def test_what_is_shown_is_taken_home(client, nasty):
                 if not isinstance(evidence, str) and evidence["candidate"]:
                     assert "".join(piece["text"] for piece in evidence["candidate"]) == one["text"]
     assert client.get("/case/120.json").status_code == 404
-    assert "rank must be an int" in client.get("/case/0.json?rank=x").text
+    assert "rank is not a whole number" in client.get("/case/0.json?rank=x").text
 
 
 def test_a_candidate_is_read_without_the_test_report():
@@ -211,9 +211,9 @@ def test_draws_have_their_mean(nasty):
         ("/?sort=x", "sort is not a whole number from 0 to 4"),
         ("/?column=0&low=nan", "low is not a finite number"),
         ("/?words=3000", "words is not a whole number from"),
-        ("/case/0?show=40", "explore: show must be an int from"),
-        ("/?page=-1", "explore: page must be an int from"),
-        ("/?ties=²", "explore: ties must be an int from"),
+        ("/case/0?show=40", "show is not a whole number from"),
+        ("/?page=-1", "page is not a whole number from"),
+        ("/?ties=²", "ties is not a whole number from"),
     ],
 )
 def test_other_addresses(client, path, match):
@@ -250,7 +250,7 @@ def test_a_label_chooses_test_reports(real, prepared, corpus):
     for label in range(len(LABELS)):
         shown = {ids[p - 1] for p in places(real.get(f"/?label={label}").text)}
         assert shown == {study for study in ids if labels.values[place[study], label] == 1}
-    assert "label must be an int from 0 to 13" in real.get("/?label=14").text
+    assert "label is not a whole number from 0 to 13" in real.get("/?label=14").text
 
 
 def test_scores_under_every_metric(prepared):
@@ -314,7 +314,7 @@ def test_files_that_do_not_belong_together(prepared, tmp_path, fails):
         (
             [made_up(["a"], references="1"), made_up(["a"], references="2")],
             {},
-            "explore: results and queries must be of the",
+            "results and queries are of 2 different sets of test reports",
         ),
         (
             [made_up(["a"], index="f" * 64)],

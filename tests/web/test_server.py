@@ -171,9 +171,9 @@ def test_a_port_that_is_taken():
     with server.listen(0, "explore") as taken:
         assert taken.getsockname()[0] == "127.0.0.1"
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=rf"^explore: port must be free, from 1024 to 65535; got {port}\."):
+        with pytest.raises(InputError, match=rf"^port must be free, from 1024 to 65535; got {port}\."):
             server.listen(port, "explore")
-    with pytest.raises(InputError, match=r"^explore: port must be free, .* got 70000\."):
+    with pytest.raises(InputError, match=r"^port must be free, .* got 70000\."):
         server.listen(70000, "explore")
 
 

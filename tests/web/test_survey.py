@@ -187,7 +187,7 @@ def test_serving_says_what_was_torn_and_keeps_its_port(survey, monkeypatch):
     serve_survey(survey, 0, again.append)
     assert again == said[1:]
     monkeypatch.setattr("metric_oracle.survey.pages.serve", lambda app, at: serve_survey(survey, 0, said.append))
-    with pytest.raises(InputError, match=r"^survey: port must be free"):
+    with pytest.raises(InputError, match=r"^port must be free"):
         serve_survey(survey, 0, said.append)
 
 
