@@ -79,7 +79,7 @@ def test_radcliq_written_as_a_file_is_radcliq(index, queries, metric, tmp_path):
     assert own.table.equals(published.table)
     assert own.signature["options"] == published.signature["options"] == recorded
     differ = {name for name in own.signature if own.signature[name] != published.signature[name]}
-    assert differ == {"metric", "source"}
+    assert differ == {"metric", "source", "tool"}
 
 
 def test_the_signature_has_the_weights_and_the_hash_of_the_file(index, queries, tmp_path):
@@ -119,8 +119,8 @@ COSINES = {
 @pytest.mark.parametrize(("metric", "k"), [("composite", 1), ("composite", 50), ("radcliq", 1)])
 def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monkeypatch, metric, k):
     """Of items that survive, and, where none is wrong among them, of the dropped ones that are scored."""
-    given = {"weights": write(tmp_path, terms=COSINES)} if metric == "composite" else {}
-    found = api.retrieve(index, queries, metric, k=k, **given)
+    options = api.SearchOptions(k=k, weights=write(tmp_path, terms=COSINES) if metric == "composite" else None)
+    found = api.retrieve(index, queries, metric, options=options)
     assert 0.0 < found.signature["closest_call"]["cosine"] < 1e-3
     honest = composite_cpu.Backend._similarities
     for planted in (lambda x: x - 1e-3, lambda x: np.where(x > 0.9, 0.0, x)):
@@ -130,15 +130,15 @@ def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monk
         with pytest.raises(
             ExactnessError, match=r"^retrieve: the bound of stage 'cosine' must not lie below a score; got"
         ):
-            api.retrieve(index, queries, metric, k=k, **given)
+            api.retrieve(index, queries, metric, options=options)
 
 
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("metric", ["composite", "radcliq", "radcliq:v0"])
 def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp_path, monkeypatch, metric, dropped):
     """Of all items, which are listed all the same; or of all that no query lists, where only the sample can tell."""
-    given = {"weights": write(tmp_path)} if metric == "composite" else {}
-    found = api.retrieve(index, queries, metric, threads=1, **given)
+    options = api.SearchOptions(threads=1, weights=write(tmp_path) if metric == "composite" else None)
+    found = api.retrieve(index, queries, metric, options=options)
     assert 0.0 < found.signature["closest_call"]["bonus"] < 1e-3
     listed, honest = found.table["row"].to_numpy(), composite_cpu.Backend.bonuses
 
@@ -153,7 +153,7 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
 
     monkeypatch.setattr(composite_cpu.Backend, "bonuses", lowered)
     with pytest.raises(ExactnessError, match=r"^retrieve: the bound of stage 'bonus' must not lie below a score; got"):
-        api.retrieve(index, queries, metric, threads=1, **given)
+        api.retrieve(index, queries, metric, options=options)
 
 
 @pytest.mark.parametrize("k", [1, 5])

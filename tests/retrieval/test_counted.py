@@ -117,7 +117,9 @@ def test_a_table_has_one_set_of_frequencies(index, tests, tmp_path, metric, sett
     other = mo.build_index(mo.reports(texts, **({"encoder": "bert"} if settings else {})), tmp_path / "I")
     apart = mo.score(tests, texts, metric, index=other, options=options)
     with pytest.raises(
-        InputError, match=rf"^compare: .* got another {metric}, frequencies for 'b' \({other.fingerprint[:20]}"
+        InputError,
+        match=rf"^compare: 'b' was not scored as 'a': {metric}, frequencies is {other.fingerprint[:20]}.*, not "
+        rf"{index.fingerprint[:20]}.*\. Score both again in the same way\.$",
     ):
         compare({"a": scored, "b": apart})
 

@@ -88,7 +88,7 @@ def test_columns(results):
 
 
 def test_signature_says_how_to_do_it_again(results):
-    names = "metric options source direction representation index backend k ties version references stages closest_call"
+    names = "metric options source tool direction representation index backend k ties version references stages closest_call"
     assert list(results.signature) == names.split()
     assert json.loads(json.dumps(results.signature)) == results.signature
 

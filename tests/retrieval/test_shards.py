@@ -119,7 +119,7 @@ def test_parts_that_do_not_fit_are_refused(made, tmp_path):
     mo.retrieve(made[1], made[2], "radgraph").write(whole)
     refused([whole], r"^merge: parts must be files that retrieve --part wrote; got .*, a whole result\. Leave it out\.")
     with pytest.raises(
-        InputError, match=r"^verify: results must be whole; got a part of a search\. Join all parts with"
+        InputError, match=r"^read_results: results must be whole; got a part of a search\. Join all parts with"
     ):
         mo.read_results(one)
 
