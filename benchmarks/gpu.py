@@ -262,10 +262,11 @@ def _bounds() -> dict[str, Any]:
         requirements = import_module("packaging.requirements")
     except ImportError:
         return {}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    every = map(requirements.Requirement, [*project["dependencies"], *extras["encoders"], *extras["dev"]])
-    return {requirement.name: requirement.specifier for requirement in every}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, of_tests = declared["project"], declared["dependency-groups"]["dev"]
+    every = [*project["dependencies"], *project["optional-dependencies"]["encoders"]]
+    every += [bound for bound in of_tests if isinstance(bound, str)]  # the others include a group
+    return {requirement.name: requirement.specifier for requirement in map(requirements.Requirement, every)}
 
 
 # ---- packages for a machine without a network ------------------------------------------------------------------------

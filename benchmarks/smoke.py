@@ -47,10 +47,11 @@ def versions() -> list[str]:
     """Return a line for each package: its version, and the bound of `pyproject.toml` that it breaks."""
     from packaging.requirements import Requirement
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, extras = declared["project"], declared["project"]["optional-dependencies"]
     chosen = [*project["dependencies"], *extras["gpu"], *extras["encoders"]]
-    chosen += [bound for bound in extras["dev"] if bound.startswith(("pytest", "hypothesis"))]
+    of_tests = [bound for bound in declared["dependency-groups"]["dev"] if isinstance(bound, str)]
+    chosen += [bound for bound in of_tests if bound.startswith(("pytest", "hypothesis"))]
     bounds = {requirement.name: requirement.specifier for requirement in map(Requirement, chosen)}
     lines = [f"python {sys.version.split()[0]}"]
     for name in dict.fromkeys([*bounds, *_SHOWN]):
