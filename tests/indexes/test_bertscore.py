@@ -551,7 +551,7 @@ def test_baselines_that_are_none(tmp_path):
         with pytest.raises(InputError, match=match):
             load_encoding("fake", "build_index", rescale_table=path, **options)
 
-    refused(r"^build_index: there is no file .*\.tsv\. Check")
+    refused(r"^there is no file .*b\.csv\. Check the name\.$")
     path.write_text(BASELINE)
     none = r"^build_index: rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in"
     refused(none, layer=7)

@@ -899,7 +899,8 @@ def killed(path, content):
         os.kill(os.getpid(), signal.SIGKILL)
 build.write_json = killed
 print("ready", flush=True)
-api.build_index(sys.argv[2], sys.argv[3], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
+reports = api.reports(sys.argv[2], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
+api.build_index(reports, sys.argv[3])
 """
 
 
@@ -1097,7 +1098,7 @@ def test_two_builds_at_once(inputs, built, tmp_path):
     )
     first.start()
     assert inside.wait(30)
-    match = r"^build_index: another build is working in .*I\.building\. Wait for it to end\.$"
+    match = r"^another build is working in .*I\.building\. Wait for it to end\.$"
     with pytest.raises(InputError, match=match):
         index_module.build_index(inputs, tmp_path / "I")
     go_on.set()

@@ -82,6 +82,9 @@ def test_another_model_is_refused(index, models):
 
 
 def test_a_missing_model_is_one_line(tmp_path):
-    for option, name in (("radgraph", "radgraph.tar.gz"), ("chexbert", "chexbert.pth")):
-        with pytest.raises(InputError, match=rf"^reports: .* got {tmp_path / name}\. Check the name\.$"):
-            api.reports(TEXTS, **{option: tmp_path / name}).load()
+    archive, checkpoint = tmp_path / "radgraph.tar.gz", tmp_path / "chexbert.pth"
+    match = rf"^reports: archive must be an existing \.tar\.gz file or folder; got {archive}\. Check the name\.$"
+    with pytest.raises(InputError, match=match):
+        api.reports(TEXTS, radgraph=archive).load()
+    with pytest.raises(InputError, match=rf"^reports: there is no file {checkpoint}\. Check the name\.$"):
+        api.reports(TEXTS, chexbert=checkpoint).load()

@@ -217,9 +217,9 @@ def test_another_command_is_no_worker(table, tmp_path, monkeypatch):
     match = (
         r"^build_index: out must be new, or a set under way of these very reports, files and options; got .*, of oth"
     )
-    for options in ({"shard_rows": 11}, {"keep_empty": True}):
+    for given, options in ((table, {"shard_rows": 11}), (mo.reports(table, keep_empty=True), {})):
         with pytest.raises(InputError, match=match):
-            make(table, tmp_path, **options)
+            make(given, tmp_path, **options)
     (tmp_path / "set" / PLAN).write_text("{")
     with pytest.raises(InputError, match=match):
         make(table, tmp_path)

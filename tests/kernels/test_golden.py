@@ -192,7 +192,8 @@ def test_bert_score_gives_the_golden_values(tmp_path):
     names = [f"{i} {j}" for i, j, *_ in GOLDEN["bert_score"]]
     sides = [Reports(names, [TEXTS[row[side]] for row in GOLDEN["bert_score"]], "", {}, {}) for side in (1, 0)]
     metrics = ("bertscore:precision", "bertscore:recall", "bertscore")
-    table = api.score(*sides, metrics, encoder=model, layer=GOLDEN["layer"]).table
+    references, predictions = sides
+    table = api.score(api.reports(references, encoder=model, layer=GOLDEN["layer"]), predictions, metrics).table
     found = np.stack([table[metric].to_numpy() for metric in metrics], axis=1)
     values = np.array([row[2:] for row in GOLDEN["bert_score"]])
     assert np.abs(found - values).max() < OF_BERT_SCORE

@@ -404,14 +404,27 @@ def test_scores_of_other_pairs(rated, tmp_path):
         (
             "\n49,",
             "\n50,",
-            r"must be among the rated ones; got 4 others, first '50/bertscore', '50/bleu', '50/radgraph'\.",
+            r"the pairs of .*other\.csv must be among the rated ones; got 4 others, first "
+            r"'50/bertscore', '50/bleu', '50/radgraph'\.",
         ),
-        ("\n49,radgraph", "\n48,radgraph", r"an id occurs more than once in .*: '48/radgraph'"),
-        ("radgraph", "RadGraph", r"must be among the rated ones; got 50 others, first '0/RadGraph'"),
-        ("candidate_type", "kind", r"an id occurs more than once in .*: '0', '1', '2'"),
+        (
+            "\n49,radgraph",
+            "\n48,radgraph",
+            r"an id occurs more than once in the pairs of .*other\.csv: '48/radgraph'\. Keep one row for each id\.$",
+        ),
+        (
+            "radgraph",
+            "RadGraph",
+            r"the pairs of .*other\.csv must be among the rated ones; got 50 others, first '0/RadGraph'",
+        ),
+        (
+            "candidate_type",
+            "kind",
+            r"an id occurs more than once in the pairs of .*other\.csv: '0', '1', '2'\. Keep one row for each id\.$",
+        ),
     ):
         other.write_text(text.replace(old, new))
-        with pytest.raises(InputError, match=rf"^align: the pairs of .*other\.csv {match}"):
+        with pytest.raises(InputError, match=rf"^align: {match}"):
             align(rated.long, other, directions=POOR)
     other.write_text("\n".join(line for line in text.splitlines() if not line.startswith("3,")))
     with pytest.raises(InputError, match=r"must be all the rated ones; got none for 4 of them, first '3/bleu'"):
