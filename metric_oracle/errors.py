@@ -19,8 +19,9 @@ and not a misuse.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 _MARKED = re.compile("\x02(?P<name>[a-z_0-9]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
 # Transition: messages of one text that begin with the name of a function. Those of readers keep their name.
@@ -49,6 +50,8 @@ class MetricOracleError(Exception):
         The command or public function that was called; empty until `called` sets it.
     keywords : collection of str or None
         The arguments of the public function where it was called from Python; None on the command line.
+    homes : mapping of str to str
+        Arguments that other calls take, and the form of those calls, such as ``"mo.reports(..., {})"``.
 
     Examples
     --------
@@ -56,11 +59,12 @@ class MetricOracleError(Exception):
     ...     mo.read_reports("absent.csv")
     ... except mo.MetricOracleError as error:
     ...     print(error)
-    read_reports: path must be an existing file or folder; got absent.csv. ...
+    read_reports: there is no file or folder absent.csv. Check the name: it is never read as text.
     """
 
     function: str = ""
     keywords: Collection[str] | None = None
+    homes: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self, sentence: str = "", step: str = "", *, argument: str = "", rule: str = "", value: object = ""
@@ -90,12 +94,16 @@ class MetricOracleError(Exception):
         if python:
             return python
         similar = (name, f"{name}s", name.removeprefix("predicted_"), name.removeprefix("model_"))
-        name = next((keyword for keyword in similar if keyword in self.keywords), name)
-        return f"{name}={value}" if value else name
+        name = next((one for one in similar if one in self.keywords or one in self.homes), name)
+        if name in self.keywords or name not in self.homes:
+            return f"{name}={value}" if value else name
+        return self.homes[name].format(f"{name}={value or '...'}")
 
 
 @contextmanager
-def called(function: str, keywords: Collection[str] | None = None) -> Iterator[None]:
+def called(
+    function: str, keywords: Collection[str] | None = None, homes: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Put a name in front of the errors raised inside; of nested calls the outermost counts.
 
     Parameters
@@ -104,6 +112,8 @@ def called(function: str, keywords: Collection[str] | None = None) -> Iterator[N
         The command or public function.
     keywords : collection of str, optional
         The arguments of a public function called from Python: advice is given in Python's terms.
+    homes : mapping of str to str, optional
+        Arguments that other calls take, see `MetricOracleError`.
     """
     try:
         yield
@@ -111,7 +121,7 @@ def called(function: str, keywords: Collection[str] | None = None) -> Iterator[N
         old_name = _OLD_NAME.match(str(error)) if error.is_old else None
         if old_name:
             error.args = (function + str(error)[old_name.end() :],)
-        error.function, error.keywords = function, keywords
+        error.function, error.keywords, error.homes = function, keywords, homes or {}
         raise
 
 

@@ -54,7 +54,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
 
     @wraps(function)
     def run(*args: Any, **keywords: Any) -> Any:
-        with called(name, tuple(_known(function))):
+        with called(name, tuple(_known(function)), homes):
             _check(name, function, args, keywords, homes)
             try:
                 return function(*args, **keywords)

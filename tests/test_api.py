@@ -196,7 +196,8 @@ def test_options_are_those_of_the_search_and_of_no_other_function(index):
 
 def test_reports_are_read_when_they_are_used_and_once(index, corpus, monkeypatch):
     tests = mo.reports("nowhere.csv", section="impression")
-    with pytest.raises(InputError, match=r"path must be an existing file or folder; got nowhere\.csv"):
+    match = r"^retrieve: there is no file or folder nowhere\.csv\. Check the name: it is never read as text\.$"
+    with pytest.raises(InputError, match=match):
         mo.retrieve(index, tests, "bleu")
     calls = []
     graph = {"0": {"text": "no edema", "entities": {}}}
@@ -358,5 +359,5 @@ def test_a_source_of_vectors_needs_its_record_only(monkeypatch):
     match = r"^f: images must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
     with pytest.raises(InputError, match=match):
         inputs.load_inputs(["z"], ["x"], "f", **given)
-    with pytest.raises(TypeError, match=r"^f: there is no argument 'imags'\. Did you mean 'image"):
+    with pytest.raises(TypeError, match=r"^there is no argument 'imags'\. Did you mean 'images'\?$"):
         inputs.load_inputs(["z"], ["x"], "f", imags=1)

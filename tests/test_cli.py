@@ -657,7 +657,7 @@ def test_formats_and_quiet(oracle, corpus, index, tmp_path):
     assert out.startswith('"query_id","rank","row","candidate_id","score"')
     code, out, _ = oracle(*given, "--format", "table")
     assert "bleu-2 oracle" in out
-    assert "signature: bleu-2|cxr-report-metric-fast-bleu|idx:" in out.replace("\n", "") or "signature: bleu-2|" in out
+    assert "signature: bleu-2|cxr-report-metric|idx:" in out.replace("\n", "")  # wrapped where the version is long
     assert "brevity_penalty" not in out
     assert "brevity_penalty" in oracle(*given, "--format", "table", "--components")[1]
     path = tmp_path / "r.csv"

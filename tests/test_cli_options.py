@@ -24,12 +24,13 @@ from metric_oracle.commands import inputs
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.retrieval.options import SearchOptions
 
-DOOR = ("cli", "commands", "metrics", "errors", "kernels")  # real: what is tested, and leaves that know no files
+# Real: what is tested, and leaves that know no files.
+DOOR = ("cli", "commands", "metrics", "errors", "kernels", "lazy")
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
 PREDICTED = (
-    "radgraph", "chexbert", "chexbert_ids", "sentences", "embeddings", "embedding_ids", "chexbert_labels", "srr_labels",
-    "entities", "id_column", "text_column", "section",
+    "radgraph", "chexbert", "chexbert_ids", "sentences", "embeddings", "embedding_ids", "chexbert_labels", "labels",
+    "srr_labels", "entities", "id_column", "text_column", "section",
 )  # fmt: skip
 RENAMED = {
     ("*", "index"): r"open_index\.path",
@@ -100,7 +101,7 @@ CHOOSES = {
         (["--format", "md"], "comparison_layout.markdown"), (["--format", "tex"], "comparison_layout.latex"),
     ],
 }  # fmt: skip
-# What the door itself does; test_cli.py and test_cli_annotate.py run them.
+# What the door itself does; test_cli.py and test_cli_tools.py run them.
 OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*")}
 # What only makes sense beside another option, and without another argument.
 BESIDE = {

@@ -69,8 +69,13 @@ def entities(texts):
     ]
 
 
+def sentences(texts):
+    return [{"vectors": row["vectors"]} for row in entities(texts)]
+
+
 MODELS = {
     "entities": entities,
+    "sentences": sentences,
     "srr_labels": srr,
     "labels": stated,
     "radgraph": graphs,
@@ -219,7 +224,10 @@ def test_what_is_in_memory_is_what_files_say():
             r"^f: vectors must be an array of one row a report; got the l",
         ),
         (lambda: as_vectors([[1.0]], 5, "f"), r"^f: vectors must be an array of one row a report; got the list in mem"),
-        (lambda: as_vectors(np.ones((2, 1)), ["a", "a"], "f"), r"^read_embeddings: ids"),
+        (
+            lambda: as_vectors(np.ones((2, 1)), ["a", "a"], "f"),
+            r"^an id occurs more than once in ids: 'a'\. Keep one row for each id\.$",
+        ),
         (lambda: as_vectors(np.ones((2, 1)), ["a"], "f"), r"^read_embeddings: ids must be as many as vectors; got 1"),
         (
             lambda: as_labels([[4] * 14], "f"),

@@ -5,7 +5,6 @@ import re
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.presentation.short_signature import short_signature
@@ -20,9 +19,8 @@ TRAIN = [
 ]  # fmt: skip
 TESTS = [(7, "the lungs are clear", "effusion"), (8, "the heart is small", "no acute process"), (9, "clear", "normal")]
 BOTH = r"test reports and index must be of one section; got impression \(by {}\) and findings \(by column\)\. "
-STEP = (
-    r"Pass (?:--section findings|mo\.reports\(\.\.\., section=findings\)), or search an index of section impression\."
-)
+SECTION = {"Python": r"mo\.reports\(\.\.\., section=findings\)", "command": "--section findings"}
+STEP = {caller: rf"Pass {section}, or search an index of section impression\.$" for caller, section in SECTION.items()}
 
 
 class Lengths:
@@ -88,9 +86,10 @@ def test_another_section_names_both(files, name, tests):
         "by --section": files["tests"], "in memory": {str(i): text for i, _, text in TESTS},
         "loaded": mo.reports(files["tests"]).load(),
     }.get(tests, files.get(tests))  # fmt: skip
-    match = BOTH.format("caller" if tests == "in memory" else "column") + STEP
+    match = BOTH.format("caller" if tests == "in memory" else "column") + STEP["Python"]
     if name == "score":
-        match = r"references and index must be of one section; got impression .* Pass mo\.reports\(\.\.\., section=f"
+        by = "caller" if tests == "in memory" else "column"
+        match = BOTH.format(by).replace("test reports", "^score: references") + rf"Pass {SECTION['Python']}\.$"
     if tests == "impression":  # the file has no other column
         match = r"has no column that is clearly the findings; candidates are 'impression'"
     with pytest.raises(InputError, match=match):
@@ -99,7 +98,7 @@ def test_another_section_names_both(files, name, tests):
 
 def test_rerank_compares_the_sections(files):
     index, queries = mo.open_index(files["of findings"]), mo.reports(files["tests"]).load()
-    with pytest.raises(InputError, match=BOTH.format("column") + STEP):
+    with pytest.raises(InputError, match=BOTH.format("column") + STEP["command"]):
         plan_rerank(index, Pool(None), Lengths).run(queries)
     queries = mo.reports(files["tests"]).load(index)
     assert plan_rerank(index, Pool(None), Lengths).run(queries).signature["section"] == "findings"
@@ -113,7 +112,9 @@ def test_commands_read_the_section_of_the_index(oracle, files, name):
     code, _, err = oracle(*words)
     assert code == 0, err
     assert "column findings, 3 of 3 rows" in err
-    assert_refused(oracle(*words, "--section", "impression"), r"\w+: " + BOTH.format("column") + STEP, "test reports: ")
+    assert_refused(
+        oracle(*words, "--section", "impression"), r"\w+: " + BOTH.format("column") + STEP["command"], "test reports: "
+    )
 
 
 def test_the_text_option_takes_a_section(oracle, files):
@@ -153,7 +154,11 @@ def test_pages_have_the_section_of_their_results(oracle, files, tmp_path):
     match = r"report: test reports and results must be of one section; got impression .* and findings \(by a signature"
     assert_refused(oracle(*words, "--section", "impression"), match, "test reports: ")
     index, loaded = mo.open_index(files["of findings"]), mo.reports(tests).load()
-    with pytest.raises(InputError, match=r"explore: test reports and results must be of one section"):
+    match = (
+        r"^test reports and results must be of one section; got impression \(by column\) and findings \(by column\)\. "
+        r"Pass --section findings\.$"
+    )
+    with pytest.raises(InputError, match=match):
         read_cases([], index, loaded)
 
 
@@ -200,5 +205,10 @@ def test_predictions_in_a_folder_give_the_section_of_score(files):
     found = mo.score(files["tests"], files["tests of findings"], "bleu")
     assert found.signature["section"] == "findings"
     assert re.search(r"bleu-2 ", repr(found))
-    with pytest.raises(InputError, match=r"score: references and predictions must be of one section"):
-        api.score(api.reports(files["tests"], section="impression"), files["tests of findings"], "bleu")
+    match = (
+        r"^score: references and predictions must be of one section; got impression \(by column\) and findings "
+        r"\(by column\)\. Pass mo\.reports\(references, section=findings\), or "
+        r"mo\.reports\(predictions, section=impression\) where that is what the model writes\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        mo.score(mo.reports(files["tests"], section="impression"), files["tests of findings"], "bleu")

@@ -241,7 +241,7 @@ def test_annotations(made, tmp_path):
     ending = {"entities": ".parquet"}.get(name, made.case.ending)
     out = tmp_path / f"test{ending}"
     own = {name: given[name]}
-    mo.annotate(made.test, out, **own, **QUIET)
+    mo.annotate(mo.reports(made.test, **own, **QUIET), out)
     files = {made.case.argument: out, **made.case.settings}
     made.is_right(made.index, mo.reports(made.test, **files).load())
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(

@@ -1,12 +1,13 @@
 """Models run over reports, and files of what they make."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
-from metric_oracle.api.given import READING, Given, Reading, reports_of, say, split
-from metric_oracle.corpora.reports import check_options
+from metric_oracle.api.attached import attached
+from metric_oracle.api.given import Given, say, split
+from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing
 from metric_oracle.metrics import ATTACHED
@@ -18,27 +19,8 @@ MODELS = tuple(record.arguments[0] for record in ATTACHED if record.model)
 FILES = tuple(name for record in ATTACHED for name in record.model_arguments)
 
 
-class Annotating(Reading, total=False):
-    """Keywords of :func:`annotate`."""
-
-    radgraph: str | Path | None
-    chexbert: str | Path | None
-    entities: str | Path | None
-    radgraph_encoder: str | Path | None
-    vocabulary: str | Path | None
-    entity_encoder: str | Path | None
-
-
 @called("annotate")
-def annotate(
-    reports: Given,
-    out: str | Path,
-    *,
-    device: str | None = None,
-    tell: Callable[[str], None] | None = None,
-    progress: Progress | None = None,
-    **given: Unpack[Annotating],
-) -> None:
+def annotate(reports: Given, out: str | Path, *, progress: Progress | None = None) -> None:
     """Run a model over reports and write what it makes into a file, which stands wherever the model does.
 
     A killed run resumes with the parts that it finished. The signature of the model is written next to the file, as
@@ -46,23 +28,14 @@ def annotate(
 
     Parameters
     ----------
-    reports : path or container
-        What :func:`metric_oracle.read_reports` takes.
+    reports : AttachedReports
+        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of :func:`metric_oracle.reports`, and
+        the other files that it needs.
     out : path
         File to write. RadGraph gives ``.json``; CheXbert gives embeddings (``.npz``) or labels (``.csv``); RaTEScore's
         models give entities with their vectors (``.parquet``).
-    device : {"cpu", "cuda"}
-        Where the model runs; by default a GPU if there is one.
-    tell : function
-        Called with lines about reports that are left out or cut off; by default they are warnings.
-    progress : function
+    progress : function, optional
         Called as ``progress("", done, total)`` with numbers of reports.
-    radgraph, chexbert, entities : path
-        The model, exactly one of them: a RadGraph archive, ``chexbert.pth``, or the folder of RaTE-NER.
-    radgraph_encoder, vocabulary, entity_encoder : path
-        Other files of these models, see :func:`metric_oracle.build_index`.
-    section, id_column, text_column, split, split_file, profile, keep_empty, encoding, separator
-        How the reports are read, see :func:`metric_oracle.read_reports`.
 
     Raises
     ------
@@ -72,15 +45,19 @@ def annotate(
     Examples
     --------
     >>> import metric_oracle as mo
-    >>> mo.annotate("test.csv", "test_graphs.json", radgraph="radgraph.tar.gz")  # doctest: +SKIP
+    >>> tests = mo.reports("test.csv", radgraph="radgraph.tar.gz")  # doctest: +SKIP
+    >>> mo.annotate(tests, "test_graphs.json")  # doctest: +SKIP
     >>> tests = mo.reports("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
     """
-    check_options(given, (*READING, *MODELS, *FILES), "annotate")
+    side = attached(reports)
+    given = {**side.sources, **side.models, **side.encoding}
+    check_left_out(given, (*MODELS, *FILES, "device", "tell"), "annotate", "reports that a model annotates")
     source, model, out = check_annotation(given, out)
-    read, _ = reports_of(reports, "annotate", split(given, READING))
+    read, _ = side.read("annotate")
+    tell = side.models.get("tell")
     if read.left_out:
         say(read.left_out, tell)
-    opened = source.open(model, {**split(given, FILES), "device": device}, "annotate")
+    opened = source.open(model, {**split(given, FILES), "device": given.get("device")}, "annotate")
     scratch = out.with_name(f".{out.name}.annotating")
     count = counter(progress, "", len(read.ids))
     made = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)

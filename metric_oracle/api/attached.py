@@ -57,7 +57,7 @@ class AttachedReports:
         """Name of the file, up to its first full stop; None for reports in memory."""
         return Path(self.data).name.partition(".")[0] if isinstance(self.data, str | Path) else None
 
-    @called("reports")
+    @called("reports", (*READING, *PREDICTED, *ARGUMENTS, *MODELS, "encoder", *ENCODING))
     def load(self, index: str | Path | Index | None = None, progress: Progress | None = None) -> Inputs:
         """Read the reports as test reports, and run the models that make what the metrics read.
 

@@ -8,7 +8,7 @@ from metric_oracle.api.attached import AttachedReports, attached
 from metric_oracle.api.given import Given, names_of, opened, say, section_of, split
 from metric_oracle.corpora.reports import JOINED, Reports, check_left_out, check_options
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
@@ -105,10 +105,12 @@ def score(
     told(f"predictions: {_counted(written_reports)}")
     if corpus is not None:
         check_sections("score", asked_reports.said, corpus.section, ("references", "index"))
-    step = f"Pass --section {written_reports.section}"
-    is_joined = (asked_reports.section, written_reports.section) == ("impression", JOINED)
-    step += ", --after-impression" if is_joined else ""
-    step += f", or --predicted-section {asked_reports.section} where that is what the model writes"
+    one, other = str(asked_reports.section), str(written_reports.section)
+    step = f"Pass {option('section', other, python=f'mo.reports(references, section={other})')}"
+    if (one, other) == ("impression", JOINED):
+        step += f", {option('after_impression', True, python='mo.reports(predictions, after_impression=True)')}"
+    step += f", or {option('predicted_section', one, python=f'mo.reports(predictions, section={one})')} "
+    step += "where that is what the model writes"
     warning = check_sections("score", asked_reports.said, written_reports.said, step=step)
     if warning:
         say(warning, tell)

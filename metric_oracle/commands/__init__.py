@@ -88,12 +88,11 @@ COMMANDS = {
     ),
     "align": Listed(
         "ratings", _RADIOLOGISTS,
-        "Measure how well metrics agree with radiologists: tau-b and Spearman by rater and on their mean.",
+        "Measure how well metrics agree with each radiologist and with their mean: Kendall's tau-b and Spearman's rho.",
     ),
     "compare-metrics": Listed(
         "ratings", _RADIOLOGISTS,
-        "Compare metrics by their agreement with radiologists on several rated sets: the tables of a paper on a "
-        "metric.",
+        "Compare metrics by their agreement with radiologists on one or several rated sets, as papers on metrics do.",
     ),
     "failure-modes": Listed(
         "ratings", _RADIOLOGISTS,

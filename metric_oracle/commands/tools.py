@@ -82,7 +82,7 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     if read.left_out:
         note(read.left_out)
     with progress("reports annotated") as step:
-        api.annotate(read, out, **used(files), **used(models), tell=note, progress=step)
+        api.annotate(api.reports(read, **used(files), **used(models), tell=note), out, progress=step)
     note(f"{out}: {len(read.ids):,} reports")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
@@ -26,7 +26,7 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
 
 def check_section(queries: Inputs, index: Index) -> None:
     """Raise where test reports and index are known to be of different sections."""
-    step = f"Pass --section {index.section[0]}, or search an index of section {queries.section[0]}"
+    step = f"Pass {option('section', str(index.section[0]))}, or search an index of section {queries.section[0]}"
     check_sections("retrieve", queries.section, index.section, ("test reports", "index"), step)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.shown import html_table
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.indexes.manifest import check_outside
 from metric_oracle.metrics import METRICS, get_metric
@@ -214,6 +214,7 @@ class Scores(_Frames):
         values = {name: self.values(name) for name in self.metrics}
         return {name: float(found.mean()) if len(found) else float("nan") for name, found in values.items()}
 
+    @called("interval")
     def interval(
         self, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
     ) -> dict[str, Interval]:

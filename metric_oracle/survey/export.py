@@ -17,7 +17,7 @@ from pyarrow import csv
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.files import new_folder, write_json
 from metric_oracle.retrieval.pairs import score
 from metric_oracle.retrieval.results import Scores
@@ -158,7 +158,8 @@ def export_survey(
     ...     mo.export_survey("survey", "export")
     ... except mo.MetricOracleError as error:
     ...     print(error)
-    export_survey: ratings must be finished for something to export; got unfinished ann (120 open cells), ...
+    export_survey: there are no finished ratings to export; not finished: ann (120 open cells), bob (120 open cells).
+    Wait, or add partial=True.
     """
     survey, out = open_survey(folder, _FUNCTION), Path(out)
     check_folder(out, _FUNCTION)
@@ -185,8 +186,11 @@ def export_survey(
     pairs = [pair for pair in main if all(pair.place in done for done in kept.values())]
     if not kept or not pairs:
         shown = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in unfinished.items()) or "no rater"
-        step = "Leave out who has hardly begun with --leave-out NAME=REASON" if partial else "Wait, or add --partial"
-        raise InputError(f"there are no finished ratings to export; not finished: {shown}.", f"{step}.")
+        leaving = option("leave_out", "NAME=REASON", python="leave_out={NAME: REASON}")
+        step = (
+            f"Leave out who has hardly begun with {leaving}." if partial else f"Wait, or add {option('partial', True)}."
+        )
+        raise InputError(f"there are no finished ratings to export; not finished: {shown}.", step)
     repeated = [pair for pair in again if all(pair.place in done for done in kept.values())]
     is_balanced = len(pairs) == len({pair.study_id for pair in main}) * len(key["candidates"])
     number = {study: place for place, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}

@@ -193,7 +193,8 @@ def run_study(
     _check_models(given, names)
     read = {name: model.read() for name, model in given.items()}  # a bad file shows before the long work
     for name, reports in read.items():
-        step = f"Say by --model-section {name}={said[0]} what it writes, or search an index of its section"
+        own = option("model_section", f"{name}={said[0]}", python=f"mo.reports(..., section={said[0]})")
+        step = f"Say by {own} what it writes, or search an index of its section"
         warning = check_sections("study", said, reports.said, ("test reports", f"model {name!r}"), step)
         if warning:
             say(warning, tell)

@@ -334,8 +334,8 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         (["--pool", "all", "--audit", "2"], "audit must be left out where the pool is the whole corpus; got a number."),
         (["--pool", "bleu:3", "--idf", "tests"], "idf must be left out for metric 'bleu-2'; got a value. Drop it."),
         (["--pool", "all", "--no-rescale"], "rescale must be left out for a pool that is the whole corpus"),
-        (["--pool", "bleu:3", "--crepe", "none"], r"there is no file none\. Check"),
-        (["--pool", "bleu:3", "--crepe-config", "none"], r"there is no file none\. Check"),
+        (["--pool", "bleu:3", "--crepe", "none"], "there is no file none. Check the name."),
+        (["--pool", "bleu:3", "--crepe-config", "none"], "there is no file none. Check the name."),
         ([], "metric must be one of "),  # RadCliQ, which the index does not hold
     ],
 )  # fmt: skip
