@@ -105,9 +105,13 @@ def _tiny(texts: Sequence[str], out: Path) -> Path:
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     torch.manual_seed(SEED)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=128, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=256, initializer_range=0.05,
-    )  # fmt: skip
+        vocab_size=len(vocabulary),
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=256,
+        initializer_range=0.05,
+    )
     BertModel(config).save_pretrained(out)
     (out / "vocab.txt").write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     return out

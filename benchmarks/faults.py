@@ -261,9 +261,7 @@ def damages(campaign: Campaign, n: int) -> Count:
     return count
 
 
-def damage(
-    campaign: tuple[Path, list[Any]], path: Path, files: list[Path], n: int, seed: int, results: Path
-) -> None:  # fmt: skip
+def damage(campaign: tuple[Path, list[Any]], path: Path, files: list[Path], n: int, seed: int, results: Path) -> None:
     """Make faults one after another in a process of their own, and note what became of each."""
     corpus, right = campaign
     rng = random.Random(seed)

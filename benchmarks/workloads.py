@@ -329,11 +329,16 @@ def _registry() -> list[Workload]:
     ]
     records += [
         Workload(
-            f"oracle-{metric}", title, "s", _STATE_GOALS[metric][0], partial(_oracle, metric, "cpu"), (metric,),
+            f"oracle-{metric}",
+            title,
+            "s",
+            _STATE_GOALS[metric][0],
+            partial(_oracle, metric, "cpu"),
+            (metric,),
             table="oracle",
         )
         for metric, title in _STATE_TITLES.items()
-    ]  # fmt: skip
+    ]
     for metric, title in (_TITLES | _STATE_TITLES).items():
         measure = partial(_oracle, metric, "cuda")
         records.append(
@@ -345,11 +350,17 @@ def _registry() -> list[Workload]:
         records.append(Workload(f"peer-{name}", title, "times", least, measure, (peer.metric,), "at least", "peer"))
     records += [
         Workload(
-            f"peer-{name}", _TITLES[search.metric], "times", None, partial(beside.whole_search, name),
-            (search.metric,), "at least", "peer",
+            f"peer-{name}",
+            _TITLES[search.metric],
+            "times",
+            None,
+            partial(beside.whole_search, name),
+            (search.metric,),
+            "at least",
+            "peer",
         )
         for name, search in SEARCHES.items()
-    ]  # fmt: skip
+    ]
     for name, on_gpu, goal in (("faiss", False, 1.0), ("faiss-gpu", True, None)):
         measure = partial(beside.faiss, on_gpu)
         records.append(Workload(f"peer-{name}", "CheXbert", "times", goal, measure, ("chexbert",), "at least", "peer"))
@@ -360,11 +371,17 @@ def _registry() -> list[Workload]:
     )
     records += [
         Workload(
-            f"peer-{name}", "BERTScore, search", "times", state_peer.goal,
-            partial(beside.states, name), ("bertscore",), "at least", "peer",
+            f"peer-{name}",
+            "BERTScore, search",
+            "times",
+            state_peer.goal,
+            partial(beside.states, name),
+            ("bertscore",),
+            "at least",
+            "peer",
         )
         for name, state_peer in STATE_PEERS.items()
-    ]  # fmt: skip
+    ]
     what = "BERTScore, search"
     plaid = partial(beside.states, "fast-plaid")
     records.append(Workload("peer-fast-plaid", what, "times", None, plaid, ("bertscore",), "at least", "peer"))

@@ -228,9 +228,15 @@ def _versions() -> dict[str, str]:
 
 
 def run_tasks(
-    function: str, runner: Runner, home: str, shared: Any, tasks: Iterator[Task], *,
-    take: Callable[[Task, Any], None], look: Callable[[int, dict[str, Beat]], None],
-) -> None:  # fmt: skip
+    function: str,
+    runner: Runner,
+    home: str,
+    shared: Any,
+    tasks: Iterator[Task],
+    *,
+    take: Callable[[Task, Any], None],
+    look: Callable[[int, dict[str, Beat]], None],
+) -> None:
     """Do tasks by workers; one is asked for when there is room for it.
 
     Parameters
@@ -262,9 +268,13 @@ def run_tasks(
         import ray
 
         here = _on(ray.get_runtime_context().get_node_id())
-        board = ray.remote(Board).options(  # Ray's own processes may be killed, too
-            num_cpus=0, scheduling_strategy=here, max_restarts=-1, max_task_retries=-1
-        ).remote()  # fmt: skip
+        board = (
+            ray.remote(Board)
+            .options(  # Ray's own processes may be killed, too
+                num_cpus=0, scheduling_strategy=here, max_restarts=-1, max_task_retries=-1
+            )
+            .remote()
+        )
         try:
             _run(function, runner, home, shared, tasks, take, look, board)
         except ray.exceptions.RayError as error:
@@ -325,16 +335,26 @@ def _no_answer(address: str, reason: str = "") -> BackendError:
 
 
 def _run(
-    function: str, runner: Runner, home: str, shared: Any, tasks: Iterator[Task], take: Callable[[Task, Any], None],
-    look: Callable[[int, dict[str, Beat]], None], board: Any,
-) -> None:  # fmt: skip
+    function: str,
+    runner: Runner,
+    home: str,
+    shared: Any,
+    tasks: Iterator[Task],
+    take: Callable[[Task, Any], None],
+    look: Callable[[int, dict[str, Beat]], None],
+    board: Any,
+) -> None:
     import ray
 
     # Without max_calls a worker with a GPU ends after each task, and forgets its index.
     remote = ray.remote(
-        num_cpus=runner.num_cpus, num_gpus=runner.num_gpus, max_retries=RETRIES, retry_exceptions=False,
-        scheduling_strategy="SPREAD", max_calls=0,
-    )(work)  # fmt: skip
+        num_cpus=runner.num_cpus,
+        num_gpus=runner.num_gpus,
+        max_retries=RETRIES,
+        retry_exceptions=False,
+        scheduling_strategy="SPREAD",
+        max_calls=0,
+    )(work)
     asked = Asked(uuid4().hex, function, _versions(), home)
     stored = ray.put(ray.cloudpickle.dumps(shared))
     under_way: dict[Any, Task] = {}

@@ -71,56 +71,108 @@ SOURCES: dict[str, SourceRecord] = {
     record.name: record
     for record in (
         SourceRecord(
-            "radgraph", "metric_oracle.sources.radgraph:RadGraphSource", "a graph", "graphs", ("radgraph",),
+            "radgraph",
+            "metric_oracle.sources.radgraph:RadGraphSource",
+            "a graph",
+            "graphs",
+            ("radgraph",),
             "--radgraph GRAPHS.json",
             "--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
-            model="a model .tar.gz", model_arguments=("radgraph_encoder",),
+            model="a model .tar.gz",
+            model_arguments=("radgraph_encoder",),
         ),
         SourceRecord(
-            "chexbert", "metric_oracle.sources.embeddings:CheXbertSource", "an embedding", "embeddings",
-            ("chexbert", "chexbert_ids"), "--chexbert FILE",
+            "chexbert",
+            "metric_oracle.sources.embeddings:CheXbertSource",
+            "an embedding",
+            "embeddings",
+            ("chexbert", "chexbert_ids"),
+            "--chexbert FILE",
             "--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
-            model="chexbert.pth", model_arguments=("vocabulary",),
+            model="chexbert.pth",
+            model_arguments=("vocabulary",),
         ),
         SourceRecord(
-            "embedding", "metric_oracle.sources.embeddings:VectorSource", "an embedding", "embeddings",
-            ("embeddings", "embedding_ids"), "--embeddings FILE", "--embeddings and --predicted-embeddings",
+            "embedding",
+            "metric_oracle.sources.embeddings:VectorSource",
+            "an embedding",
+            "embeddings",
+            ("embeddings", "embedding_ids"),
+            "--embeddings FILE",
+            "--embeddings and --predicted-embeddings",
         ),
         SourceRecord(
-            "labels", "metric_oracle.sources.labels:CheXbertLabelSource", "labels", "labels", ("chexbert_labels",),
+            "labels",
+            "metric_oracle.sources.labels:CheXbertLabelSource",
+            "labels",
+            "labels",
+            ("chexbert_labels",),
             "--chexbert-labels FILE --uncertain positive|negative|blank",
             "--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert chexbert.pth",
-            made_by="chexbert", settings=("uncertain",),
+            made_by="chexbert",
+            settings=("uncertain",),
         ),
         SourceRecord(
-            "label_table", "metric_oracle.sources.labels:LabelTableSource", "labels", "labels", ("labels",),
-            "--labels FILE", "--labels and --predicted-labels",
+            "label_table",
+            "metric_oracle.sources.labels:LabelTableSource",
+            "labels",
+            "labels",
+            ("labels",),
+            "--labels FILE",
+            "--labels and --predicted-labels",
         ),
         SourceRecord(
-            "srr", "metric_oracle.sources.labels:LabelSetSource", "SRR labels", "SRR labels", ("srr_labels",),
-            "--srr-labels FILE", "--srr-labels and --predicted-srr-labels",
+            "srr",
+            "metric_oracle.sources.labels:LabelSetSource",
+            "SRR labels",
+            "SRR labels",
+            ("srr_labels",),
+            "--srr-labels FILE",
+            "--srr-labels and --predicted-srr-labels",
         ),
         SourceRecord(
-            "entities", "metric_oracle.sources.entities:EntitySource", "entities", "entities", ("entities",),
+            "entities",
+            "metric_oracle.sources.entities:EntitySource",
+            "entities",
+            "entities",
+            ("entities",),
             "--entities FILE",
             "--entities and --predicted-entities with files, or --entities FOLDER (RaTE-NER's) for both",
-            model="RaTE-NER's folder", model_arguments=("entity_encoder",),
+            model="RaTE-NER's folder",
+            model_arguments=("entity_encoder",),
         ),
         SourceRecord(
-            "sentences", "metric_oracle.sources.sentences:SentenceSource", "sentence vectors", "sentence vectors",
-            ("sentences",), "--sentences FILE", "--sentences and --predicted-sentences",
+            "sentences",
+            "metric_oracle.sources.sentences:SentenceSource",
+            "sentence vectors",
+            "sentence vectors",
+            ("sentences",),
+            "--sentences FILE",
+            "--sentences and --predicted-sentences",
         ),
         SourceRecord(
-            "bertscore", "metric_oracle.sources.token_states:TokenStateSource", "token states", "token states",
-            ("encoder",), "--encoder NAME|FOLDER", "--encoder NAME|FOLDER", made="encoded",
+            "bertscore",
+            "metric_oracle.sources.token_states:TokenStateSource",
+            "token states",
+            "token states",
+            ("encoder",),
+            "--encoder NAME|FOLDER",
+            "--encoder NAME|FOLDER",
+            made="encoded",
         ),
         SourceRecord("meteor_jar", "metric_oracle.encoders.meteor_jar:MeteorJar", "", "", (), made="pairs"),
         SourceRecord(
-            "crepe", "metric_oracle.encoders.crepe:Crepe", "a checkpoint", "checkpoints",
-            ("crepe", "crepe_config", "crepe_vocabulary"), "--crepe FOLDER", "--crepe FOLDER", made="pairs",
+            "crepe",
+            "metric_oracle.encoders.crepe:Crepe",
+            "a checkpoint",
+            "checkpoints",
+            ("crepe", "crepe_config", "crepe_vocabulary"),
+            "--crepe FOLDER",
+            "--crepe FOLDER",
+            made="pairs",
         ),
     )
-}  # fmt: skip
+}
 # What is joined to the reports on their ids, from files, from memory or by a model.
 ATTACHED = tuple(record for record in SOURCES.values() if record.made == "attached")
 
@@ -208,17 +260,22 @@ REPRESENTATIONS: dict[str, Representation] = {
         Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", parts=("srr",)),
         Representation("srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("srr",)),
         Representation(
-            "bertscore", "metric_oracle.indexes.bertscore:TokenStateIndex", SOURCES["bertscore"],
+            "bertscore",
+            "metric_oracle.indexes.bertscore:TokenStateIndex",
+            SOURCES["bertscore"],
             settings=("idf", "rescale"),
         ),
         Representation(
-            "crg", "metric_oracle.indexes.crg:PositiveIndex", parts=("labels",), counts_queries=True,
+            "crg",
+            "metric_oracle.indexes.crg:PositiveIndex",
+            parts=("labels",),
+            counts_queries=True,
             settings=("prevalence",),
         ),
         Representation("meteor_jar", SOURCES["meteor_jar"].home, SOURCES["meteor_jar"]),
         Representation("crepe", SOURCES["crepe"].home, SOURCES["crepe"]),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -335,9 +392,16 @@ def _bleu(order: int, coco: bool) -> Metric:
         return Metric(f"bleu-{order}:coco", "coco", "bleu", source + "pycocoevalcap", options, tool=_COCO_TOOL)
     shown = {2: _USUAL, 4: ("score",)}.get(order, ())
     return Metric(
-        f"bleu-{order}", "ngrams", "bleu", source + "CXR-Report-Metric (fast_bleu)", options, shown_in=shown, tool=_YU,
-        title=f"BLEU-{order}", column="bleu_score" if order == 2 else "",
-    )  # fmt: skip
+        f"bleu-{order}",
+        "ngrams",
+        "bleu",
+        source + "CXR-Report-Metric (fast_bleu)",
+        options,
+        shown_in=shown,
+        tool=_YU,
+        title=f"BLEU-{order}",
+        column="bleu_score" if order == 2 else "",
+    )
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
@@ -345,9 +409,17 @@ def _radgraph(variant: str, families: tuple[int, int], source: str, representati
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
     if not variant:
         return Metric(
-            name, representation, "radgraph", source, options, fallback=True, shown_in=_USUAL, tool=_YU,
-            title="RadGraph F1", column="radgraph_combined",
-        )  # fmt: skip
+            name,
+            representation,
+            "radgraph",
+            source,
+            options,
+            fallback=True,
+            shown_in=_USUAL,
+            tool=_YU,
+            title="RadGraph F1",
+            column="radgraph_combined",
+        )
     shown, tool = (("score",), _RADGRAPH_TOOL) if representation == "radgraph" else ((), "radgraph-b5ab8d0")
     return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown, tool=tool)
 
@@ -372,10 +444,18 @@ def _bertscore(part: str) -> Metric:
     source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
     whole = part == "f1"
     return Metric(
-        name, "bertscore", "bertscore", source, options, cheap=False, composable=whole,
-        shown_in=_USUAL if whole else (), tool="bert-score-0.3.13", title="BERTScore" if whole else "",
+        name,
+        "bertscore",
+        "bertscore",
+        source,
+        options,
+        cheap=False,
+        composable=whole,
+        shown_in=_USUAL if whole else (),
+        tool="bert-score-0.3.13",
+        title="BERTScore" if whole else "",
         column="bertscore" if whole else "",
-    )  # fmt: skip
+    )
 
 
 _COCO = MappingProxyType({"coco": True})
@@ -391,27 +471,46 @@ METRICS: dict[str, Metric] = {
     for metric in (
         *(_bleu(order, coco) for coco in (False, True) for order in (1, 2, 3, 4)),
         Metric(
-            "rouge-l", "words", "rouge_l", "Lin, ROUGE 2004, as in rouge-score without stemming", shown_in=_USUAL,
-            tool="rouge-score", title="ROUGE-L",
+            "rouge-l",
+            "words",
+            "rouge_l",
+            "Lin, ROUGE 2004, as in rouge-score without stemming",
+            shown_in=_USUAL,
+            tool="rouge-score",
+            title="ROUGE-L",
         ),
         Metric("rouge-l:coco", "ngrams", "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", _COCO, tool=_COCO_TOOL),
         Metric(
-            "cider-d", "weighted", "cider_d", _CIDER + ", document frequencies of the references", composable=False,
+            "cider-d",
+            "weighted",
+            "cider_d",
+            _CIDER + ", document frequencies of the references",
+            composable=False,
             tool=_COCO_TOOL,
         ),
         Metric(
-            "cider-d:corpus", "corpus_weighted", "cider_d", _CIDER + ", document frequencies of the corpus",
+            "cider-d:corpus",
+            "corpus_weighted",
+            "cider_d",
+            _CIDER + ", document frequencies of the corpus",
             tool=_COCO_TOOL,
         ),
         Metric("meteor:nltk", "synonyms", "meteor", _METEOR + " with WordNet", tool="nltk"),
         Metric("meteor:nltk-stems", "stems", "meteor", _METEOR + " with a WordNet that knows no word", tool="nltk"),
         Metric(
-            "meteor:1.5", "meteor_jar", "",
-            "Denkowski and Lavie, WMT 2014, as in pycocoevalcap (its meteor-1.5.jar, which wants Java)", cheap=False,
-            composable=False, tool="meteor-1.5.jar",
+            "meteor:1.5",
+            "meteor_jar",
+            "",
+            "Denkowski and Lavie, WMT 2014, as in pycocoevalcap (its meteor-1.5.jar, which wants Java)",
+            cheap=False,
+            composable=False,
+            tool="meteor-1.5.jar",
         ),
         Metric(
-            "temporal", "temporal", "temporal", "Bannur et al., CVPR 2023; words as in RadEval 2.2.1",
+            "temporal",
+            "temporal",
+            "temporal",
+            "Bannur et al., CVPR 2023; words as in RadEval 2.2.1",
             tool="radeval-2.2.1",
         ),
         _radgraph("", (0, 1), "Yu et al., Patterns 2023"),
@@ -422,42 +521,72 @@ METRICS: dict[str, Metric] = {
         _radgraph(":rg_er-lower", (2, -1), _LOWER + ", reward level partial", "radgraph_lower"),
         _radgraph(":rg_er-bar-lower", (3, -1), _LOWER + ", reward level complete", "radgraph_lower"),
         Metric(
-            "chexbert", "chexbert", "cosine", "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric", cheap=False,
-            shown_in=_USUAL, tool=_YU, title="CheXbert vector similarity", column="semb_score",
+            "chexbert",
+            "chexbert",
+            "cosine",
+            "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
+            cheap=False,
+            shown_in=_USUAL,
+            tool=_YU,
+            title="CheXbert vector similarity",
+            column="semb_score",
         ),
         Metric(
             "embedding", "embedding", "cosine", "cosine of the given report embeddings", cheap=False, composable=False
         ),
         Metric(
-            "chexbert:labels", "labels", "chexbert_labels", "cosine of the 14-label vectors, Yu et al., Patterns 2023",
+            "chexbert:labels",
+            "labels",
+            "chexbert_labels",
+            "cosine of the 14-label vectors, Yu et al., Patterns 2023",
             shown_in=("score",),
         ),
         Metric("chexbert:agreement", "agreement", "chexbert_labels", _AGREEMENT.format("14"), tool="factmm-rag"),
         Metric("chexbert:agreement-5", "agreement_5", "chexbert_labels", _AGREEMENT.format("5"), tool="factmm-rag"),
         Metric(
-            "srr-bert", "srr_sets", "radgraph", _SRR + ", F1 as scikit-learn's samples average", _FIRST_FAMILY,
+            "srr-bert",
+            "srr_sets",
+            "radgraph",
+            _SRR + ", F1 as scikit-learn's samples average",
+            _FIRST_FAMILY,
             tool="scikit-learn",
         ),
         Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
         *(_labels(measure) for measure in ("agreement", "f1")),
         *(_ratescore(matrix) for matrix in ("long", "short")),
         Metric(
-            "sentences", "sentences", "sentences",
+            "sentences",
+            "sentences",
+            "sentences",
             "cosine Chamfer distance of given sentence vectors, mean of both ways; set distances as in SDR (Gulluk et "
             "al., arXiv 2606.00440)",
-            higher_is_better=False, cheap=False, composable=False, tool="metric-oracle",
+            higher_is_better=False,
+            cheap=False,
+            composable=False,
+            tool="metric-oracle",
         ),
         Metric(
-            "crg", "crg", "crg", "Hamamci et al., MIDL 2025, weights of the test set", composable=False,
+            "crg",
+            "crg",
+            "crg",
+            "Hamamci et al., MIDL 2025, weights of the test set",
+            composable=False,
             tool="ibrahimethemhamamci/crg",
         ),
         *(_bertscore(part) for part in ("f1", "precision", "recall")),
         Metric(
-            "crepe", "crepe", "", "Cho et al., EMNLP 2025, each pair alone in float64", higher_is_better=False,
-            cheap=False, composable=False, shown_in=("score",), tool="gihuncho/crepe",
+            "crepe",
+            "crepe",
+            "",
+            "Cho et al., EMNLP 2025, each pair alone in float64",
+            higher_is_better=False,
+            cheap=False,
+            composable=False,
+            shown_in=("score",),
+            tool="gihuncho/crepe",
         ),
     )
-}  # fmt: skip
+}
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 # As tables and papers spell metrics, where their names do not have it.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
@@ -468,7 +597,19 @@ COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable
 
 
 def list_metrics() -> list[Metric]:
-    """Return the metrics of the registry: name, direction, source, what each reads."""
+    """List the metrics of the registry.
+
+    Returns
+    -------
+    list of Metric
+        Each with its name, direction, source and what it reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.list_metrics()[0].name
+    'bleu-1'
+    """
     return list(METRICS.values())
 
 
@@ -534,9 +675,13 @@ def check_searched(metric: Metric, function: str) -> None:
 
 
 def composite(
-    name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, function: str,
+    name: str,
+    terms: Mapping[str, tuple[float, float, float]],
+    intercept: float,
+    source: str,
+    function: str,
     **described: Any,
-) -> Metric:  # fmt: skip
+) -> Metric:
     """Return the record of a linear composite that predicts errors: lower is better.
 
     Score = intercept + sum over terms, in their order, of weight (value - mean) / scale.
@@ -614,18 +759,36 @@ METRICS |= {
     metric.name: metric
     for metric in (
         composite(
-            "radcliq", _V1, 2.466552561323256e-10, "Yu et al., Patterns 2023", "metrics", shown_in=_USUAL, tool=_YU,
-            title="RadCliQ (predicted errors)", column="RadCliQ-v1",
+            "radcliq",
+            _V1,
+            2.466552561323256e-10,
+            "Yu et al., Patterns 2023",
+            "metrics",
+            shown_in=_USUAL,
+            tool=_YU,
+            title="RadCliQ (predicted errors)",
+            column="RadCliQ-v1",
         ),
         composite(
-            "radcliq:v0", _V0, 1.641666666666666, "Yu et al., released code, version 0", "metrics", shown_in=("score",),
-            tool=_YU, title="RadCliQ-v0 (predicted errors)", column="RadCliQ-v0",
+            "radcliq:v0",
+            _V0,
+            1.641666666666666,
+            "Yu et al., released code, version 0",
+            "metrics",
+            shown_in=("score",),
+            tool=_YU,
+            title="RadCliQ-v0 (predicted errors)",
+            column="RadCliQ-v0",
         ),
         composite(
-            "radcliq:preprint", _PREPRINT, 1.642, "Yu et al., medRxiv 2022, normalised as version 0", "metrics",
+            "radcliq:preprint",
+            _PREPRINT,
+            1.642,
+            "Yu et al., medRxiv 2022, normalised as version 0",
+            "metrics",
             title="RadCliQ of the preprint (predicted errors)",
         ),
     )
-}  # fmt: skip
+}
 # Those with an exact search.
 SEARCHED = tuple(name for name, metric in METRICS.items() if metric.is_searched)

@@ -68,7 +68,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
 
 def _check(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], homes: Mapping[str, str]
-) -> None:  # fmt: skip
+) -> None:
     """Raise unless a call fits the signature of a function: names, positions and types."""
     known, signature = _known(function), inspect.signature(function)
     unknown = next((keyword for keyword in keywords if keyword not in known), None)

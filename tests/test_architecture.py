@@ -315,3 +315,17 @@ def test_models_are_imported_by_what_opens_them():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not [name for name in done.stdout.split() if name.startswith("metric_oracle.encoders")]
     assert "metric_oracle.sources.radgraph" in done.stdout.split()
+
+
+def test_the_formatter_is_skipped_for_tables_of_data_only():
+    """`# fmt: skip` may end an assignment or a return of a literal list, dict, set or tuple, and nothing else."""
+    literals = (ast.Dict, ast.List, ast.Set, ast.Tuple)
+    statements = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
+    wrong = []
+    for path in [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "benchmarks").glob("*.py")]:
+        source = path.read_text(encoding="utf-8")
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, statements)]
+        tables = {node.end_lineno for node in nodes if isinstance(node.value, literals)}
+        skipped = {row for row, line in enumerate(source.splitlines(), 1) if "# fmt:" in line}
+        wrong += [f"{path.relative_to(PACKAGE.parent)}:{row}" for row in sorted(skipped - tables)]
+    assert wrong == []

@@ -29,8 +29,8 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     Parameters
     ----------
     reports : AttachedReports
-        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of :func:`metric_oracle.reports`, and
-        the other files that it needs.
+        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of [`reports`][metric_oracle.reports],
+        and the other files that it needs.
     out : path
         File to write. RadGraph gives ``.json``; CheXbert gives embeddings (``.npz``) or labels (``.csv``); RaTEScore's
         models give entities with their vectors (``.parquet``).

@@ -23,7 +23,7 @@ ENCODING = ("layer", "states", "bf16", "rescale_table")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class AttachedReports:
-    """Reports that are read when they are first used, with their sources. Made by :func:`reports`.
+    """Reports that are read when they are first used, with their sources. Made by `reports`.
 
     Two things are decided by the use: the section, which is by default that of the index or of the other side; and the
     role. Empty predictions are scored, empty references are left out and counted.
@@ -122,7 +122,7 @@ def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
 
 
 def attached(given: Any) -> AttachedReports:
-    """Return reports as :func:`reports` does, where nothing is attached."""
+    """Return reports as `reports` does, where nothing is attached."""
     return given if isinstance(given, AttachedReports) else AttachedReports(given, {}, {}, {}, {})
 
 
@@ -174,8 +174,9 @@ def reports(
     Parameters
     ----------
     data : path, list of str, dict, table or Index
-        A file or folder of reports, a folder of :func:`metric_oracle.build_index`, or reports in memory: a list of
-        texts (their ids are "0", "1", ...), a dict of id to text, an Arrow table, a Polars or pandas frame, or a
+        A file or folder of reports, a folder of [`build_index`][metric_oracle.build_index], or reports in memory: a
+        list of texts (their ids are "0", "1", ...), a dict of id to text, an Arrow table, a Polars or pandas frame, or
+        a
         Hugging Face dataset.
     section : {"impression", "findings", "findings+impression"}, optional
         Section of the reports. By default that of the index or of the other side, or else the impression.
@@ -286,6 +287,6 @@ def reports(
 
 
 def homes() -> dict[str, str]:
-    """Return the arguments of :func:`reports` and of SearchOptions with the form in which a call gives them."""
+    """Return the arguments of `reports` and of SearchOptions with the form in which a call gives them."""
     own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
     return own | {name: "mo.reports(..., {})" for name in signature(reports).parameters if name != "data"}

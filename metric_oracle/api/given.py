@@ -23,7 +23,7 @@ Given: TypeAlias = Any
 
 
 class Reading(TypedDict, total=False):
-    """How reports are read, see :func:`metric_oracle.corpora.reports.read_reports`."""
+    """How reports are read, see `corpora.reports.read_reports`."""
 
     section: str
     id_column: str | None
@@ -70,7 +70,7 @@ def opened(index: str | Path | Index) -> Index:
 
 
 def is_prepared(given: Any) -> bool:
-    """Tell a folder that :func:`metric_oracle.build_index` wrote, an index or a shard set, from anything else."""
+    """Tell a folder that `build_index` wrote, an index or a shard set, from anything else."""
     return isinstance(given, str | Path) and (is_set(Path(given)) or (Path(given) / manifest.NAME).is_file())
 
 
@@ -86,9 +86,14 @@ def section_of(*others: Any) -> str | None:
 
 
 def reports_of(
-    given: Given, function: str, reading: Mapping[str, Any], *, predictions: bool = False, keep_empty: bool = False,
+    given: Given,
+    function: str,
+    reading: Mapping[str, Any],
+    *,
+    predictions: bool = False,
+    keep_empty: bool = False,
     like: str | None = None,
-) -> tuple[Reports, Inputs | None]:  # fmt: skip
+) -> tuple[Reports, Inputs | None]:
     """Return reports, and of a prepared set what is stored for them.
 
     Parameters

@@ -38,11 +38,11 @@ def pairwise(
     ----------
     hypotheses, references : list of texts, another container or AttachedReports
         Empty ones count; a missing one (None) is an error. What the metric reads in addition to the texts is attached
-        by :func:`metric_oracle.reports`; a model or an encoder of the references serves both sides.
+        by [`reports`][metric_oracle.reports]; a model or an encoder of the references serves both sides.
     metric : str
         Name of a metric.
     index : path or Index, optional
-        Corpus whose document frequencies count, see :func:`score`.
+        Corpus whose document frequencies count, see [`score`][metric_oracle.score].
     options : SearchOptions, optional
         `idf` and `rescale` of BERTScore.
 
@@ -107,7 +107,7 @@ def compute(
     metrics : str or sequence of str, optional
         By default the usual ones that the sources allow.
     index, inner, crepe, options : optional
-        See :func:`score`, which also gives the score of each report.
+        See [`score`][metric_oracle.score], which also gives the score of each report.
 
     Returns
     -------
@@ -185,8 +185,9 @@ def reward(
     column : str
         Column of the data set that holds the references.
     sources : dict, optional
-        What makes what the metric reads, by the arguments of :func:`metric_oracle.reports`, opened once: a RadGraph
-        archive, ``chexbert.pth``, RaTE-NER's folder, or a function from texts to graphs, vectors or classes in their
+        What makes what the metric reads, by the arguments of [`reports`][metric_oracle.reports], opened once: a
+        RadGraph archive, ``chexbert.pth``, RaTE-NER's folder, or a function from texts to graphs, vectors or classes in
+        their
         order; the encoder of BERTScore; and `uncertain`, `device` and what else the models need. What they make of
         references is kept.
 
@@ -258,9 +259,16 @@ def reward(
         keys = [str(place) for place in range(len(texts))]
         one, other = (Reports.from_texts(side, keys, keep_empty=True) for side in (list(references), texts))
         scores = _pairs.score(
-            one, other, [record.name], system="completions", files=kept, predicted_files=models,
-            models=split(given, ("uncertain",)), encoding=encoding, counted=counted,
-        )  # fmt: skip
+            one,
+            other,
+            [record.name],
+            system="completions",
+            files=kept,
+            predicted_files=models,
+            models=split(given, ("uncertain",)),
+            encoding=encoding,
+            counted=counted,
+        )
         return [sign * value for value in scores.table[record.name].to_pylist()]
 
     rewarded.__name__ = record.name if sign > 0 else f"negative {record.name}"

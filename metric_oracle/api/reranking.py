@@ -36,16 +36,16 @@ def rerank(
     """Find, for every test report, the k reports of a pool with the fewest errors that CREPE predicts.
 
     No exact search exists for CREPE: the pool is stated, and `audit` measures what it misses. See
-    :mod:`metric_oracle.retrieval.rerank`.
+    [`rerank`][metric_oracle.rerank].
 
     Parameters
     ----------
     index : path or Index
         Index or shard set.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, see :func:`retrieve`.
+        Test reports, see [`retrieve`][metric_oracle.retrieve].
     crepe : path or dict
-        The checkpoint, see :func:`score`.
+        The checkpoint, see [`score`][metric_oracle.score].
     pool : str, default "radcliq:200"
         ``"METRIC:N"``, the first N reports of each search under a metric; ``"composite:N"`` with ``options.weights``,
         such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which is exact. With `recall`,
@@ -67,7 +67,7 @@ def rerank(
     Returns
     -------
     Results
-        With the columns nA to nF, `pool` and `certified`; see :mod:`metric_oracle.retrieval.rerank`.
+        With the columns nA to nF, `pool` and `certified`; see [`rerank`][metric_oracle.rerank].
 
     Raises
     ------
@@ -85,18 +85,24 @@ def rerank(
 
 @called("rerank")
 def plan_rerank(
-    index: str | Path | Index, crepe: str | Path | Mapping[str, Any], pool: str, audit: int, recall: float | None,
-    seed: int, options: SearchOptions,
-) -> RerankPlan:  # fmt: skip
-    """Check everything that :func:`rerank` is given except the test reports."""
+    index: str | Path | Index,
+    crepe: str | Path | Mapping[str, Any],
+    pool: str,
+    audit: int,
+    recall: float | None,
+    seed: int,
+    options: SearchOptions,
+) -> RerankPlan:
+    """Check everything that `rerank` is given except the test reports."""
     name, size = read_pool(pool, recall is not None)
     record = None if name is None else weighed(name, options.weights)
     if record is None:
         options.check_used(("k", "text"), "rerank", "a pool that is the whole corpus")
     return _rerank.plan_rerank(
-        index, _rerank.Pool(record, size, audit, recall, seed, replace(options, weights=None)),
+        index,
+        _rerank.Pool(record, size, audit, recall, seed, replace(options, weights=None)),
         lambda: open_crepe(crepe, "rerank")["crepe"],
-    )  # fmt: skip
+    )
 
 
 def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:

@@ -43,7 +43,7 @@ def score(
     Parameters
     ----------
     references : path, container, AttachedReports or prepared folder
-        Test reports, with what the metrics read in addition to the texts: :func:`metric_oracle.reports`. A model
+        Test reports, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reports]. A model
         (a RadGraph archive, ``chexbert.pth``, RaTE-NER's folder) or an encoder serves both sides.
     predictions : path, container, AttachedReports or prepared folder
         What a model wrote. Empty reports are scored.
@@ -134,7 +134,7 @@ def score(
 
 
 def open_crepe(crepe: str | Path | Mapping[str, Any], function: str, device: str | None = None) -> dict[str, Any]:
-    """Open a checkpoint of CREPE, see :func:`score`."""
+    """Open a checkpoint of CREPE, see `score`."""
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
     check_options(given, (*CREPE, "device"), function)
     named = {CREPE[name]: value for name, value in split(given).items() if name in CREPE}

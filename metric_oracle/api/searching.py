@@ -50,8 +50,9 @@ def build_index(
     Parameters
     ----------
     reports : path, container or AttachedReports
-        The corpus, with what the metrics read in addition to the texts: :func:`metric_oracle.reports`. Or another
-        index. Predictions are read with :func:`metric_oracle.read_predictions` first, which keeps the empty ones.
+        The corpus, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reports]. Or another
+        index. Predictions are read with [`read_predictions`][metric_oracle.read_predictions] first, which keeps the
+        empty ones.
     out : path
         New folder. It may stand wherever test reports, references or predictions are asked for.
     metrics : str or sequence of str, optional
@@ -63,7 +64,8 @@ def build_index(
     max_memory : float, optional
         Memory in GB that encoding may use in addition to the model and mapped files.
     runner, address, num_gpus : optional
-        Build the shards by the workers of a Ray cluster, models included, see :class:`metric_oracle.SearchOptions`.
+        Build the shards by the workers of a Ray cluster, models included, see
+        [`SearchOptions`][metric_oracle.SearchOptions].
     progress : function, optional
         Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
         of all, None while the latter is unknown and at most as many while a Parquet file is read.
@@ -105,9 +107,17 @@ def build_index(
         of_encoder = {**given.encoding, **split({"max_memory": max_memory, "progress": progress})}
         opening = {**of_encoder, **split(given.models, ("device", "tell"))} if given.encoding else {}
         return build_streamed(
-            Path(given.data), out, shard_rows, dict(given.reading), dict(given.sources),
-            dict(given.models) | split({"progress": progress}), opening, names, progress, where,
-        )  # fmt: skip
+            Path(given.data),
+            out,
+            shard_rows,
+            dict(given.reading),
+            dict(given.sources),
+            dict(given.models) | split({"progress": progress}),
+            opening,
+            names,
+            progress,
+            where,
+        )
     if where is not None:
         msg = (
             "build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner; "
@@ -164,14 +174,14 @@ def retrieve(
     index : path or Index
         Index or shard set.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with what the metric reads in addition to the texts: :func:`metric_oracle.reports`. Their section
-        is that of the index by default; another one is an error.
+        Test reports, with what the metric reads in addition to the texts: [`reports`][metric_oracle.reports]. Their
+        section is that of the index by default; another one is an error.
     metric : str
         Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with ``options.weights``.
     k, backend, threads, text : optional
         The most frequent search options as arguments; they replace those of `options`.
     options : SearchOptions, optional
-        All other options of the search, see :class:`metric_oracle.SearchOptions`.
+        All other options of the search, see [`SearchOptions`][metric_oracle.SearchOptions].
     progress : function, optional
         Called with the number of queries answered since the last call.
 
@@ -209,7 +219,27 @@ def merge(parts: Sequence[str | Path]) -> Results:
     Parameters
     ----------
     parts : sequence of path
-        Files of results that :func:`retrieve` made with `part`.
+        Files of results that [`retrieve`][metric_oracle.retrieve] made with `part`.
+
+    Returns
+    -------
+    Results
+        Those of a search of the whole set.
+
+    Raises
+    ------
+    InputError
+        If a part is missing, comes twice or is of another search.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> index = mo.build_index("train.csv", "SET", metrics="bleu", shard_rows=100)
+    >>> for part in ("1/2", "2/2"):
+    ...     found = mo.retrieve(index, "test.csv", "bleu", options=mo.SearchOptions(part=part))
+    ...     found.write(f"part-{part[0]}.parquet")
+    >>> mo.merge(["part-1.parquet", "part-2.parquet"]).table.num_rows
+    24
     """
     from metric_oracle.retrieval.parts import merge_parts
 
@@ -237,9 +267,9 @@ def baseline(
     index : path or Index
         Index or shard set.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, see :func:`retrieve`.
+        Test reports, see [`retrieve`][metric_oracle.retrieve].
     kind : {"random", "most-frequent", "identity", "nearest"}
-        See :mod:`metric_oracle.retrieval.baselines`.
+        See `retrieval.baselines`.
     metric : str
         Name of a metric.
     draws : int, optional
@@ -274,9 +304,15 @@ def baseline(
     from metric_oracle.retrieval.baselines import plan_baseline
 
     planned = plan_baseline(
-        index, kind, metric, chosen(options, text=text), draws=draws, seed=seed, corpus_vectors=corpus_vectors,
+        index,
+        kind,
+        metric,
+        chosen(options, text=text),
+        draws=draws,
+        seed=seed,
+        corpus_vectors=corpus_vectors,
         query_vectors=query_vectors,
-    )  # fmt: skip
+    )
     return planned.run(loaded(queries, planned.scores.index))
 
 
@@ -298,7 +334,7 @@ def expectation(
     index : path or Index
         Index or shard set.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, see :func:`retrieve`.
+        Test reports, see [`retrieve`][metric_oracle.retrieve].
     metric : str
         Name of a metric.
     quantiles : sequence of float, default (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -355,14 +391,14 @@ def verify(
     results : path or Results
         Results of a search or of a baseline.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        The test reports that the results were made with, see :func:`retrieve`.
+        The test reports that the results were made with, see [`retrieve`][metric_oracle.retrieve].
     sample : int, default 20
         Queries that are searched by brute force.
     seed : int, default 0
         Of the choice of these queries.
     corpus_vectors, query_vectors : optional
-        Of the baseline "nearest", as :func:`baseline` took them: its rows are chosen again. Without them its scores are
-        checked alone.
+        Of the baseline "nearest", as [`baseline`][metric_oracle.baseline] took them: its rows are chosen again. Without
+        them its scores are checked alone.
     progress : function, optional
         Called with the numbers of finished and of all pairs.
     tell : function, optional

@@ -62,9 +62,14 @@ class Beside:
     def inputs(self, reports: Reports, is_first: bool) -> Inputs:
         """Return the inputs of a shard."""
         return load_inputs(
-            reports.ids, reports.texts, "build_index", is_piece=True, encoding=self.encoding(), **self._models,
+            reports.ids,
+            reports.texts,
+            "build_index",
+            is_piece=True,
+            encoding=self.encoding(),
+            **self._models,
             **self.read,
-        ).piece(is_first=is_first)  # fmt: skip
+        ).piece(is_first=is_first)
 
     def __getstate__(self) -> dict[str, Any]:
         silent = {name: value for name, value in self._models.items() if name not in ("tell", "progress")}
@@ -77,10 +82,17 @@ def _inputs_of(reports: Reports, is_first: bool, beside: Beside) -> Inputs:
 
 
 def build_streamed(
-    path: Path, out: str | Path, n: int, reading: dict[str, Any], files: dict[str, Any], models: dict[str, Any],
-    encoder: dict[str, Any], metrics: Sequence[str] | None, progress: Progress | None,
+    path: Path,
+    out: str | Path,
+    n: int,
+    reading: dict[str, Any],
+    files: dict[str, Any],
+    models: dict[str, Any],
+    encoder: dict[str, Any],
+    metrics: Sequence[str] | None,
+    progress: Progress | None,
     runner: Any = None,
-) -> ShardSet:  # fmt: skip
+) -> ShardSet:
     """Build a set of a file; what is given beside the reports is read once, and each shard gets its own of it.
 
     `runner` is None or a `Runner` of `cluster`, which is imported for those alone who ask for one.
@@ -105,9 +117,13 @@ def build_streamed(
         for place, reports in enumerate(stream_reports(path, n, **options)):
             words.update(reports.words)
             yield Slice(
-                reports.ids, reports.texts, partial(_inputs_of, reports, place == 0), reports.source,
-                states_of(reports), reports.said,
-            )  # fmt: skip
+                reports.ids,
+                reports.texts,
+                partial(_inputs_of, reports, place == 0),
+                reports.source,
+                states_of(reports),
+                reports.said,
+            )
 
     make_all = None
     if runner is not None:
@@ -122,9 +138,14 @@ def build_streamed(
 
 
 def build_cut(
-    inputs: Inputs, reports: Reports, out: str | Path, n: int, files: Mapping[str, Any],
-    metrics: Sequence[str] | None, progress: Progress | None,
-) -> ShardSet:  # fmt: skip
+    inputs: Inputs,
+    reports: Reports,
+    out: str | Path,
+    n: int,
+    files: Mapping[str, Any],
+    metrics: Sequence[str] | None,
+    progress: Progress | None,
+) -> ShardSet:
     """Build a set of reports that were read, with everything that belongs to them."""
     made = {name: _described(value) for name, value in files.items() if is_model(name, value)}
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": made, "metrics": metrics}

@@ -71,9 +71,14 @@ def seconds_text(value: float) -> str:
 
 
 def check_answers(
-    index: Index, queries: Inputs, metric: str, backends: Sequence[str] = ("cpu",), *, k: int = _ANSWERS,
+    index: Index,
+    queries: Inputs,
+    metric: str,
+    backends: Sequence[str] = ("cpu",),
+    *,
+    k: int = _ANSWERS,
     sample: int = _SAMPLE,
-) -> None:  # fmt: skip
+) -> None:
     """Raise unless all backends give one answer, and that the reference's; nothing should be timed before.
 
     Parameters
@@ -201,7 +206,7 @@ def run_alone(
         Folder and file.
     metric, backend : str
     **loading
-        Keyword arguments of :func:`metric_oracle.reports`.
+        Keyword arguments of `reports`.
 
     Returns
     -------
@@ -314,7 +319,7 @@ def run_bench(
     progress : function
         Called as ``progress(step, None, None)``.
     **loading
-        Keyword arguments of :func:`metric_oracle.reports`.
+        Keyword arguments of `reports`.
 
     Returns
     -------
@@ -352,9 +357,13 @@ def run_bench(
 
 
 def _check(
-    index: str | Path | None, queries: str | Path | None, backends: Sequence[str], size: tuple[int | None, int | None],
-    repetitions: int, loading: dict[str, Any],
-) -> None:  # fmt: skip
+    index: str | Path | None,
+    queries: str | Path | None,
+    backends: Sequence[str],
+    size: tuple[int | None, int | None],
+    repetitions: int,
+    loading: dict[str, Any],
+) -> None:
     if (index is None) != (queries is None):
         got = "an index alone" if queries is None else "queries alone"
         raise InputError(

@@ -77,10 +77,14 @@ def identity(asked: Asked, to: Destination, with_text: o.WithText = True) -> Non
     "--corpus-vectors train_images.npz --query-vectors test_images.npz",
 )
 def nearest(
-    asked: Asked, to: Destination, corpus_vectors: o.CorpusVectors, query_vectors: o.QueryVectors,
-    corpus_vector_ids: o.CorpusVectorIds = None, query_vector_ids: o.QueryVectorIds = None,
+    asked: Asked,
+    to: Destination,
+    corpus_vectors: o.CorpusVectors,
+    query_vectors: o.QueryVectors,
+    corpus_vector_ids: o.CorpusVectorIds = None,
+    query_vector_ids: o.QueryVectorIds = None,
     with_text: o.WithText = True,
-) -> None:  # fmt: skip
+) -> None:
     """Score the report of the nearest image, by the cosine of image embeddings, as CXR-RePaiR retrieves."""
     vectors = {
         "corpus_vectors": (corpus_vectors, corpus_vector_ids), "query_vectors": (query_vectors, query_vector_ids),

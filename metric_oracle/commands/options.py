@@ -138,9 +138,12 @@ FolderOrNone = Annotated[Path | None, _FOLDER]
 
 # What is searched, and how
 _METRIC = _option(
-    *("-m", "--metric", "--metrics"), panel=SEARCH, metavar="NAME", autocompletion=complete_metric,
+    *("-m", "--metric", "--metrics"),
+    panel=SEARCH,
+    metavar="NAME",
+    autocompletion=complete_metric,
     help=f"Metric: {_NAMES}, ... (oracle metrics lists all). Several, where a command takes them, with commas.",
-)  # fmt: skip
+)
 Metric = Annotated[list[str], _METRIC]
 Metrics = Annotated[list[str] | None, _METRIC]
 BLEU: Any = ("bleu",)  # the metric where none is named

@@ -175,9 +175,12 @@ def csv_lines(table: Any) -> Iterator[str]:
 
 
 def deliver_results(
-    to: Destination, results: Any, view: Callable[[], Iterable[Any]], summary: str,
+    to: Destination,
+    results: Any,
+    view: Callable[[], Iterable[Any]],
+    summary: str,
     write: Callable[[Path], object] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Deliver what has a table, a signature and files of its own: the answers of a search, scores."""
     texts = {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)}
     to.deliver(view, texts, summary, write or results.write)

@@ -16,18 +16,27 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 @command(
-    app, "align",
+    app,
+    "align",
     "oracle align 6_valid_raters_per_rater_error_categories.csv --scores scores.csv",
-    "oracle align RATINGS --scores ours.csv --scores other.csv \\\n"
-    "--direction other=lower --plot scatter.png",
+    "oracle align RATINGS --scores ours.csv --scores other.csv \\\n--direction other=lower --plot scatter.png",
     "oracle align RATINGS --samples 50_samples_gt_and_candidates.csv -m bleu",
-    endings=TABLES, formats=o.FORMATS, plot=True,
-)  # fmt: skip
+    endings=TABLES,
+    formats=o.FORMATS,
+    plot=True,
+)
 def align(
-    ratings: o.Ratings, to: Destination, scores: o.Scores = None, samples: o.Samples = None, metric: o.Metrics = None,
-    direction: o.Direction = None, paired: o.Paired = None, without_identical: o.WithoutIdentical = False,
-    resamples: o.Resamples = 1000, seed: o.Seed = 0,
-) -> None:  # fmt: skip
+    ratings: o.Ratings,
+    to: Destination,
+    scores: o.Scores = None,
+    samples: o.Samples = None,
+    metric: o.Metrics = None,
+    direction: o.Direction = None,
+    paired: o.Paired = None,
+    without_identical: o.WithoutIdentical = False,
+    resamples: o.Resamples = 1000,
+    seed: o.Seed = 0,
+) -> None:
     """Measure how well metrics agree with each radiologist and with their mean: Kendall's tau-b and Spearman's rho.
 
     The tables of scores have a row for each pair, named by pair_id, or by study_id (or study_number) and
@@ -43,9 +52,16 @@ def align(
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function="align")
     with progress("align"):
         result = metric_agreement.align(
-            ratings, scores or (), samples=samples, metrics=names, directions=directions, paired=pairs,
-            without_identical=without_identical, resamples=resamples, seed=seed,
-        )  # fmt: skip
+            ratings,
+            scores or (),
+            samples=samples,
+            metrics=names,
+            directions=directions,
+            paired=pairs,
+            without_identical=without_identical,
+            resamples=resamples,
+            seed=seed,
+        )
     if to.plot is not None:
         plot_alignment(result, to.plot)
         note(f"{to.plot}: errors against scores of {len(result.scores)} metrics")
@@ -54,20 +70,32 @@ def align(
 
 
 @command(
-    app, "compare-metrics",
+    app,
+    "compare-metrics",
     "oracle compare-metrics ReXVal=RATINGS --scores ReXVal=scores.csv \\\n"
     "--samples ReXVal=50_samples_gt_and_candidates.csv --out tables.md",
     "oracle compare-metrics ReXVal=RATINGS ReFiSco=refisco-v0.csv \\\n"
     "-m crepe,bleu --paired crepe,bleu --times times.csv \\\n"
     "--scores ReXVal=crepe.csv --scores ReFiSco=refisco_crepe.csv",
-    endings=TABLES, formats=o.FORMATS, plot=True,
-)  # fmt: skip
+    endings=TABLES,
+    formats=o.FORMATS,
+    plot=True,
+)
 def compare_metrics(
-    sets: o.RatedSets, to: Destination, scores: o.ScoresOfSets = None, samples: o.SamplesOfSets = None,
-    metric: o.Metrics = None, direction: o.Direction = None, paired: o.Paired = None, ablation: o.Ablations = None,
-    times: o.Times = None, resample_raters: o.ResampleRaters = False, scatter: o.Scatter = None,
-    resamples: o.Resamples = 1000, seed: o.Seed = 0,
-) -> None:  # fmt: skip
+    sets: o.RatedSets,
+    to: Destination,
+    scores: o.ScoresOfSets = None,
+    samples: o.SamplesOfSets = None,
+    metric: o.Metrics = None,
+    direction: o.Direction = None,
+    paired: o.Paired = None,
+    ablation: o.Ablations = None,
+    times: o.Times = None,
+    resample_raters: o.ResampleRaters = False,
+    scatter: o.Scatter = None,
+    resamples: o.Resamples = 1000,
+    seed: o.Seed = 0,
+) -> None:
     """Compare metrics by their agreement with radiologists on one or several rated sets, as papers on metrics do.
 
     A set has counted errors, grades, preferences between two candidates, or candidates in an order. If its texts are
@@ -98,10 +126,15 @@ def compare_metrics(
     with progress("compare-metrics"):
         result = metric_agreement.compare_metrics(
             {name: metric_agreement.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
-            metrics=metric and split_names(metric), directions=directions, paired=pairs, times=times,
+            metrics=metric and split_names(metric),
+            directions=directions,
+            paired=pairs,
+            times=times,
             ablations=dict(named(ablation, "ablation", "NAME=FILE", "=", function=function)),
-            resample_raters=resample_raters, resamples=resamples, seed=seed,
-        )  # fmt: skip
+            resample_raters=resample_raters,
+            resamples=resamples,
+            seed=seed,
+        )
     for path, draw, what in (
         (to.plot, ratings_plots.plot_metric_bars, "agreement"),
         (scatter, ratings_plots.plot_scatter, "errors against scores"),
@@ -114,12 +147,15 @@ def compare_metrics(
 
 
 @command(
-    app, "failure-modes",
+    app,
+    "failure-modes",
     "oracle failure-modes 6_valid_raters_per_rater_error_categories.csv",
     "oracle failure-modes RATINGS --category 3 --rate 0.01",
     "oracle failure-modes RATINGS --out tables.md --plot errors.png",
-    endings=TABLES, formats=o.FORMATS, plot=True,
-)  # fmt: skip
+    endings=TABLES,
+    formats=o.FORMATS,
+    plot=True,
+)
 def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = None, rate: o.Rate = 0.01) -> None:
     """Compare the errors that radiologists found in the reports of several metric-oracles, by error category.
 
@@ -139,11 +175,13 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
 
 
 @command(
-    app, "agreement",
+    app,
+    "agreement",
     "oracle agreement 6_valid_raters_per_rater_error_categories.csv",
     "oracle agreement ratings.csv --repeated repeats.csv --out tables.md",
-    endings=TABLES, formats=o.FORMATS,
-)  # fmt: skip
+    endings=TABLES,
+    formats=o.FORMATS,
+)
 def agreement(
     ratings: o.Ratings, to: Destination, repeated: o.Repeated = None, resamples: o.Resamples = 1000, seed: o.Seed = 0
 ) -> None:
@@ -183,15 +221,23 @@ def _deliver(to: Destination, function: str, shown: Any, every: Any, numbers: An
 
 
 @command(
-    app, "fit-composite",
+    app,
+    "fit-composite",
     "oracle fit-composite scores.csv -m radgraph,bertscore,bleu --out weights.json",
     "oracle retrieve INDEX test.csv -m composite --weights weights.json",
-    endings=(".json",), formats=("table", "jsonl"),
-)  # fmt: skip
+    endings=(".json",),
+    formats=("table", "jsonl"),
+)
 def fit_composite(
-    table: o.ScoredPairs, to: Destination, scores: o.Scores = None, samples: o.Samples = None,
-    metric: o.Metrics = None, errors: o.Errors = "errors", study: o.Study = "study_id", name: o.Name = None,
-) -> None:  # fmt: skip
+    table: o.ScoredPairs,
+    to: Destination,
+    scores: o.Scores = None,
+    samples: o.Samples = None,
+    metric: o.Metrics = None,
+    errors: o.Errors = "errors",
+    study: o.Study = "study_id",
+    name: o.Name = None,
+) -> None:
     """Fit a composite that predicts the number of errors, as RadCliQ does; retrieve searches under it.
 
     With --scores or --samples, TABLE is the counted errors, as for align.

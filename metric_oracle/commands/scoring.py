@@ -19,19 +19,34 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 @command(
-    app, "score",
+    app,
+    "score",
     "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
     "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
     "oracle score annotation.json res.csv --split test --ids annotation.json",
-    endings=RESULTS, formats=PLAIN,
-)  # fmt: skip
+    endings=RESULTS,
+    formats=PLAIN,
+)
 def score(
-    references: o.Corpus, predictions: o.Predictions, predicted: o.Predicted, files: o.Files, models: o.Models,
-    bertscore: o.Bertscore, beside: o.CrepeFiles, reading: o.Reading, to: Destination, metric: o.Metrics = None,
-    system: o.System = None, published_names: o.PublishedNames = False, with_text: o.WithText = False,
-    layer: o.Layer = None, rescale_table: o.Rescaling = None, crepe: o.CrepeOrNone = None, seed: o.Seed = 0,
+    references: o.Corpus,
+    predictions: o.Predictions,
+    predicted: o.Predicted,
+    files: o.Files,
+    models: o.Models,
+    bertscore: o.Bertscore,
+    beside: o.CrepeFiles,
+    reading: o.Reading,
+    to: Destination,
+    metric: o.Metrics = None,
+    system: o.System = None,
+    published_names: o.PublishedNames = False,
+    with_text: o.WithText = False,
+    layer: o.Layer = None,
+    rescale_table: o.Rescaling = None,
+    crepe: o.CrepeOrNone = None,
+    seed: o.Seed = 0,
     index: o.IndexOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Score a model's reports against the radiologists', joined on ids."""
     from metric_oracle import api
     from metric_oracle.presentation.terminal import scores_table
@@ -52,19 +67,34 @@ def score(
     with progress("scoring") as step:
         written = api.reports(predictions, **own, split=split, seed=seed, **_of_text(predictions, reading))
         asked = api.reports(
-            references, **given(files), **used(models), **used(reading), layer=layer, rescale_table=rescale_table,
+            references,
+            **given(files),
+            **used(models),
+            **used(reading),
+            layer=layer,
+            rescale_table=rescale_table,
             tell=note,
-        )  # fmt: skip
+        )
         scores = api.score(
-            asked, written, names, system=system, index=index, inner=inner, text=with_text or published_names,
+            asked,
+            written,
+            names,
+            system=system,
+            index=index,
+            inner=inner,
+            text=with_text or published_names,
             crepe=checkpoint(crepe, beside, models) or None,
-            options=api.SearchOptions(**given(bertscore)), progress=step,
-        )  # fmt: skip
+            options=api.SearchOptions(**given(bertscore)),
+            progress=step,
+        )
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
     deliver_results(
-        to, scores, lambda: [scores_table(scores)], f"{scores.table.num_rows:,} pairs: {', '.join(means)}",
+        to,
+        scores,
+        lambda: [scores_table(scores)],
+        f"{scores.table.num_rows:,} pairs: {', '.join(means)}",
         write=partial(scores.write, published_names=published_names),
-    )  # fmt: skip
+    )
 
 
 def _of_text(predictions: Path, reading: o.Reading) -> dict[str, Any]:
@@ -88,18 +118,28 @@ def scores_mean(scores: Any, name: str) -> str:
 
 
 @command(
-    app, "table",
+    app,
+    "table",
     "oracle table R2Gen=r2gen.parquet WCL=wcl.parquet --out table.md",
     'oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv \\\n'
     '--random random --oracle "bleu=BLEU oracle" --paired R2Gen,random',
     "oracle table R2Gen=r2gen.parquet --foreign R2Gen=green.csv",
-    endings=(".md", ".tex", ".csv", ".jsonl"), formats=o.FORMATS, plot=True,
-)  # fmt: skip
+    endings=(".md", ".tex", ".csv", ".jsonl"),
+    formats=o.FORMATS,
+    plot=True,
+)
 def table(
-    systems: o.Systems, to: Destination, random: o.Random = None, oracle: o.Oracles = None, paired: o.Paired = None,
-    foreign: o.Foreign = None, direction: o.Direction = None, interval: o.IntervalMethod = "bca",
-    resamples: o.ResamplesOrNone = None, seed: o.Seed = 0,
-) -> None:  # fmt: skip
+    systems: o.Systems,
+    to: Destination,
+    random: o.Random = None,
+    oracle: o.Oracles = None,
+    paired: o.Paired = None,
+    foreign: o.Foreign = None,
+    direction: o.Direction = None,
+    interval: o.IntervalMethod = "bca",
+    resamples: o.ResamplesOrNone = None,
+    seed: o.Seed = 0,
+) -> None:
     """Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.
 
     A mean is over the studies that every system can score. Tables need equal signatures and the same studies. A name
@@ -117,9 +157,15 @@ def table(
     pairs = named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("table") as step:
         compared = compare(
-            files, random=random, oracles=oracles, paired=pairs, method=interval, resamples=resamples, seed=seed,
+            files,
+            random=random,
+            oracles=oracles,
+            paired=pairs,
+            method=interval,
+            resamples=resamples,
+            seed=seed,
             progress=step,
-        )  # fmt: skip
+        )
     if to.plot is not None:
         from metric_oracle.tables.comparison_plot import write_plot
 
@@ -155,17 +201,31 @@ def _lines(render: Any, compared: Any) -> list[str]:
 
 
 @command(
-    app, "study",
+    app,
+    "study",
     "oracle study INDEX test.csv --radgraph test_graphs.json \\\n"
     "--model R2Gen=r2gen.csv --model-radgraph R2Gen=r2gen.json --out study",
     formats=o.FORMATS,
-)  # fmt: skip
+)
 def study(
-    index: o.Index, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading, to: Destination,
-    model_files: o.ModelFiles, metric: o.Metrics = None, model: o.ModelRows = None, model_ids: o.ModelIds = None,
-    model_metadata: o.ModelMetadata = None, model_section: o.ModelSection = None, inner: o.Inner = False,
-    out: o.NewFolderOrNone = None, interval: o.IntervalMethod = "bca", threads: o.Threads = None, seed: o.Seed = 0,
-) -> None:  # fmt: skip
+    index: o.Index,
+    queries: o.Queries,
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    to: Destination,
+    model_files: o.ModelFiles,
+    metric: o.Metrics = None,
+    model: o.ModelRows = None,
+    model_ids: o.ModelIds = None,
+    model_metadata: o.ModelMetadata = None,
+    model_section: o.ModelSection = None,
+    inner: o.Inner = False,
+    out: o.NewFolderOrNone = None,
+    interval: o.IntervalMethod = "bca",
+    threads: o.Threads = None,
+    seed: o.Seed = 0,
+) -> None:
     """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
 
     Each row is scored under every metric. At full size that takes a few minutes, and random retrieval under BERTScore,
@@ -208,14 +268,20 @@ def study(
 
 
 @command(
-    app, "crg",
+    app,
+    "crg",
     "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
-    endings=RESULTS, formats=PLAIN,
-)  # fmt: skip
+    endings=RESULTS,
+    formats=PLAIN,
+)
 def crg(
-    reference: o.ReferenceLabels, predicted: o.PredictedLabels, uncertain: o.Uncertain, to: Destination,
-    level: o.Levels = None, id_column: o.IdColumn = None,
-) -> None:  # fmt: skip
+    reference: o.ReferenceLabels,
+    predicted: o.PredictedLabels,
+    uncertain: o.Uncertain,
+    to: Destination,
+    level: o.Levels = None,
+    id_column: o.IdColumn = None,
+) -> None:
     """Score predicted labels by CRG (Hamamci et al. 2025), of CheXbert or any other names."""
     from metric_oracle.retrieval.results import Results
     from metric_oracle.tables.crg import parse_levels, score_crg
@@ -230,10 +296,12 @@ def crg(
 
 
 @command(
-    app, "f1-chexbert",
+    app,
+    "f1-chexbert",
     "oracle f1-chexbert test_labels.csv predicted_labels.csv",
-    endings=RESULTS, formats=PLAIN,
-)  # fmt: skip
+    endings=RESULTS,
+    formats=PLAIN,
+)
 def f1_chexbert(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
 ) -> None:
@@ -244,10 +312,12 @@ def f1_chexbert(
 
 
 @command(
-    app, "f1-srr-bert",
+    app,
+    "f1-srr-bert",
     "oracle f1-srr-bert test_srr.csv predicted_srr.csv",
-    endings=RESULTS, formats=PLAIN,
-)  # fmt: skip
+    endings=RESULTS,
+    formats=PLAIN,
+)
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted labels of SRR-BERT, a finding with a status each, by F1."""
     from metric_oracle.tables.f1_chexbert import score_f1_srr

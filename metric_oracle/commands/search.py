@@ -22,7 +22,8 @@ PLAIN = ("table", "jsonl", "csv")
 
 
 @command(
-    app, "build-index",
+    app,
+    "build-index",
     "oracle build-index train.csv --out INDEX",
     "oracle build-index mimic-cxr-reports.zip --split train+validate \\\n"
     "--split-file mimic-cxr-2.0.0-split.csv.gz --radgraph graphs.json --out INDEX",
@@ -30,13 +31,23 @@ PLAIN = ("table", "jsonl", "csv")
     "oracle build-index all.parquet --shard-rows 1000000 --out SET",
     "oracle build-index all.parquet --shard-rows 1000000 --runner ray --out SET",
     formats=("table", "jsonl"),
-)  # fmt: skip
+)
 def build_index(
-    reports: o.Corpus, out: o.NewFolder, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
+    reports: o.Corpus,
+    out: o.NewFolder,
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    running: o.Running,
     to: Destination,
-    metric: o.Metrics = None, layer: o.Layer = None, states: o.States = None, bf16: o.Bf16 = False,
-    rescale_table: o.Rescaling = None, max_memory: o.MaxMemory = None, shard_rows: o.ShardRows = None,
-) -> None:  # fmt: skip
+    metric: o.Metrics = None,
+    layer: o.Layer = None,
+    states: o.States = None,
+    bf16: o.Bf16 = False,
+    rescale_table: o.Rescaling = None,
+    max_memory: o.MaxMemory = None,
+    shard_rows: o.ShardRows = None,
+) -> None:
     """Index a corpus of reports. A killed build resumes when the same command runs again.
 
     With --shard-rows it builds a set of shards, which the same command in other processes helps to build.
@@ -51,9 +62,16 @@ def build_index(
         raise InputError(msg)
     with progress("building") as step:
         corpus = api.reports(
-            reports, **given(files), **used(models), **used(reading), layer=layer, states=states, bf16=bf16,
-            rescale_table=rescale_table, tell=note,
-        )  # fmt: skip
+            reports,
+            **given(files),
+            **used(models),
+            **used(reading),
+            layer=layer,
+            states=states,
+            bf16=bf16,
+            rescale_table=rescale_table,
+            tell=note,
+        )
         index = api.build_index(
             corpus, out, metrics=names, shard_rows=shard_rows, max_memory=max_memory, **given(running), progress=step
         )
@@ -61,18 +79,34 @@ def build_index(
 
 
 @command(
-    app, "retrieve",
+    app,
+    "retrieve",
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
     "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json",
     'oracle retrieve INDEX --text "No acute process." -m rouge-l',
-    endings=RESULTS, formats=PLAIN,
-)  # fmt: skip
+    endings=RESULTS,
+    formats=PLAIN,
+)
 def retrieve(
-    index: o.Index, bertscore: o.Bertscore, files: o.Files, models: o.Models, reading: o.Reading, running: o.Running,
-    to: Destination, queries: o.QueriesOrNone = None, metric: o.Metric = o.BLEU, text: o.Text = None, k: o.TopK = 1,
-    backend: o.Backend = "auto", threads: o.Threads = None, max_memory: o.MaxMemory = None, weights: o.Weights = None,
-    part: o.Part = None, components: o.Components = False, with_text: o.WithText = True,
-) -> None:  # fmt: skip
+    index: o.Index,
+    bertscore: o.Bertscore,
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    running: o.Running,
+    to: Destination,
+    queries: o.QueriesOrNone = None,
+    metric: o.Metric = o.BLEU,
+    text: o.Text = None,
+    k: o.TopK = 1,
+    backend: o.Backend = "auto",
+    threads: o.Threads = None,
+    max_memory: o.MaxMemory = None,
+    weights: o.Weights = None,
+    part: o.Part = None,
+    components: o.Components = False,
+    with_text: o.WithText = True,
+) -> None:
     """Find, for every test report, the k corpus reports that score best."""
     from metric_oracle import api
 
@@ -108,20 +142,34 @@ def retrieve(
 
 
 @command(
-    app, "rerank",
-    "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
-    "--pool bleu:200 --audit 50",
+    app,
+    "rerank",
+    "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n--pool bleu:200 --audit 50",
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert --pool all",
-    endings=RESULTS, formats=PLAIN,
-)  # fmt: skip
+    endings=RESULTS,
+    formats=PLAIN,
+)
 def rerank(
-    index: o.Index, queries: o.Queries, crepe: o.Crepe, beside: o.CrepeFiles, bertscore: o.Bertscore, files: o.Files,
-    models: o.Models, reading: o.Reading, to: Destination, pool: o.Pool = "radcliq:200", weights: o.Weights = None,
-    k: o.TopK = 1, audit: o.AuditedQueries = 0, recall: o.Recall = None, components: o.Components = False,
-    with_text: o.WithText = True, seed: o.Seed = 0,
-) -> None:  # fmt: skip
+    index: o.Index,
+    queries: o.Queries,
+    crepe: o.Crepe,
+    beside: o.CrepeFiles,
+    bertscore: o.Bertscore,
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    to: Destination,
+    pool: o.Pool = "radcliq:200",
+    weights: o.Weights = None,
+    k: o.TopK = 1,
+    audit: o.AuditedQueries = 0,
+    recall: o.Recall = None,
+    components: o.Components = False,
+    with_text: o.WithText = True,
+    seed: o.Seed = 0,
+) -> None:
     """Find the reports with the fewest errors by CREPE, among those that another metric ranks first.
 
     CREPE allows no exact search. An answer with score 0 is certified; --audit counts the test reports whose best
@@ -139,10 +187,12 @@ def rerank(
 
 
 @command(
-    app, "merge",
+    app,
+    "merge",
     "oracle merge part-*.parquet --out oracle.parquet",
-    endings=RESULTS, formats=PLAIN,
-)  # fmt: skip
+    endings=RESULTS,
+    formats=PLAIN,
+)
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
     """Join the parts of a search of a set of shards: the answers of the whole, exactly."""
     from metric_oracle import api
@@ -176,15 +226,25 @@ def show_answers(to: Destination, results: Any, batch: Any = None, components: b
 
 
 @command(
-    app, "verify",
+    app,
+    "verify",
     "oracle verify INDEX oracle.parquet test.csv --sample 50",
-)  # fmt: skip
+)
 def verify(
-    index: o.Index, results: o.ResultFile, queries: o.Queries, files: o.Files, models: o.Models, reading: o.Reading,
-    to: Destination, sample: o.Sample = 20, seed: o.Seed = 0, corpus_vectors: o.CorpusVectorsOrNone = None,
-    query_vectors: o.QueryVectorsOrNone = None, corpus_vector_ids: o.CorpusVectorIds = None,
+    index: o.Index,
+    results: o.ResultFile,
+    queries: o.Queries,
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    to: Destination,
+    sample: o.Sample = 20,
+    seed: o.Seed = 0,
+    corpus_vectors: o.CorpusVectorsOrNone = None,
+    query_vectors: o.QueryVectorsOrNone = None,
+    corpus_vector_ids: o.CorpusVectorIds = None,
     query_vector_ids: o.QueryVectorIds = None,
-) -> None:  # fmt: skip
+) -> None:
     """Score a result file again with the reference scorer, and search a sample of its queries by brute force.
 
     Ends with exit code 1 where anything differs or the index is damaged.
@@ -198,10 +258,16 @@ def verify(
     with progress("verifying") as step, checking():
         opened.verify_files()
         checked = api.verify(
-            opened, results, batch, sample=sample, seed=seed, progress=step, tell=note,
+            opened,
+            results,
+            batch,
+            sample=sample,
+            seed=seed,
+            progress=step,
+            tell=note,
             corpus_vectors=with_ids(corpus_vectors, corpus_vector_ids),
             query_vectors=with_ids(query_vectors, query_vector_ids),
-        )  # fmt: skip
+        )
     put(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 

@@ -38,14 +38,19 @@ def example(folder: o.Folder, seed: o.Seed = 0) -> None:
 
 
 @command(
-    app, "synth",
+    app,
+    "synth",
     "oracle synth corpus --reports 10000 --tests 200 --models",
     "oracle synth pairs --reports 4000 --tests 500 --errors",
-)  # fmt: skip
+)
 def synth(
-    out: o.Folder, reports: o.NReports = 185538, tests: o.NTests = 2192, seed: o.Seed = 0,
-    models: o.Generated = False, errors: o.WithErrors = False,
-) -> None:  # fmt: skip
+    out: o.Folder,
+    reports: o.NReports = 185538,
+    tests: o.NTests = 2192,
+    seed: o.Seed = 0,
+    models: o.Generated = False,
+    errors: o.WithErrors = False,
+) -> None:
     """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.
 
     With --errors also a candidate for every report with zero to six errors put in, and their gold counts: categories 1
@@ -60,13 +65,14 @@ def synth(
 
 
 @command(
-    app, "annotate",
+    app,
+    "annotate",
     "oracle annotate test.csv --radgraph radgraph.tar.gz --out test_graphs.json",
     "oracle annotate test.csv --chexbert chexbert.pth --out test.npz",
     "oracle annotate test.csv --chexbert chexbert.pth --out test_labels.csv",
     "oracle annotate t.csv --entities NER --entity-encoder BioLORD --out e.parquet",
     endings=(".json", ".npz", ".csv", ".parquet"),
-)  # fmt: skip
+)
 def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: o.Reading, to: Destination) -> None:
     """Run models over reports and keep what they make: graphs, embeddings, labels or entities.
 
@@ -87,17 +93,28 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
 
 
 @command(
-    app, "bench",
+    app,
+    "bench",
     "oracle bench --plot bench.png",
     "oracle bench --reports 185538 --tests 2192 --out rows.jsonl",
     "oracle bench INDEX test.csv -m bleu,radgraph --radgraph test_graphs.json",
-    endings=(".jsonl",), formats=("table", "jsonl"), plot=True,
-)  # fmt: skip
+    endings=(".jsonl",),
+    formats=("table", "jsonl"),
+    plot=True,
+)
 def bench(
-    files: o.Files, models: o.Models, reading: o.Reading, to: Destination, index: o.IndexOrNone = None,
-    queries: o.QueriesOrNone = None, metric: o.Metrics = None, backends: o.Backends = o.BOTH,
-    reports: o.NReportsOrNone = None, tests: o.NTestsOrNone = None, repetitions: o.Repetitions = 5,
-) -> None:  # fmt: skip
+    files: o.Files,
+    models: o.Models,
+    reading: o.Reading,
+    to: Destination,
+    index: o.IndexOrNone = None,
+    queries: o.QueriesOrNone = None,
+    metric: o.Metrics = None,
+    backends: o.Backends = o.BOTH,
+    reports: o.NReportsOrNone = None,
+    tests: o.NTestsOrNone = None,
+    repetitions: o.Repetitions = 5,
+) -> None:
     """Time the oracles on this machine, CPU beside GPU, after comparing their answers with the reference's.
 
     Without INDEX and QUERIES a synthetic corpus is made.
@@ -109,15 +126,23 @@ def bench(
     usual = {**given(o.Files()), **given(o.Models()), **given(o.Reading())}
     with progress("bench") as step:
         rows = timings.run_bench(
-            index, queries, metrics=metric_names(metric, "bench"), backends=split_names(backends), reports=reports,
-            tests=tests, repetitions=repetitions, progress=step,
+            index,
+            queries,
+            metrics=metric_names(metric, "bench"),
+            backends=split_names(backends),
+            reports=reports,
+            tests=tests,
+            repetitions=repetitions,
+            progress=step,
             **{name: value for name, value in loading.items() if value != usual[name]},
-        )  # fmt: skip
+        )
     if to.plot is not None:
         from metric_oracle.bench.plot import write_plot
 
         write_plot(to.plot, rows)
     to.deliver(
-        lambda: bench_tables(rows), {"jsonl": lambda: timings.json_lines(rows)}, f"{len(rows)} rows",
+        lambda: bench_tables(rows),
+        {"jsonl": lambda: timings.json_lines(rows)},
+        f"{len(rows)} rows",
         lambda path: timings.write_rows(path, rows),
-    )  # fmt: skip
+    )

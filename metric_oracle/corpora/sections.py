@@ -104,9 +104,12 @@ def _mit_name(header: str) -> str:
 
 
 def check_sections(
-    function: str, one: tuple[str | None, str], other: tuple[str | None, str],
-    names: tuple[str, str] = ("references", "predictions"), step: str = "",
-) -> str | None:  # fmt: skip
+    function: str,
+    one: tuple[str | None, str],
+    other: tuple[str | None, str],
+    names: tuple[str, str] = ("references", "predictions"),
+    step: str = "",
+) -> str | None:
     """Compare the sections of two sets of reports; one that is not known agrees with all.
 
     Parameters

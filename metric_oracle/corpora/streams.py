@@ -56,9 +56,16 @@ def n_rows(path: Path) -> int | None:
 
 
 def stream_reports(
-    path: Path, n: int, *, section: str | None = None, id_column: str | None = None, text_column: str | None = None,
-    keep_empty: bool = False, encoding: str | None = None, separator: str | None = None,
-) -> Iterator[Reports]:  # fmt: skip
+    path: Path,
+    n: int,
+    *,
+    section: str | None = None,
+    id_column: str | None = None,
+    text_column: str | None = None,
+    keep_empty: bool = False,
+    encoding: str | None = None,
+    separator: str | None = None,
+) -> Iterator[Reports]:
     """Yield the reports of a file in pieces of `n`; the last piece may be smaller. Options as in `read_reports`.
 
     Rows with the same id are images of one study and must have the same text; only the first is kept. Such rows must

@@ -81,9 +81,14 @@ class Encoder:
         return json.loads(content)
 
     def _run_parts(
-        self, run: Callable[[slice], Any], ptr: npt.NDArray[np.int64], counts: Any, key: Sequence[Any],
-        scratch: Path | None, progress: Count | None,
-    ) -> Iterator[tuple[slice, Any]]:  # fmt: skip
+        self,
+        run: Callable[[slice], Any],
+        ptr: npt.NDArray[np.int64],
+        counts: Any,
+        key: Sequence[Any],
+        scratch: Path | None,
+        progress: Count | None,
+    ) -> Iterator[tuple[slice, Any]]:
         """Run the model on distinct sequences part by part; read the parts that an earlier call finished.
 
         Parameters

@@ -59,9 +59,16 @@ class Settings:
 
 
 def train(
-    pairs: Sequence[tuple[str, str]], counts: np.ndarray, base: str | Path, out: Path, settings: Settings, *,
-    device: str = "auto", function: str = "train_crepe", progress: Progress | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    pairs: Sequence[tuple[str, str]],
+    counts: np.ndarray,
+    base: str | Path,
+    out: Path,
+    settings: Settings,
+    *,
+    device: str = "auto",
+    function: str = "train_crepe",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
     """Train CREPE and write its checkpoint.
 
     Parameters
@@ -166,9 +173,13 @@ def _start(folder: Path, function: str) -> tuple[Any, Path]:
 
 
 def _fit(
-    network: Any, encoded: Sequence[Any], counts: np.ndarray, settings: Settings, function: str,
+    network: Any,
+    encoded: Sequence[Any],
+    counts: np.ndarray,
+    settings: Settings,
+    function: str,
     progress: Progress | None,
-) -> list[float]:  # fmt: skip
+) -> list[float]:
     """Train the network; return the mean loss of each epoch."""
     import torch
 

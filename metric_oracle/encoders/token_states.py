@@ -195,8 +195,10 @@ class TokenEncoder:
         with quiet():
             call = self._tokenizer(
                 self._prefix + stripped if stripped else stripped,
-                return_offsets_mapping=True, truncation=True, max_length=self.max_length,
-            )  # fmt: skip
+                return_offsets_mapping=True,
+                truncation=True,
+                max_length=self.max_length,
+            )
         found = []
         for begin, end in call["offset_mapping"]:
             first, last = max(begin + before, 0), max(end + before, 0)

@@ -353,9 +353,12 @@ class Cases:
 
 
 def read_cases(
-    files: Sequence[Given], index: Index | None = None, queries: Inputs | None = None, function: str = "explore",
+    files: Sequence[Given],
+    index: Index | None = None,
+    queries: Inputs | None = None,
+    function: str = "explore",
     rated: RatedCases | None = None,
-) -> Cases:  # fmt: skip
+) -> Cases:
     """Read result files and join them on the ids of the test reports.
 
     Parameters

@@ -356,9 +356,15 @@ class Explorer:
     def _live_page(self, text: str, asked: Sequence[str], groups: list[dict[str, Any]] | None, took: str) -> Response:
         index = self.cases.index
         return self._page(
-            "live.html", "Live query", text=text, asked=asked, groups=groups, took=took, metrics=self._live_metrics,
+            "live.html",
+            "Live query",
+            text=text,
+            asked=asked,
+            groups=groups,
+            took=took,
+            metrics=self._live_metrics,
             n_reports=0 if index is None else index.n_reports,
-        )  # fmt: skip
+        )
 
     def live(self, request: Request) -> Response:
         """Show the form of a live query."""

@@ -116,9 +116,13 @@ class TokenStateIndex(Units):
 
     @classmethod
     def from_states(
-        cls, states: np.ndarray, tokens: Tokens, unit_of_row: np.ndarray, description: dict[str, Any],
+        cls,
+        states: np.ndarray,
+        tokens: Tokens,
+        unit_of_row: np.ndarray,
+        description: dict[str, Any],
         block: int = BLOCK,
-    ) -> "TokenStateIndex":  # fmt: skip
+    ) -> "TokenStateIndex":
         """Index token states that are there: float16 or float32[T, d] of distinct sequences, longest first."""
         row_ptr, row_id = group_rows(unit_of_row, len(tokens.ptr) - 1)
         unit = np.repeat(np.arange(len(tokens.ptr) - 1), np.diff(tokens.ptr))
@@ -222,10 +226,25 @@ class TokenStateIndex(Units):
         weights[:-16] = weight_of_id[self.ids]
         document_weight = np.add.reduceat(weights[:-16], self.ptr[:-1], dtype=np.float64)
         return Corpus(
-            states, self.ptr, weights, document_weight, weight_of_id, self.ids, self.cell, self.radius,
-            self.codes, self.terms, self.mean_along, self.mean_off, float(self.norm_error[0]), self.row_ptr,
-            self.row_id, self.centers, self.basis, self.direction,
-        )  # fmt: skip
+            states,
+            self.ptr,
+            weights,
+            document_weight,
+            weight_of_id,
+            self.ids,
+            self.cell,
+            self.radius,
+            self.codes,
+            self.terms,
+            self.mean_along,
+            self.mean_off,
+            float(self.norm_error[0]),
+            self.row_ptr,
+            self.row_id,
+            self.centers,
+            self.basis,
+            self.direction,
+        )
 
     def encode(
         self,
@@ -309,9 +328,14 @@ class TokenStateIndex(Units):
             raise InputError(msg)
         use = baseline is not None and rescale is not False
         return TokenQueries(
-            which, distinct, make_states(distinct), weights, corpus, tuple(baseline) if use else None,
+            which,
+            distinct,
+            make_states(distinct),
+            weights,
+            corpus,
+            tuple(baseline) if use else None,
             {"idf": idf_weights.name_of(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
-        )  # fmt: skip
+        )
 
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
         """Return the weight of each token id, float64[ids]."""

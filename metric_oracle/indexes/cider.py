@@ -161,9 +161,17 @@ def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
     nothing = np.empty(0, np.int64)
     sizes = np.concatenate([[0, len(words)], n[1:]])
     return NgramIndex(
-        "coco", cast("Features", None), Strings(words), np.concatenate(keys), np.concatenate([[0], np.cumsum(n)]),
-        nothing, np.zeros(ORDERS + 1, np.int64), np.cumsum(sizes), nothing, np.zeros(1, np.int64),
-    )  # fmt: skip
+        "coco",
+        cast("Features", None),
+        Strings(words),
+        np.concatenate(keys),
+        np.concatenate([[0], np.cumsum(n)]),
+        nothing,
+        np.zeros(ORDERS + 1, np.int64),
+        np.cumsum(sizes),
+        nothing,
+        np.zeros(1, np.int64),
+    )
 
 
 def _keys(index: NgramIndex, order: int, word: np.ndarray, place: np.ndarray, n_words: int) -> np.ndarray:

@@ -316,9 +316,14 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray, scratch:
 
 
 def index_sequences(
-    kind: str, words: Sequence[str], flat: np.ndarray, ptr: np.ndarray, unit_of_row: np.ndarray, max_order: int,
+    kind: str,
+    words: Sequence[str],
+    flat: np.ndarray,
+    ptr: np.ndarray,
+    unit_of_row: np.ndarray,
+    max_order: int,
     scratch: Path | None = None,
-) -> NgramIndex:  # fmt: skip
+) -> NgramIndex:
     """Index the n-grams of sequences.
 
     Parameters

@@ -11,9 +11,15 @@ from metric_oracle.progress import Progress
 
 
 def make_remote(
-    slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
-    progress: Progress | None, *, runner: Runner, expected: int | None = None,
-) -> tuple[list[Path], int]:  # fmt: skip
+    slices: Iterable[Slice],
+    out: Path,
+    beside: Any,
+    metrics: Sequence[str] | None,
+    progress: Progress | None,
+    *,
+    runner: Runner,
+    expected: int | None = None,
+) -> tuple[list[Path], int]:
     """Make the shards that are not there, see `Maker` in `indexes.shard_build`.
 
     `progress` also gets the numbers of finished shards and of all, the `expected` one until it is known.

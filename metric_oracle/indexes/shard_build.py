@@ -114,9 +114,12 @@ def build_set(
 
 
 def _make_all(
-    slices: Iterable[Slice], out: Path, beside: Any, metrics: Sequence[str] | None,
+    slices: Iterable[Slice],
+    out: Path,
+    beside: Any,
+    metrics: Sequence[str] | None,
     progress: Progress | None,
-) -> tuple[list[Path], int]:  # fmt: skip
+) -> tuple[list[Path], int]:
     """Make the shards that are not there; return those that another process is making, and the number of all."""
     busy, n_shards = [], 0
     for piece in slices:
@@ -198,9 +201,14 @@ def make_shard(
     """Build a shard; False where another worker is at it."""
     try:
         build_index(
-            piece.make(beside), folder, metrics=metrics, source=piece.source, states=piece.states,
-            section=piece.section, progress=progress,
-        )  # fmt: skip
+            piece.make(beside),
+            folder,
+            metrics=metrics,
+            source=piece.source,
+            states=piece.states,
+            section=piece.section,
+            progress=progress,
+        )
     except InUseError:
         return False
     except InputError:

@@ -132,9 +132,15 @@ class OverlapScan(Scan):
     name = "postings"
 
     def __init__(
-        self, corpus: Any, queries: overlap.Queries, family: int, n_families: int, kernel: Any, option: int,
+        self,
+        corpus: Any,
+        queries: overlap.Queries,
+        family: int,
+        n_families: int,
+        kernel: Any,
+        option: int,
         score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.corpus, self.queries, self.kernel, self.score_records = corpus, queries, kernel, score
         self.options, self.n_counts = Families(family, n_families, option), n_families
         self.tile = WORDS // n_families

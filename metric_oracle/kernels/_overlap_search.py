@@ -123,9 +123,14 @@ def new_workspace(features: Features, extra: Any = None) -> Workspace:
     """Allocate the workspace of one thread; `extra` holds further arrays of the metric."""
     n = len(features.fwd_ptr) - 1
     return Workspace(
-        np.zeros((2, n), np.uint8), np.zeros(len(features.post_ptr) - 1, np.uint8), new_best(n),
-        np.empty(MAX_STARTS, np.int64), np.full(len(STAGES), np.inf), np.zeros(2, np.int64), extra,
-    )  # fmt: skip
+        np.zeros((2, n), np.uint8),
+        np.zeros(len(features.post_ptr) - 1, np.uint8),
+        new_best(n),
+        np.empty(MAX_STARTS, np.int64),
+        np.full(len(STAGES), np.inf),
+        np.zeros(2, np.int64),
+        extra,
+    )
 
 
 # ---- functions of a scorer -------------------------------------------------------------------------------------------

@@ -359,9 +359,17 @@ def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: A
     above = np.where(bound < 0, -1 - bound, bound) / ONE - score
     most = int(np.bincount(record[:, 0]).max(initial=0))
     n_missed = _finish(
-        queries, record, score, corpus.row_ptr, corpus.row_id, k, new_best(most),
-        answers.rows, answers.scores, answers.ties,
-    )  # fmt: skip
+        queries,
+        record,
+        score,
+        corpus.row_ptr,
+        corpus.row_id,
+        k,
+        new_best(most),
+        answers.rows,
+        answers.scores,
+        answers.ties,
+    )
     check_bounds({"scores of the GPU": float(above.min(initial=np.inf))}, n_missed)
 
 

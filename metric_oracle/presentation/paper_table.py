@@ -97,9 +97,12 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
             left -= widths[end] + _BETWEEN
             end += 1
         part = Table(
-            title=Text(plain(table.title)) if begin == 0 else None, title_justify="left", title_style="bold",
-            box=box.SIMPLE_HEAD, pad_edge=False,
-        )  # fmt: skip
+            title=Text(plain(table.title)) if begin == 0 else None,
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+        )
         part.add_column(Text(plain(table.first)), min_width=stub, max_width=stub, overflow="fold")
         for head, least in zip(table.columns[begin:end], widths[begin:end], strict=True):
             part.add_column(Text(plain(head)), justify="right", min_width=least, max_width=least, overflow="fold")

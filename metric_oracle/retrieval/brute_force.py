@@ -31,9 +31,14 @@ CELLS = 1 << 22  # float64 numbers of a block: 32 MB
 
 
 def search(
-    record: Metric, representation: Representation, encoded: EncodedQueries, chosen: Sequence[int], k: int,
-    plain: Callable[[int, int], float], tell: Count,
-) -> Answers:  # fmt: skip
+    record: Metric,
+    representation: Representation,
+    encoded: EncodedQueries,
+    chosen: Sequence[int],
+    k: int,
+    plain: Callable[[int, int], float],
+    tell: Count,
+) -> Answers:
     """Return the k best rows of some distinct queries, float64 scores to the last bit as the plain scorer has them.
 
     Parameters

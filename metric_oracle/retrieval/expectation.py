@@ -157,9 +157,13 @@ class ExpectationPlan:
 
 
 def plan_expectation(
-    index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS, *,
-    quantiles: Sequence[float] = QUANTILES, bins: int = BINS_OF_STUDY,
-) -> ExpectationPlan:  # fmt: skip
+    index: str | Path | Index,
+    metric: str | Metric,
+    options: SearchOptions = DEFAULTS,
+    *,
+    quantiles: Sequence[float] = QUANTILES,
+    bins: int = BINS_OF_STUDY,
+) -> ExpectationPlan:
     """Check everything about an expectation that does not depend on the queries, and open the index.
 
     Parameters

@@ -343,9 +343,15 @@ def score(
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
     order = sorted(answered)  # so that what lies in order beside the predictions still fits
     queries, corpus = load_sides(
-        references, predictions, own, predicted, prepared=prepared, places=(asked, order), models=models,
+        references,
+        predictions,
+        own,
+        predicted,
+        prepared=prepared,
+        places=(asked, order),
+        models=models,
         encoding=encoding,
-    )  # fmt: skip
+    )
     place = {prediction: row for row, prediction in enumerate(order)}
     rows = np.array([place[i] for i in answered], np.int64)
     with tempfile.TemporaryDirectory() as folder:
@@ -353,9 +359,16 @@ def score(
         index = build_index(corpus, Path(folder) / "predictions", metrics=built, progress=progress)
         index = with_frequencies(index, counted, records, options.idf, "score")
         scores = score_rows(
-            index, queries, rows, names, system=system, options=options, text=text, progress=progress,
+            index,
+            queries,
+            rows,
+            names,
+            system=system,
+            options=options,
+            text=text,
+            progress=progress,
             pair_models=pair_models,
-        )  # fmt: skip
+        )
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
     if n_cut:
         tell(f"cut off at the encoder's longest input: {n_cut:,} references")
@@ -405,9 +418,13 @@ def _models(files: Mapping[str, Any]) -> list[str]:
 
 
 def _check_files(
-    metrics: Sequence[str] | None, files: dict[str, Any], predicted_files: dict[str, Any],
-    held: tuple[set[str], ...], uncertain: str | None, encoding: Encoding | None,
-) -> None:  # fmt: skip
+    metrics: Sequence[str] | None,
+    files: dict[str, Any],
+    predicted_files: dict[str, Any],
+    held: tuple[set[str], ...],
+    uncertain: str | None,
+    encoding: Encoding | None,
+) -> None:
     """Raise unless both sides have what the metrics read, in files or prepared."""
     models = _models(files)
     given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}

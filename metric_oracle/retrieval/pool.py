@@ -19,9 +19,13 @@ def n_threads() -> int:
 
 
 def run_blocks(
-    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Count | None,
+    run: Callable[[int], int],
+    blocks: range,
+    n: int,
+    threads: int,
+    progress: Count | None,
     n_queries: int,
-) -> None:  # fmt: skip
+) -> None:
     """Call `run` with the first of each block of the `n` distinct queries; it returns how many it has answered.
 
     NumPy's products stay on the thread that asks for them: the helpers that a BLAS library keeps ready spin between

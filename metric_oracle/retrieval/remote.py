@@ -29,9 +29,15 @@ def search_one(
     """Search a shard in a worker; return its answers, whether they are exact, and what the signature records."""
     queries, encoded, record, options = shared
     found = search(
-        _opened(folder, fingerprint), queries, record, options, places=[place], limit=limit, encoded=encoded,
+        _opened(folder, fingerprint),
+        queries,
+        record,
+        options,
+        places=[place],
+        limit=limit,
+        encoded=encoded,
         progress=told.add,
-    )  # fmt: skip
+    )
     signature = found.signature
     stages: dict[str, Any] = {name: signature[name] for name in ("stages", "closest_call") if name in signature}
     return found.answer, found.exact, (found.documents, stages)
@@ -51,9 +57,13 @@ def _opened(folder: str, fingerprint: str) -> Index:
 
 
 def retrieve_remote(
-    index: Index, queries: Inputs, record: Metric, options: SearchOptions, runner: Runner,
+    index: Index,
+    queries: Inputs,
+    record: Metric,
+    options: SearchOptions,
+    runner: Runner,
     progress: Count | None = None,
-) -> Results:  # fmt: skip
+) -> Results:
     """Search a set of shards as a plan asks for it, each shard in a worker with `threads`, by default one."""
     k = options.k
     first = next(part for part in (representation_of(s, record) for s in index.shards()) if len(part.row_id))

@@ -313,7 +313,7 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
 
 def _signature(
     index: Index, queries: Inputs, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return what is needed to reproduce a result."""
     record = get_metric("crepe", "rerank")
     described: dict[str, Any] = {"size": ALL if size is None else size}

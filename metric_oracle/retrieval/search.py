@@ -49,10 +49,16 @@ class Found(NamedTuple):
 
 
 def search(
-    index: Index, queries: Inputs, record: Metric, options: SearchOptions, *,
-    progress: Count | None = None, places: Sequence[int] | None = None,
-    limit: np.ndarray | None = None, encoded: EncodedQueries | None = None,
-) -> Found:  # fmt: skip
+    index: Index,
+    queries: Inputs,
+    record: Metric,
+    options: SearchOptions,
+    *,
+    progress: Count | None = None,
+    places: Sequence[int] | None = None,
+    limit: np.ndarray | None = None,
+    encoded: EncodedQueries | None = None,
+) -> Found:
     """Search an index, or the shards of a set (those at some `places`) one after another, as a plan asks for it.
 
     The k-th best scores so far go to the shards that follow, which leave out what is worse; `limit`, float64[Q], has
@@ -74,9 +80,17 @@ def search(
         else:
             of_shard = representation.encode_again(queries, encoded, **options.settings)
         part, of_part, exact = search_shard(
-            shard, queries.ids, record, representation, of_shard, options, reserve=reserve, progress=tell, limit=limit,
+            shard,
+            queries.ids,
+            record,
+            representation,
+            of_shard,
+            options,
+            reserve=reserve,
+            progress=tell,
+            limit=limit,
             checked=-(-CHECKED // index.n_shards),
-        )  # fmt: skip
+        )
         answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
         limit = limit_of(answer, k, limit, record.higher_is_better)
         stages.append((len(representation.row_ptr) - 1, of_part))
@@ -86,9 +100,15 @@ def search(
 
 
 def found_of(
-    index: Index, queries: Inputs, record: Metric, options: SearchOptions, answer: Answer | None, exact: bool,
-    encoded: EncodedQueries | None, stages: Sequence[tuple[int, dict[str, Any]]],
-) -> Found:  # fmt: skip
+    index: Index,
+    queries: Inputs,
+    record: Metric,
+    options: SearchOptions,
+    answer: Answer | None,
+    exact: bool,
+    encoded: EncodedQueries | None,
+    stages: Sequence[tuple[int, dict[str, Any]]],
+) -> Found:
     """Return what a search found; no answer where no shard has a row that can be scored."""
     entries = {
         **signature(index, queries, record, options.backend, options.k),
@@ -111,10 +131,18 @@ def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better:
 
 
 def search_shard(
-    shard: Index, ids: Sequence[str], record: Metric, representation: Representation, encoded: EncodedQueries,
-    options: SearchOptions, *, reserve: Callable[[], int] | None, progress: Count | None,
-    limit: np.ndarray | None = None, checked: int = CHECKED,
-) -> tuple[Answer, dict[str, Any], bool]:  # fmt: skip
+    shard: Index,
+    ids: Sequence[str],
+    record: Metric,
+    representation: Representation,
+    encoded: EncodedQueries,
+    options: SearchOptions,
+    *,
+    reserve: Callable[[], int] | None,
+    progress: Count | None,
+    limit: np.ndarray | None = None,
+    checked: int = CHECKED,
+) -> tuple[Answer, dict[str, Any], bool]:
     """Return the k best rows of one index for each query, without their strings.
 
     Also return what the signature records of the work, and `exact`.
@@ -162,9 +190,18 @@ def search_shard(
                     expected.of(int(q), int(representation.unit_of_row[row]))
 
         stages = _search(
-            kernel, corpus, batch, n, k, answers, options.threads or n_threads(), progress, len(encoded.which),
-            options.max_memory, score_ahead,
-        )  # fmt: skip
+            kernel,
+            corpus,
+            batch,
+            n,
+            k,
+            answers,
+            options.threads or n_threads(),
+            progress,
+            len(encoded.which),
+            options.max_memory,
+            score_ahead,
+        )
     except DeviceError as error:
         raise BackendError(str(error)) from error
     if not kernel.capabilities.signed:
@@ -263,10 +300,18 @@ def digest(queries: Inputs) -> str:
 
 
 def _search(
-    kernel: Kernel, corpus: Any, batch: Any, n: int, k: int, answers: Answers, threads: int,
-    progress: Count | None, n_queries: int, max_memory: float | None,
+    kernel: Kernel,
+    corpus: Any,
+    batch: Any,
+    n: int,
+    k: int,
+    answers: Answers,
+    threads: int,
+    progress: Count | None,
+    n_queries: int,
+    max_memory: float | None,
     answered: Callable[[int, int], None],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
     `answered` is called with the first query and the end of each block, from its thread.
@@ -354,10 +399,17 @@ def _sample(n: int, checked: int) -> np.ndarray:
 
 
 def check_pairs(
-    record: Metric, representation: Representation, encoded: EncodedQueries, ids: Sequence[str], query: np.ndarray,
-    units: np.ndarray, scores: np.ndarray, components: dict[str, np.ndarray], checked: int = CHECKED,
+    record: Metric,
+    representation: Representation,
+    encoded: EncodedQueries,
+    ids: Sequence[str],
+    query: np.ndarray,
+    units: np.ndarray,
+    scores: np.ndarray,
+    components: dict[str, np.ndarray],
+    checked: int = CHECKED,
     expected: _Expected | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Raise unless scores and components of a sample of pairs are the reference's; `ids` are those of the queries."""
     expected = expected or _Expected(record, representation, encoded)
     for i in _sample(len(scores), checked):

@@ -157,9 +157,12 @@ def score_pairs(
     for place in np.unique(shard).tolist():
         some = np.flatnonzero(shard == place)
         scores[some], of_some = score_pairs(
-            record, representation.parts[place], encoded.parts[place], encoded.places[place][query[some]],
+            record,
+            representation.parts[place],
+            encoded.parts[place],
+            encoded.places[place][query[some]],
             unit[some] - representation.unit_ptr[place],
-        )  # fmt: skip
+        )
         for name, values in of_some.items():
             components.setdefault(name, np.empty(len(query), values.dtype))[some] = values
     return scores, components

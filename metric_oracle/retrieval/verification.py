@@ -35,9 +35,15 @@ ROOM = 1 << 26  # scores of a block of queries with all candidates: half a GB
 
 
 def verify(
-    index: Index, results: Results, queries: Inputs, *, sample: int = 20, seed: int = 0,
-    vectors: tuple[Vectors, Vectors] | None = None, progress: Progress | None = None,
-) -> dict[str, int]:  # fmt: skip
+    index: Index,
+    results: Results,
+    queries: Inputs,
+    *,
+    sample: int = 20,
+    seed: int = 0,
+    vectors: tuple[Vectors, Vectors] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, int]:
     """Check every column of a result, and search `sample` of its queries by brute force.
 
     Of every line the score and its components are made again by the plain scorer, and the ids, texts, ranks,
@@ -347,9 +353,14 @@ class _Check:
         for first in range(0, len(asked), at_once):
             some = asked[first : first + at_once]
             found = brute_force.search(
-                self.record, self.representation, self.encoded, some, self.k, lambda q, unit: self.plain(q, unit)[0],
+                self.record,
+                self.representation,
+                self.encoded,
+                some,
+                self.k,
+                lambda q, unit: self.plain(q, unit)[0],
                 tell,
-            )  # fmt: skip
+            )
             fallback = np.zeros(found.rows.shape, bool)
             if self.record.fallback:
                 put_most_frequent_first(found, fallback, self.most_frequent)

@@ -69,8 +69,8 @@ class Source:
     ----------
     record : SourceRecord
     endings : mapping of str to function
-        File endings that :func:`metric_oracle.annotate` can write, each with a function ``(made, ids) -> bytes``, where
-        `made` is what :meth:`run` returned.
+        File endings that `annotate` can write, each with a function ``(made, ids) -> bytes``, where
+        `made` is what `run` returned.
     """
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {}
@@ -96,15 +96,21 @@ class Source:
         raise NotImplementedError
 
     def attach(
-        self, value: Any, value_ids: Any, reports: tuple[Sequence[str], Sequence[str]], settings: Mapping[str, Any],
-        function: str, *, is_piece: bool = False,
-    ) -> Attachment:  # fmt: skip
+        self,
+        value: Any,
+        value_ids: Any,
+        reports: tuple[Sequence[str], Sequence[str]],
+        settings: Mapping[str, Any],
+        function: str,
+        *,
+        is_piece: bool = False,
+    ) -> Attachment:
         """Read a file or a container and join it to reports on their ids.
 
         Parameters
         ----------
         value, value_ids, function
-            See :meth:`read`.
+            See `read`.
         reports : (ids, texts)
         settings : mapping
             Values of the record's `settings`.
@@ -126,9 +132,7 @@ class Source:
     def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
         """Raise unless the settings that the source needs are given."""
 
-    def _join(
-        self, ids: Sequence[str], keys: Sequence[str], value: Any, function: str, is_piece: bool
-    ) -> np.ndarray:  # fmt: skip
+    def _join(self, ids: Sequence[str], keys: Sequence[str], value: Any, function: str, is_piece: bool) -> np.ndarray:
         """Return the place of each report among `keys`, -1 for none: int64[N]."""
         place = {key: i for i, key in enumerate(keys)}
         joined = np.array([place.get(i, -1) for i in canonical_ids(ids, function, "ids")], np.int64)
@@ -166,7 +170,7 @@ class Source:
         Parameters
         ----------
         value : path
-            For which :meth:`is_model` is true.
+            For which `is_model` is true.
         files : mapping
             Values of the record's `model_arguments`, and `device`.
         function : str
@@ -175,15 +179,20 @@ class Source:
         raise NotImplementedError
 
     def run(
-        self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Count | None = None, scratch: Path | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        model: Any,
+        texts: Sequence[str],
+        *,
+        tell: Callable[[str], None] = ignore,
+        progress: Count | None = None,
+        scratch: Path | None = None,
+    ) -> Any:
         """Run a model over texts; `attachment`, `answer` and `endings` take what it returns.
 
         Parameters
         ----------
         model : object
-            What :meth:`open` returned.
+            What `open` returned.
         texts : sequence of str
         tell : function
             Called with a line about texts that were cut off.

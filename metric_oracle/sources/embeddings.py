@@ -47,7 +47,7 @@ class VectorSource(Source):
     """Vectors of reports, from any model."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> Vectors:
-        """Read vectors; see :func:`as_vectors`."""
+        """Read vectors; see `as_vectors`."""
         return as_vectors(value, value_ids, function)
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
@@ -85,9 +85,14 @@ class CheXbertSource(VectorSource):
         return CheXbert(value, vocabulary=files.get("vocabulary"), device=device, function=function)
 
     def run(
-        self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Count | None = None, scratch: Path | None = None,
-    ) -> tuple[np.ndarray, np.ndarray, int]:  # fmt: skip
+        self,
+        model: Any,
+        texts: Sequence[str],
+        *,
+        tell: Callable[[str], None] = ignore,
+        progress: Count | None = None,
+        scratch: Path | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, int]:
         """Encode texts."""
         made = model.encode(texts, progress=progress, scratch=scratch)
         if made[2]:

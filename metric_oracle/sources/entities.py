@@ -117,7 +117,7 @@ class EntitySource(Source):
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
 
     def read(self, value: Any, value_ids: Any, function: str) -> EntityTable:
-        """Read entities; see :func:`as_entities`."""
+        """Read entities; see `as_entities`."""
         return as_entities(value, function)
 
     def values_of(self, table: Any) -> EntityTable:
@@ -136,9 +136,14 @@ class EntitySource(Source):
         return EntityModels(value, encoder=files.get("entity_encoder"), device=device, function=function)
 
     def run(
-        self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Count | None = None, scratch: Path | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        model: Any,
+        texts: Sequence[str],
+        *,
+        tell: Callable[[str], None] = ignore,
+        progress: Count | None = None,
+        scratch: Path | None = None,
+    ) -> Any:
         """Find the entities of texts and their vectors: a `Recognised` of `encoders.ratescore`."""
         made = model.recognise(texts, progress=progress, scratch=scratch)
         if made.n_truncated:

@@ -49,11 +49,11 @@ class Inputs:
     encoder : str, path or None
         Where the encoder of an index is now, for queries.
     models : tuple of Model
-        What is still to be made from the texts, see :meth:`completed`.
+        What is still to be made from the texts, see `completed`.
     scratch : Path or None
         Folder for work under way, given by the build.
     section : (str or None, str)
-        The section of the reports and what says so, see :class:`metric_oracle.corpora.reports.Reports`.
+        The section of the reports and what says so, see `corpora.reports.Reports`.
     """
 
     ids: Sequence[str]
@@ -81,7 +81,7 @@ class Inputs:
         return replace(self, ids=ids, texts=texts, attached=attached)
 
     def piece(self, *, is_first: bool = True) -> "Inputs":
-        """Return the reports with the values that belong to them and no others; see :meth:`Source.piece`."""
+        """Return the reports with the values that belong to them and no others; see `Source.piece`."""
         attached = {kind: source_of(kind).piece(made, is_first=is_first) for kind, made in self.attached.items()}
         return replace(self, attached=attached)
 
@@ -120,7 +120,7 @@ def load_inputs(
     uncertain : {"positive", "negative", "blank"}
         What an uncertain label counts as; required with CheXbert labels.
     encoding, encoder
-        Passed on, see :class:`Inputs`.
+        Passed on, see `Inputs`.
     radgraph_encoder, vocabulary, entity_encoder : path
         Other files of RadGraph, CheXbert and RaTEScore's models, see `encoders.radgraph`, `encoders.chexbert` and
         `encoders.ratescore`.
@@ -169,9 +169,7 @@ def load_inputs(
         elif callable(value):
             models.append(Model((source.name,), partial(_call, value, source, settings, function)))
         else:
-            attached[source.name] = source.attach(
-                value, value_ids, (ids, texts), settings, function, is_piece=is_piece
-            )  # fmt: skip
+            attached[source.name] = source.attach(value, value_ids, (ids, texts), settings, function, is_piece=is_piece)
     for kind in (*attached, *(kind for model in models for kind in model.kinds)):
         source_of(kind).check_settings(settings, function)
     return Inputs(list(ids), list(texts), attached, encoding, encoder, tuple(models))
@@ -227,9 +225,15 @@ def _made_too(source: Source, given: Mapping[str, Any], settings: Mapping[str, A
 
 
 def _run(
-    model: Any, made: Sequence[Source], settings: Mapping[str, Any], function: str, tell: Callable[[str], None],
-    progress: Progress, texts: Sequence[str], scratch: Path | None,
-) -> dict[str, Attachment]:  # fmt: skip
+    model: Any,
+    made: Sequence[Source],
+    settings: Mapping[str, Any],
+    function: str,
+    tell: Callable[[str], None],
+    progress: Progress,
+    texts: Sequence[str],
+    scratch: Path | None,
+) -> dict[str, Attachment]:
     """Run a model for its sources, the first of which opened it."""
     count = counter(progress, made[0].name, len(texts))
     answer = made[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
@@ -237,9 +241,13 @@ def _run(
 
 
 def _call(
-    function_of_texts: Callable[[list[str]], Any], source: Source, settings: Mapping[str, Any], function: str,
-    texts: Sequence[str], scratch: Path | None,
-) -> dict[str, Attachment]:  # fmt: skip
+    function_of_texts: Callable[[list[str]], Any],
+    source: Source,
+    settings: Mapping[str, Any],
+    function: str,
+    texts: Sequence[str],
+    scratch: Path | None,
+) -> dict[str, Attachment]:
     """Run a function of the caller."""
     answer = function_of_texts(list(texts))
     return {source.name: source.attach_answer(answer, len(texts), settings, function)}

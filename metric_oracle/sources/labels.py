@@ -85,7 +85,7 @@ def as_label_table(given: Any, function: str, plural: str = "labels") -> LabelTa
     ----------
     given : LabelTable, path or container
         A table with a column for each label, whose cells are 1, 0, -1 (uncertain) or empty: a file, or what
-        :func:`metric_oracle.corpora.containers.in_memory` takes. Without ids, rows are by place.
+        `corpora.containers.in_memory` takes. Without ids, rows are by place.
     function : str
         Name of the public function, for error messages.
     plural : str
@@ -114,7 +114,7 @@ def _schema(names: Sequence[str]) -> str:
 def as_label_sets(given: Any, function: str) -> LabelSets:
     """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
 
-    An empty cell counts as 0; see :func:`as_label_table`.
+    An empty cell counts as 0; see `as_label_table`.
     """
     if isinstance(given, LabelSets):
         return given
@@ -142,13 +142,19 @@ class CheXbertLabelSource(Source):
     """CheXbert's labels, from files, or from its checkpoint, which `chexbert` names."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> Labels:
-        """Read labels; see :func:`as_labels`."""
+        """Read labels; see `as_labels`."""
         return as_labels(value, function)
 
     def attach(
-        self, value: Any, value_ids: Any, reports: tuple[Sequence[str], Sequence[str]], settings: Mapping[str, Any],
-        function: str, *, is_piece: bool = False,
-    ) -> Attachment:  # fmt: skip
+        self,
+        value: Any,
+        value_ids: Any,
+        reports: tuple[Sequence[str], Sequence[str]],
+        settings: Mapping[str, Any],
+        function: str,
+        *,
+        is_piece: bool = False,
+    ) -> Attachment:
         """Join labels to reports on their ids, or row by row where the labels have no ids."""
         table, ids = self.read(value, value_ids, function), reports[0]
         if table.ids is not None:
@@ -191,7 +197,7 @@ class LabelSetSource(CheXbertLabelSource):
     """Sets of labels of any names, from tables with a column for each."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> Any:
-        """Read sets of labels; see :func:`as_label_sets`."""
+        """Read sets of labels; see `as_label_sets`."""
         return as_label_sets(value, function)
 
     def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,13 +212,19 @@ class LabelTableSource(CheXbertLabelSource):
     """Labels of any names, of which cells may be missing."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> Any:
-        """Read a table of labels; see :func:`as_label_table`."""
+        """Read a table of labels; see `as_label_table`."""
         return as_label_table(value, function)
 
     def attach(
-        self, value: Any, value_ids: Any, reports: tuple[Sequence[str], Sequence[str]], settings: Mapping[str, Any],
-        function: str, *, is_piece: bool = False,
-    ) -> Attachment:  # fmt: skip
+        self,
+        value: Any,
+        value_ids: Any,
+        reports: tuple[Sequence[str], Sequence[str]],
+        settings: Mapping[str, Any],
+        function: str,
+        *,
+        is_piece: bool = False,
+    ) -> Attachment:
         """Join labels to reports on their ids; an uncertain label becomes what `uncertain` says, missing if "blank"."""
         table, uncertain = self.read(value, value_ids, function), settings.get("uncertain")
         if uncertain not in UNCERTAIN and (uncertain is not None or (table.values == 3).any()):
@@ -228,4 +240,4 @@ class LabelTableSource(CheXbertLabelSource):
         return Attachment(values, of_row, {"schema": schema})
 
     def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
-        """Need no setting unless a label is uncertain, see :meth:`attach`."""
+        """Need no setting unless a label is uncertain, see `attach`."""

@@ -10,9 +10,7 @@ if TYPE_CHECKING:  # models are imported by what opens them
     from metric_oracle.encoders.crepe import Crepe
 
 
-def open_pair_models(
-    given: Mapping[str, str | Path], function: str, device: str | None = None
-) -> "dict[str, Crepe]":  # fmt: skip
+def open_pair_models(given: Mapping[str, str | Path], function: str, device: str | None = None) -> "dict[str, Crepe]":
     """Open the models that read both reports at once, by representation, from what is given by the registry's names."""
     if given and "crepe" not in given:
         msg = f"{function}: crepe must be given with {', '.join(given)}; got None. Add --crepe FOLDER."

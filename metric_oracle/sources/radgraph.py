@@ -44,13 +44,19 @@ class RadGraphSource(Source):
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".json": _json}
 
     def read(self, value: Any, value_ids: Any, function: str) -> GraphTable:
-        """Read annotations; see :func:`as_graphs`."""
+        """Read annotations; see `as_graphs`."""
         return as_graphs(value, function)
 
     def attach(
-        self, value: Any, value_ids: Any, reports: tuple[Sequence[str], Sequence[str]], settings: Mapping[str, Any],
-        function: str, *, is_piece: bool = False,
-    ) -> Attachment:  # fmt: skip
+        self,
+        value: Any,
+        value_ids: Any,
+        reports: tuple[Sequence[str], Sequence[str]],
+        settings: Mapping[str, Any],
+        function: str,
+        *,
+        is_piece: bool = False,
+    ) -> Attachment:
         """Join graphs to reports: on their ids, or on their texts where the file has no ids."""
         graphs = self.read(value, value_ids, function)
         for strings in (graphs.tokens, graphs.relation_types):
@@ -77,9 +83,14 @@ class RadGraphSource(Source):
         return RadGraph(value, encoder=files.get("radgraph_encoder"), device=device, function=function)
 
     def run(
-        self, model: Any, texts: Sequence[str], *, tell: Callable[[str], None] = ignore,
-        progress: Count | None = None, scratch: Path | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        model: Any,
+        texts: Sequence[str],
+        *,
+        tell: Callable[[str], None] = ignore,
+        progress: Count | None = None,
+        scratch: Path | None = None,
+    ) -> dict[str, Any]:
         """Annotate texts; graph "i" is that of text i."""
         return model.annotate(texts, progress=progress, scratch=scratch)
 

@@ -149,7 +149,7 @@ class SentenceSource(Source):
     """Sets of sentence vectors, from files or containers."""
 
     def read(self, value: Any, value_ids: Any, function: str) -> SentenceTable:
-        """Read sentence vectors; see :func:`as_sentences`."""
+        """Read sentence vectors; see `as_sentences`."""
         return as_sentences(value, function)
 
     def values_of(self, table: Any) -> SentenceTable:

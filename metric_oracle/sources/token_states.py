@@ -78,7 +78,7 @@ def load_encoding(
     device : {"cpu", "cuda"}
         By default "cuda" where there is one.
     max_memory, tell, progress
-        See :class:`Encoding`.
+        See `Encoding`.
     """
     states = states or "float32"
     if states not in STATES:
@@ -121,7 +121,7 @@ def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float,
 
 
 class TokenStateSource(Source):
-    """Token states; :func:`load_encoding` opens the encoder, which runs when an index is built."""
+    """Token states; `load_encoding` opens the encoder, which runs when an index is built."""
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment | None:
         """Return the token states, if it is known which texts the encoder cut off.

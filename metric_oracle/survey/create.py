@@ -201,7 +201,7 @@ def create_survey(
 
 def _check_options(
     names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int, order: str
-) -> None:  # fmt: skip
+) -> None:
     """Raise unless the options follow their rules, before a file is read."""
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:

@@ -93,9 +93,7 @@ def open_survey(folder: str | Path, function: str = "survey") -> Survey:
         )
     studies = [Shown(**study) for study in content["studies"]]
     orders = {rater: [(place, own) for place, own in order] for rater, order in content.get("orders", {}).items()}
-    return Survey(
-        folder, claimed, studies, content["categories"], content["instructions"], content["raters"], orders
-    )  # fmt: skip
+    return Survey(folder, claimed, studies, content["categories"], content["instructions"], content["raters"], orders)
 
 
 def read_key(survey: Survey, function: str) -> dict[str, Any]:

@@ -386,9 +386,14 @@ def write_corpus(
 
 
 def write_split(
-    folder: Path, name: str, split: str, drafts: Iterator[Draft], n_reports: int, first_id: int,
+    folder: Path,
+    name: str,
+    split: str,
+    drafts: Iterator[Draft],
+    n_reports: int,
+    first_id: int,
     progress: Count | None,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """Write reports, gold graphs and gold labels; return what is written: name -> file."""
     files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}
     with (

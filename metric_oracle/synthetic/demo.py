@@ -130,9 +130,14 @@ def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
 
 
 def run_demo(
-    n_reports: int, n_tests: int, *, seed: int = 0, folder: Path | None = None,
-    progress: Progress | None = None, tell: Callable[[str], None],
-) -> DemoOutcome:  # fmt: skip
+    n_reports: int,
+    n_tests: int,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None],
+) -> DemoOutcome:
     """Run the demonstration.
 
     Parameters

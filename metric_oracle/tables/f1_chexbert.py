@@ -260,9 +260,13 @@ def _read(path: str | Path, id_column: str | None) -> LabelTable:
 
 
 def f1_scores(
-    truth: np.ndarray, given: np.ndarray, label_sets: Mapping[str, Sequence[int]], names: Sequence[str],
-    resamples: int, seed: int,
-) -> dict[tuple[str, str], tuple[float, Interval]]:  # fmt: skip
+    truth: np.ndarray,
+    given: np.ndarray,
+    label_sets: Mapping[str, Sequence[int]],
+    names: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> dict[tuple[str, str], tuple[float, Interval]]:
     """Return F1 and interval by label set and average, of some `names`; `truth` and `given` are bool[n, L]."""
     cells = [truth & given, ~truth & given, truth & ~given]
     by_study = [_f1(*(cell[:, places].sum(axis=1) for cell in cells)) for places in map(list, label_sets.values())]

@@ -145,10 +145,10 @@ def run_study(
     index : path or Index
         The corpus.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with what the metrics read in addition to the texts: :func:`metric_oracle.reports`.
+        Test reports, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reports].
     models : dict of str to reports, optional
         By name, what each model wrote about the test reports: a file, a container, a prepared folder, or
-        :func:`metric_oracle.reports` with its sources, which are files.
+        [`reports`][metric_oracle.reports] with its sources, which are files.
     metrics : str or sequence of str, optional
         By default one of each kind that index, queries and models allow; each has an oracle and a column.
     inner : bool, default False
@@ -159,6 +159,7 @@ def run_study(
         renamed once the table is written, see `tables.study_folder`.
     threads : int, optional
         Worker threads of searches and expectations; by default the cores of this process.
+    progress : function, optional
         Called as ``progress(step, done, total)``.
 
     Returns
@@ -231,9 +232,11 @@ def run_study(
         scorable = {name: np.unique(representation_of(index, METRICS[name]).row_id) for name in names}
         most_frequent = np.full(len(queries.ids), most_frequent_row(index, _common(scorable.values())))
         like = systems[MOST_FREQUENT] = steps.run(
-            MOST_FREQUENT, file_name(MOST_FREQUENT), read_scores,
+            MOST_FREQUENT,
+            file_name(MOST_FREQUENT),
+            read_scores,
             lambda: score_rows(index, queries, most_frequent, names, system=MOST_FREQUENT),
-        )  # fmt: skip
+        )
 
         def perfect() -> Scores:
             without_text = SearchOptions(text=False)
@@ -382,9 +385,14 @@ class _Chance:
     """Each query's mean score over the corpus under each metric: a step for each metric, and then a row."""
 
     def __init__(
-        self, index: Index, queries: Inputs, rows: Mapping[str, np.ndarray], like: Scores, steps: Steps,
+        self,
+        index: Index,
+        queries: Inputs,
+        rows: Mapping[str, np.ndarray],
+        like: Scores,
+        steps: Steps,
         threads: int | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._index, self._queries, self._rows, self._like, self._steps = index, queries, rows, like, steps
         self._threads = threads
         self._ranges: dict[str, list[float] | None] = dict.fromkeys(rows)

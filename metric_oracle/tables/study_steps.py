@@ -137,9 +137,14 @@ class Steps:
         return self._written.entries.get(path.name, ("", ""))[0] == self._key(path.name, made_of) and path.is_file()
 
     def run(
-        self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], made_of: Any = None,
+        self,
+        step: str,
+        name: str,
+        read: Callable[[Path], _T],
+        make: Callable[[], _T],
+        made_of: Any = None,
         of: int = 1,
-    ) -> _T:  # fmt: skip
+    ) -> _T:
         """Return what a step makes, from its file where it is kept; `of` is how many it counts for."""
         after = self._done + of * self._size
         self._limit = self._done + self._size

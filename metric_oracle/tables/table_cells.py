@@ -217,10 +217,18 @@ class MetricCells:
             if random is not None and metric in oracles:
                 share = self._ratio(name, random, oracles[metric], 1.0)
             found[name] = Cell(
-                mean[name], self._interval(name), *ends, int(np.count_nonzero(values)),
-                effective_studies(values), self.unscorable[name],
-                name in competing and sign * mean[name] == best, change[0], share[0], change[1], share[1],
-            )  # fmt: skip
+                mean[name],
+                self._interval(name),
+                *ends,
+                int(np.count_nonzero(values)),
+                effective_studies(values),
+                self.unscorable[name],
+                name in competing and sign * mean[name] == best,
+                change[0],
+                share[0],
+                change[1],
+                share[1],
+            )
         return found
 
     def _ratio(self, name: str, random: str, oracle: str | None, scale: float) -> tuple[float | None, Interval | None]:

@@ -163,9 +163,13 @@ def _add_cells(u, begin, n_tokens, corpus, work):
     """Write the weighted sums of the bounds on cosines by cells, from above and below, to `work.means`."""
     first = corpus.ptr[u] + begin
     add_sines(
-        work.ends.ctypes.data, corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first,
-        corpus.weights.ctypes.data + 4 * first, n_tokens, work.means.ctypes.data,
-    )  # fmt: skip
+        work.ends.ctypes.data,
+        corpus.cell.ctypes.data + 2 * first,
+        corpus.radius.ctypes.data + first,
+        corpus.weights.ctypes.data + 4 * first,
+        n_tokens,
+        work.means.ctypes.data,
+    )
 
 
 @jit
@@ -201,9 +205,12 @@ def bound_recall(u, corpus, coded, work, above, margin):
     for p in range((n + LANES - 1) // LANES):
         work.lowest[p, :] = STEPS
         lowest_angles(
-            work.angle[p].ctypes.data, corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first,
-            n_tokens, work.lowest[p].ctypes.data,
-        )  # fmt: skip
+            work.angle[p].ctypes.data,
+            corpus.cell.ctypes.data + 2 * first,
+            corpus.radius.ctypes.data + first,
+            n_tokens,
+            work.lowest[p].ctypes.data,
+        )
         begin, n_lanes = p * LANES, min(LANES, n - p * LANES)
         lowest = work.lowest[p]
         lane = 0

@@ -291,10 +291,24 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
 def _work_of(group, g):
     """Return the scratch of one query of a group."""
     return Work(
-        group.table[g], group.angle[g], group.ends[g], group.upper[g], group.lower[g], group.kept[g],
-        group.kept_bound[g], group.kept_recall[g], group.means, group.row, group.column, group.lowest, group.wide,
-        group.turned, group.sums, group.start, group.start_bound,
-    )  # fmt: skip
+        group.table[g],
+        group.angle[g],
+        group.ends[g],
+        group.upper[g],
+        group.lower[g],
+        group.kept[g],
+        group.kept_bound[g],
+        group.kept_recall[g],
+        group.means,
+        group.row,
+        group.column,
+        group.lowest,
+        group.wide,
+        group.turned,
+        group.sums,
+        group.start,
+        group.start_bound,
+    )
 
 
 class Group(NamedTuple):

@@ -31,9 +31,13 @@ def n_cells(n_tokens: int) -> int:
 
 
 def screen(
-    states: np.ndarray, ptr: np.ndarray, at_once: int = BLOCK, seed: int = 0, *,
+    states: np.ndarray,
+    ptr: np.ndarray,
+    at_once: int = BLOCK,
+    seed: int = 0,
+    *,
     release: Callable[[], Any] = lambda: None,
-) -> dict[str, np.ndarray]:  # fmt: skip
+) -> dict[str, np.ndarray]:
     """Make the cells and codes of token states.
 
     Parameters

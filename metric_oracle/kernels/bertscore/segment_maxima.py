@@ -17,9 +17,22 @@ LEAST_SLICE = 16
 
 @triton.jit(do_not_specialize=["first", "n_tiles", "n_units"])  # one compilation for each size of units
 def _segment_maxima(
-    codes, ptr, weights, first, query_codes, query_weights, tiles, n_tiles, precision, recall, n_units,
-    WIDTH: tl.constexpr, ROWS: tl.constexpr, SLICE: tl.constexpr, N: tl.constexpr,
-):  # fmt: skip
+    codes,
+    ptr,
+    weights,
+    first,
+    query_codes,
+    query_weights,
+    tiles,
+    n_tiles,
+    precision,
+    recall,
+    n_units,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    SLICE: tl.constexpr,
+    N: tl.constexpr,
+):
     """Write the weighted means of the greatest products, of one unit of up to ROWS tokens with each query.
 
     Parameters
@@ -114,6 +127,17 @@ def segment_maxima(codes, ptr, lengths, weights, query_codes, query_weights, til
     """
     for first, last, constants, options in launches(lengths, codes.shape[1]):
         _segment_maxima[(last - first,)](
-            codes, ptr, weights, first, query_codes, query_weights, tiles, tiles.shape[1], precision, recall,
-            len(lengths), **constants, **options,
-        )  # fmt: skip
+            codes,
+            ptr,
+            weights,
+            first,
+            query_codes,
+            query_weights,
+            tiles,
+            tiles.shape[1],
+            precision,
+            recall,
+            len(lengths),
+            **constants,
+            **options,
+        )

@@ -97,9 +97,7 @@ def _score(d, j, order, coco, reference_length, index, buckets, mark):
 
 @compiled_for(driver.score, Bleu)
 def _(scorer, d, j):
-    return _score(
-        d, j, scorer.order, scorer.coco, scorer.reference_length, scorer.index, scorer.buckets, scorer.mark
-    )  # fmt: skip
+    return _score(d, j, scorer.order, scorer.coco, scorer.reference_length, scorer.index, scorer.buckets, scorer.mark)
 
 
 @compiled_for(driver.is_excluded, Bleu)
@@ -169,7 +167,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
         for family in range(most, 0, -1):
             scorer = Bleu(
                 order, coco, family, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
-            )  # fmt: skip
+            )
             if family == 1 and order > 1 and not _is_reachable(scorer, max(threshold(work.best, k), 0.0)):
                 break
             ids = features_of(queries, q, family - 1, family)

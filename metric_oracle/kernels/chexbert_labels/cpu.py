@@ -127,9 +127,13 @@ class Backend(Kernel):
         squares, length = np.unique(np.sum(corpus.vectors.astype(np.int64) ** 2, axis=1), return_inverse=True)
         most = max(int(squares.max(initial=0)), n_labels)  # a query may be longer than all vectors
         return Workspace(
-            new_best(len(corpus.vectors)), np.ascontiguousarray(corpus.vectors.T), length.reshape(-1), squares,
-            np.empty(len(corpus.vectors), np.int32), np.empty((len(squares), 2 * most + 1)),
-        )  # fmt: skip
+            new_best(len(corpus.vectors)),
+            np.ascontiguousarray(corpus.vectors.T),
+            length.reshape(-1),
+            squares,
+            np.empty(len(corpus.vectors), np.int32),
+            np.empty((len(squares), 2 * most + 1)),
+        )
 
     def score_all(self, corpus, batch, chosen):
         """Yield the cosine of every document with each of some distinct queries: float64[D]."""

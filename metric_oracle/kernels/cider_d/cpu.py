@@ -152,7 +152,7 @@ def _similarities(index, squares, reference_squares, mark, weight, d):
 def _score(scorer, d, j):
     s1, s2, s3, s4 = _similarities(
         scorer.index, scorer.squares, scorer.reference_squares, scorer.mark, scorer.weight, d
-    )  # fmt: skip
+    )
     return cider_d(s1, s2, s3, s4, scorer.penalty[j])
 
 

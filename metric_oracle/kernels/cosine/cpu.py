@@ -148,12 +148,19 @@ def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) ->
         Candidates of a query that are scored at once.
     """
     workspace = Workspace(
-        np.empty((QUERIES, tile, BLOCK), np.float32), np.empty((tile, QUERIES), np.float32),
-        np.empty(QUERIES, np.float32), np.empty(QUERIES, np.float32), np.empty(QUERIES),
-        np.empty((QUERIES, waiting + BLOCK), np.int64), np.empty((QUERIES, waiting + BLOCK), np.float32),
-        np.empty(QUERIES, np.int64), np.empty((QUERIES, 2), np.int64), np.zeros(3, np.int64), np.full(2, np.inf),
+        np.empty((QUERIES, tile, BLOCK), np.float32),
+        np.empty((tile, QUERIES), np.float32),
+        np.empty(QUERIES, np.float32),
+        np.empty(QUERIES, np.float32),
+        np.empty(QUERIES),
+        np.empty((QUERIES, waiting + BLOCK), np.int64),
+        np.empty((QUERIES, waiting + BLOCK), np.float32),
+        np.empty(QUERIES, np.int64),
+        np.empty((QUERIES, 2), np.int64),
+        np.zeros(3, np.int64),
+        np.full(2, np.inf),
         np.zeros(1, np.int64),
-    )  # fmt: skip
+    )
     return workspace, tuple(new_best(n_documents) for _ in range(QUERIES))
 
 
@@ -208,9 +215,14 @@ def multiply_codes(codes, queries, bounds, greatest):
     stride = 4 * BLOCK * bounds.shape[1]
     for c in range(len(codes)):
         _products(
-            codes[c].ctypes.data, codes.shape[1], queries.ctypes.data, len(queries), bounds[0, c].ctypes.data, stride,
+            codes[c].ctypes.data,
+            codes.shape[1],
+            queries.ctypes.data,
+            len(queries),
+            bounds[0, c].ctypes.data,
+            stride,
             greatest[c].ctypes.data,
-        )  # fmt: skip
+        )
 
 
 @jit
@@ -421,9 +433,16 @@ class Backend(Kernel):
             block = slice(begin, min(begin + QUERIES, last))
             out = answers.rows[block], answers.scores[block], answers.ties[block]
             search_cosine(
-                corpus, batch.vectors[block], batch.codes[block], error, (begin, n_sampled), k, *workspace,
-                answers.limit[block], out,
-            )  # fmt: skip
+                corpus,
+                batch.vectors[block],
+                batch.codes[block],
+                error,
+                (begin, n_sampled),
+                k,
+                *workspace,
+                answers.limit[block],
+                out,
+            )
         check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
 
     def stages(self, workspaces):

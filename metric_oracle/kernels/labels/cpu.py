@@ -13,7 +13,7 @@ def _scores(counts, measure):
     Parameters
     ----------
     counts : dict of str to float64[...]
-        See :func:`_products`.
+        See `_products`.
     measure : {"agreement", "f1"}
     """
     if measure == "agreement":

@@ -159,9 +159,18 @@ def find_places(batch, q, space):
             before[e] = last[stem_slot[reach[e]] - 1]
             last[stem_slot[reach[e]] - 1] = e
     return Places(
-        word_slot, stem_slot, word_last, word_before, np.empty(n, np.int64), own_last, near_last, before, reach_at,
-        np.empty(n, np.bool_), space.match,
-    )  # fmt: skip
+        word_slot,
+        stem_slot,
+        word_last,
+        word_before,
+        np.empty(n, np.int64),
+        own_last,
+        near_last,
+        before,
+        reach_at,
+        np.empty(n, np.bool_),
+        space.match,
+    )
 
 
 @inner

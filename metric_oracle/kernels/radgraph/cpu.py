@@ -207,9 +207,17 @@ class Backend(driver.DrivenKernel):
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for queries first .. last - 1; see `search_radgraph`."""
         search_radgraph(
-            self.family_a, self.family_b, batch.queries, first, last, corpus.features, corpus.buckets, k, workspace,
+            self.family_a,
+            self.family_b,
+            batch.queries,
+            first,
+            last,
+            corpus.features,
+            corpus.buckets,
+            k,
+            workspace,
             answers,
-        )  # fmt: skip
+        )
         driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
