@@ -31,7 +31,7 @@ _DIGITS = 12  # means of equal grades in another order differ by floating-point 
 _CALLER = "raters"  # errors show the name of the public function instead
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Grades(Rated):
     """Grades of every pair.
 

@@ -96,6 +96,10 @@ class Rated:
     groups: list[str] | None = None
     statistics: tuple[str, ...] = RATED
 
+    def __repr__(self) -> str:
+        # Without texts, which are patient data.
+        return f"<{type(self).__name__}: {len(self.pairs):,} pairs, {len(self.raters)} raters; {self.source}>"
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """Names of the numbers that the raters give to a pair. Each is larger where the report is worse."""
@@ -147,7 +151,7 @@ class Rated:
         return self.subset(self.differing())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ratings(Rated):
     """Counted errors of every pair.
 

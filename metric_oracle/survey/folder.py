@@ -49,6 +49,10 @@ class Survey:
     raters: list[str]
     orders: dict[str, list[tuple[int, list[int]]]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        # Without texts, which are patient data.
+        return f"<Survey: {len(self.studies):,} studies, {len(self.raters)} raters; {self.folder}>"
+
     @property
     def cells(self) -> int:
         """How many numbers a rater is asked for."""

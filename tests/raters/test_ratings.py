@@ -119,6 +119,7 @@ def test_texts_of_a_plain_table(tmp_path):
     samples = write(tmp_path, "prediction,reference,pair\nB.,b,bb\nA. ,A.,a\n", "s.csv")
     ratings = read_ratings(write(tmp_path, SMALL), samples=samples)
     assert (ratings.references, ratings.predictions) == (["A.", "b"], ["A. ", "B."])
+    assert repr(ratings) == f"<Ratings: 2 pairs, {len(ratings.raters)} raters; {ratings.source}>"  # no texts
     assert ratings.without_identical().pairs == ["bb"]
 
 

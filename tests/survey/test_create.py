@@ -97,6 +97,11 @@ def test_the_protocol_of_the_paper(tmp_path):
             assert shown.candidates[place] == candidates()[name][study["study_id"]]
 
 
+def test_a_survey_is_shown_without_reports(tmp_path):
+    survey = made(tmp_path)
+    assert repr(survey) == f"<Survey: 8 studies, 2 raters; {tmp_path / 'S'}>"
+
+
 def test_a_seed_is_a_survey(tmp_path):
     found = []
     for number, seed in enumerate((3, 3, 4)):
